@@ -1,0 +1,52 @@
+"""The error types of robolearn: every one says what it got, what it expected and what is available."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RobolearnError(Exception):
+    """Something went wrong while the program worked. The command ends with exit code 1."""
+
+    exit_code = 1
+
+
+class BadInput(RobolearnError):
+    """The user asked for something that cannot be done. The command ends with exit code 2.
+
+    Args:
+      what: the thing at fault, e.g. ``"task"`` or ``"dataset data/lift"``.
+      got: what was found.
+      expected: what was needed.
+      available: valid names, listed with the nearest one to `got` first.
+      hint: what to do about it.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        got: object = None,
+        expected: object = None,
+        available: Iterable[object] = (),
+        hint: str = "",
+    ) -> None:
+        names = [str(name) for name in available]
+        parts = [what]
+        if got is not None:
+            parts.append(f"got {got}")
+        if expected is not None:
+            parts.append(f"expected {expected}")
+        line = parts[0] + (": " + ", ".join(parts[1:]) if parts[1:] else "")
+        if names:
+            near = difflib.get_close_matches(str(got), names, n=1, cutoff=0.5)
+            line += f"; available: {', '.join(names)}"
+            line += f" (did you mean {near[0]}?)" if near else ""
+        super().__init__(line + (f". {hint}" if hint else ""))
+
+
+class NonFinite(RobolearnError):
+    """A number that must be finite is NaN or infinite."""

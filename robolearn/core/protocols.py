@@ -1,0 +1,92 @@
+"""The three seams between rooms: `Env`, `Policy`, `Teleoperator`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.specs import Interface
+from robolearn.core.types import ActionChunk, Observation
+
+StepResult = tuple[Observation, NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+"""(observation, reward, terminated, truncated, infos), each over N worlds, as in Gymnasium."""
+
+
+@runtime_checkable
+class Env(Protocol):
+    """N worlds side by side: a `gymnasium.vector.VectorEnv` in SAME_STEP autoreset mode, plus chunks.
+
+    A world that ends is reset within the same step. The returned observation is then the first of the new
+    episode, and the last one of the old episode is in ``infos["final_obs"]`` (feature → (N, …)), valid where
+    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) says whether the step solved the task.
+
+    `reset(seed=s)` restarts all worlds; the sequence of starts of world w depends on (s, w) alone, so two
+    policies that are compared with one seed meet the same starts, whatever their episodes' lengths.
+    """
+
+    num_envs: int
+    interface: Interface
+    task: str  # the name for --task
+    prompt: str  # the task in words
+    max_episode_steps: int
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]: ...
+
+    def step(self, actions: NDArray[np.float32]) -> StepResult:
+        """One control step; `actions` (N, Da) in [-1, 1]."""
+        ...
+
+    def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """Execute `chunks` (N, Ta, Da), one action after the other.
+
+        A world whose episode ends inside the chunk is reset and rests until the others have finished theirs:
+        what is left of its chunk is never applied to the next episode. Worlds outside `active` rest
+        throughout and repeat their last observation. `reward` is the sum over the executed steps;
+        ``infos["steps"]`` (N,) int counts those.
+        """
+        ...
+
+    def snapshot(self) -> dict[str, NDArray] | None:
+        """Everything `restore` needs to continue bit for bit, or None where the world cannot tell."""
+        ...
+
+    def restore(self, snapshot: dict[str, NDArray]) -> Observation:
+        """Continue from `snapshot`; returns the current observation."""
+        ...
+
+    def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
+        """An HWC picture of one world for videos, or None where it cannot be drawn."""
+        ...
+
+    def close(self, **kwargs: Any) -> None: ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Observation → action chunk, slow. (A controller tracks set-points, fast.)"""
+
+    interface: Interface
+    execute_steps: int  # Ta, how many actions of a chunk are executed before the policy is asked again
+
+    def reset(self, seed: int) -> None:
+        """Start the policy's own randomness anew."""
+        ...
+
+    def act(self, observation: Observation) -> ActionChunk:
+        """(N, Tp, Da) actions in [-1, 1] for the N worlds of `observation`."""
+        ...
+
+
+@runtime_checkable
+class Teleoperator(Protocol):
+    """A device, or a script in its place, that commands one action at a time."""
+
+    def reset(self, worlds: NDArray[np.bool_]) -> None:
+        """Begin a new episode in the worlds (N,) that are true."""
+        ...
+
+    def command(self, observation: Observation) -> NDArray[np.float32]:
+        """(N, Da) actions in [-1, 1]."""
+        ...

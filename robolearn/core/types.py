@@ -1,0 +1,58 @@
+"""The shared words: `Observation`, `ActionChunk`, `Transition`, `Episode`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Observation = Mapping[str, NDArray]
+"""Feature name → array. ``proprio`` and ``objects``: (N, D) float32; ``images.<camera>``: (N, H, W, 3) uint8.
+N is the number of worlds; a single world has N = 1."""
+
+ActionChunk = NDArray[np.float32]
+"""(N, Tp, Da): Tp predicted actions of Da components in [-1, 1] for each of N worlds."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One environment step of N worlds.
+
+    `next_observation` is the final observation of an episode that ended here, never the reset one, so that
+    the bootstrap target is ``reward + γ (1 − terminated) V(next_observation)``.
+    """
+
+    observation: Observation
+    action: NDArray[np.float32]  # (N, Da), the action that was executed
+    reward: NDArray[np.float32]  # (N,)
+    next_observation: Observation
+    terminated: NDArray[np.bool_]  # (N,)
+    truncated: NDArray[np.bool_]  # (N,)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode, reset to end, of T steps.
+
+    Attributes:
+      observation: feature name → (T, …), the observation before each action.
+      action: (T, Da) executed actions in [-1, 1].
+      reward: (T,).
+      success: whether the task was solved.
+      terminated: the world ended the episode (success or failure), as opposed to the clock.
+      truncated: the clock ended the episode.
+      task: the task in words.
+    """
+
+    observation: Observation
+    action: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    success: bool
+    terminated: bool
+    truncated: bool
+    task: str
+
+    def __len__(self) -> int:
+        return len(self.action)

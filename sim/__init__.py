@@ -1,0 +1,1 @@
+"""Worlds that implement `robolearn.core.Env`. Knows nothing of learning or ROS."""
