@@ -1,0 +1,1 @@
+"""The embedded world: MuJoCo's batched engine behind `gymnasium.vector.VectorEnv`."""

@@ -1,0 +1,68 @@
+"""The MJCF of a world: arm, table, lights, cameras, then the task's own bodies."""
+
+from __future__ import annotations
+
+import mujoco
+
+from robots import RobotSpec
+from sim.embedded.task import Task
+
+TIMESTEP = 0.005  # [s]; a larger step is the main lever of speed, and grasps are still stable at this one
+
+
+def build_model(robot: RobotSpec, task: Task) -> mujoco.MjModel:
+    """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0."""
+    spec = mujoco.MjSpec.from_file(str(robot.mjcf))
+    spec.option.timestep = TIMESTEP
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = 5.0  # friction is stiffer than the normal force: grasped things do not creep
+    spec.option.iterations = 20
+    spec.option.ls_iterations = 20
+    # A diverging world must be seen and reported, not silently put back to its default pose.
+    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    _look(spec)
+    world = spec.worldbody
+    world.add_geom(
+        name="table",
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        pos=[0.35, 0.0, -0.02],
+        size=[0.55, 0.5, 0.02],
+        contype=2,
+        conaffinity=3,
+        friction=[0.8, 0.01, 0.0001],
+        rgba=[0.79, 0.72, 0.62, 1.0],
+    )
+    task.build(spec)
+    return spec.compile()
+
+
+def _look(spec: mujoco.MjSpec) -> None:
+    spec.visual.headlight.ambient = [0.45, 0.45, 0.47]
+    spec.visual.headlight.diffuse = [0.45, 0.45, 0.45]
+    spec.visual.headlight.specular = [0.1, 0.1, 0.1]
+    spec.visual.map.znear = 0.005
+    spec.visual.global_.offwidth = 1280
+    spec.visual.global_.offheight = 960
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.93, 0.95, 0.98],
+        rgb2=[0.62, 0.68, 0.76],
+        width=128,
+        height=128,
+    )
+    world = spec.worldbody
+    world.add_geom(
+        name="floor",
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        pos=[0, 0, -0.75],
+        size=[3, 3, 0.1],
+        contype=2,
+        conaffinity=2,
+        rgba=[0.55, 0.57, 0.60, 1.0],
+    )
+    world.add_light(pos=[0.9, -0.8, 1.8], dir=[-0.35, 0.45, -1.0], diffuse=[0.5, 0.5, 0.48], castshadow=True)
+    world.add_camera(name="front", pos=[1.35, 0.55, 0.75], xyaxes=[-0.45, 0.89, 0, -0.44, -0.22, 0.87], fovy=42)
+    world.add_camera(name="side", pos=[0.5, -0.95, 0.45], xyaxes=[1, 0, 0, 0, 0.38, 0.92], fovy=42)

@@ -1,0 +1,89 @@
+"""What a task adds to the arm: bodies, starts, an observation, success, failure, a dense reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Positions (N, 3) [m] and orientations (N, 3, 3) of one body in the base frame, with its twist if free."""
+
+    pos: Array
+    rot: Array
+    linear: Array  # (N, 3) velocity [m/s], base frame
+    angular: Array  # (N, 3) velocity [rad/s], body frame
+
+
+@dataclass(frozen=True)
+class State:
+    """The simulator's truth about N worlds at one moment."""
+
+    q: Array  # (N, n) arm joint positions [rad]
+    qvel: Array  # (N, n) arm joint velocities [rad/s]
+    width: Array  # (N,) opening of the gripper [m]
+    tcp_pos: Array  # (N, 3) [m]
+    tcp_rot: Array  # (N, 3, 3)
+    bodies: Mapping[str, Pose]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How one episode of one world begins.
+
+    Attributes:
+      tcp_offset: (3,) from the home position of the tcp [m].
+      tcp_yaw: about the vertical [rad].
+      width: gripper opening [m].
+      bodies: body → (7,) position and quaternion in the base frame.
+      held: body → (7,) position and quaternion in the tcp frame, for bodies that begin in the gripper.
+    """
+
+    tcp_offset: Array
+    tcp_yaw: float = 0.0
+    width: float = 0.08
+    bodies: Mapping[str, Array] = field(default_factory=dict)
+    held: Mapping[str, Array] = field(default_factory=dict)
+
+
+class Task(Protocol):
+    """One task, one file in `sim/tasks`."""
+
+    name: str
+    prompt: str
+    max_episode_steps: int
+    bodies: tuple[str, ...]  # free or mocap bodies that `State.bodies` shall hold
+    randomised: tuple[str, ...]  # bodies whose friction and mass differ from world to world
+    observation_names: tuple[str, ...]  # components of the `objects` vector
+
+    def build(self, spec: mujoco.MjSpec) -> None:
+        """Add the task's bodies to a scene that holds the arm and a table whose top is z = 0."""
+        ...
+
+    def start(self, rng: np.random.Generator) -> Start:
+        """Draw the start of one episode."""
+        ...
+
+    def observe(self, state: State) -> Array:
+        """(N, len(observation_names)) privileged state of the task."""
+        ...
+
+    def success(self, state: State) -> NDArray[np.bool_]:
+        """(N,) the task is solved."""
+        ...
+
+    def failure(self, state: State) -> NDArray[np.bool_]:
+        """(N,) the task can no longer be solved."""
+        ...
+
+    def dense_reward(self, state: State) -> Array:
+        """(N,) in [0, 1], for those who ask for it; the default reward is 1 on success, else 0."""
+        ...

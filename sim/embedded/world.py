@@ -1,0 +1,356 @@
+"""N worlds with an arm and a task, stepped together by `mujoco.batch.Batch` on a pool of threads.
+
+Nothing here runs Python per world, except the drawing of a new start when an episode begins.
+
+The trajectory of world w depends on (seed, w) and its actions alone: not on the number of threads, nor on the
+number of worlds. Positions of free bodies and the arm's forward kinematics are computed from the state itself,
+because the batch's derived fields describe the state one substep earlier.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from mujoco.batch import Batch, SimulationError
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput, NonFinite
+from robolearn.core.protocols import StepResult
+from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rot6d, rotvec_to_matrix
+from robolearn.core.specs import ArraySpec, Interface
+from robots import PANDA, IKConfig, RobotSpec, solve
+from sim.embedded.camera import Cameras
+from sim.embedded.control import CONTROL_HZ, make_control
+from sim.embedded.scene import TIMESTEP, build_model
+from sim.embedded.task import Array, Pose, Start, State, Task
+
+log = logging.getLogger(__name__)
+
+FRICTION_SPREAD = 0.3  # each world's friction is scaled by 1 ± this
+MASS_SPREAD = 0.1
+
+
+class MujocoWorlds(VectorEnv):
+    """A `robolearn.core.Env` on MuJoCo's batched engine.
+
+    Args:
+      task: what is to be done.
+      num_envs: number of worlds N.
+      robot: the arm.
+      action_kind: ``"tcp_delta"`` or ``"joint_position"``.
+      cameras: names of cameras to observe (``"front"``, ``"side"``, ``"wrist"``); each adds ``images.<name>``.
+      image_size: edge of the square camera observations [px].
+      reward: ``"sparse"`` (1 on success) or ``"dense"``.
+      randomise: give each world its own friction and mass.
+      threads: worker threads; 0 uses every CPU.
+
+    Raises:
+      BadInput: an unknown camera, reward or action kind, or no GL for cameras.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        num_envs: int,
+        *,
+        robot: RobotSpec = PANDA,
+        action_kind: str = "tcp_delta",
+        cameras: tuple[str, ...] = (),
+        image_size: int = 96,
+        reward: str = "sparse",
+        randomise: bool = True,
+        threads: int = 0,
+    ) -> None:
+        if num_envs < 1:
+            raise BadInput("number of worlds", got=num_envs, expected="1 or more")
+        if reward not in ("sparse", "dense"):
+            raise BadInput("reward", got=reward, available=("sparse", "dense"))
+        self.num_envs = num_envs
+        self.robot = robot
+        self.world_task = task
+        self.task, self.prompt, self.max_episode_steps = task.name, task.prompt, task.max_episode_steps
+        self._dense = reward == "dense"
+        self._randomise = randomise
+        self._control = make_control(action_kind, robot)
+        self.model = build_model(robot, task)
+        self.batch = Batch(self.model, num_envs, nthread=threads or os.cpu_count() or 1)
+        self._substeps = round(1.0 / CONTROL_HZ / TIMESTEP)
+        self._address(robot, task)
+        self._cameras = Cameras(self.model, cameras, image_size)
+        self._home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
+        self._nominal = {
+            "geom_friction": self.model.geom_friction.copy(),
+            "body_mass": self.model.body_mass.copy(),
+            "body_inertia": self.model.body_inertia.copy(),
+        }
+
+        n_joints = len(robot.joints)
+        proprio = (
+            *robot.joints,
+            "gripper_width",
+            *(f"tcp_{axis}" for axis in "xyz"),
+            *(f"tcp_rot{i}" for i in range(6)),
+        )
+        observation = {
+            "proprio": ArraySpec((n_joints + 10,), names=proprio),
+            "objects": ArraySpec((len(task.observation_names),), names=task.observation_names),
+            **self._cameras.specs,
+        }
+        self.interface = Interface(observation, self._control.spec, CONTROL_HZ, robot.name, action_kind)
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_fps": CONTROL_HZ}
+        self.single_observation_space = gym.spaces.Dict({k: _space(s) for k, s in observation.items()})
+        self.single_action_space = gym.spaces.Box(-1.0, 1.0, self._control.spec.shape, np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+        self._seed = 0
+        self._rngs: list[np.random.Generator] = []
+        self._elapsed = np.zeros(num_envs, dtype=np.int64)
+        self._observation: dict[str, NDArray] = {}
+
+    def _address(self, robot: RobotSpec, task: Task) -> None:
+        """Find joints, actuators and bodies in the state vectors."""
+        m = self.model
+        self._qpos, self._qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        self._mocap_pos, self._mocap_quat = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")
+        self._arm_q = np.array([m.joint(j).qposadr[0] for j in robot.joints])
+        self._arm_v = np.array([m.joint(j).dofadr[0] for j in robot.joints])
+        self._arm_u = np.array([m.actuator(j).id for j in robot.joints])
+        self._finger_q = np.array([m.joint(j).qposadr[0] for j in robot.gripper.joints])
+        self._finger_u = np.array([m.actuator(j).id for j in robot.gripper.joints])
+        self._free: dict[str, tuple[int, int]] = {}
+        self._mocap: dict[str, int] = {}
+        for name in task.bodies:
+            body = m.body(name)
+            if body.mocapid[0] >= 0:
+                self._mocap[name] = int(body.mocapid[0])
+            else:
+                joint = m.joint(int(body.jntadr[0]))
+                self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
+
+    # --- Gymnasium -----------------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, NDArray], dict[str, Any]]:
+        """Begin a new episode in every world; with a seed, begin the whole sequence of episodes anew."""
+        if seed is not None or not self._rngs:
+            self._seed = int(np.random.SeedSequence().entropy % 2**63) if seed is None else int(seed)
+            self._rngs = [np.random.default_rng([self._seed, w]) for w in range(self.num_envs)]
+            self._randomise_physics()
+        self._begin(np.arange(self.num_envs))
+        self._observation = self._observe(self._state())
+        return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
+
+    def step(self, actions: NDArray[np.float32]) -> StepResult:
+        """One control step in all worlds; `actions` (N, Da) in [-1, 1]."""
+        return self._step(np.asarray(actions), None)
+
+    def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """See `robolearn.core.Env.step_chunk`."""
+        n = self.num_envs
+        going = np.ones(n, dtype=bool) if active is None else active.copy()
+        reward, steps = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.int64)
+        terminated, truncated, success = (np.zeros(n, dtype=bool) for _ in range(3))
+        final: dict[str, NDArray] = {}
+        for i in range(chunks.shape[1]):
+            steps += going
+            _, r, term, trunc, infos = self._step(chunks[:, i], None if going.all() else going)
+            reward += r
+            terminated |= term
+            truncated |= trunc
+            success |= infos["success"]
+            ended = infos["_final_obs"]
+            if ended.any():
+                for key, value in infos["final_obs"].items():
+                    final.setdefault(key, np.zeros_like(value))[ended] = value[ended]
+                going &= ~ended
+                if not going.any():
+                    break
+        infos = {"success": success, "steps": steps, "final_obs": final, "_final_obs": terminated | truncated}
+        return self._observation, reward, terminated, truncated, infos
+
+    def close(self, **kwargs: Any) -> None:
+        """Free the renderer."""
+        self._cameras.close()
+
+    # --- one control step ----------------------------------------------------------------------------------
+
+    def _step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None) -> StepResult:
+        if not self._rngs:
+            raise BadInput("step", got="a step before the first reset", expected="env.reset(seed=...)")
+        if not np.isfinite(actions).all():
+            raise NonFinite(f"action of world {int(np.argwhere(~np.isfinite(actions))[0, 0])} is not finite")
+        n = self.num_envs
+        ids = None if active is None else np.flatnonzero(active)
+        rows = slice(None) if ids is None else ids
+        q, width = self._control.targets(self._truth if ids is None else _take(self._truth, ids), actions[rows])
+        if ids is None:
+            self._ctrl[:, self._arm_u] = q
+            self._ctrl[:, self._finger_u] = 0.5 * width[:, None]
+        else:
+            self._ctrl[np.ix_(ids, self._arm_u)] = q
+            self._ctrl[np.ix_(ids, self._finger_u)] = 0.5 * width[:, None]
+        broken = np.zeros(n, dtype=bool)
+        try:
+            self.batch.step(ids, nstep=self._substeps)
+        except SimulationError as error:
+            broken[error.ids] = True
+        # NaN and infinity fail this comparison too.
+        broken |= ~(np.abs(self._qpos).max(1) < 1e3) | ~(np.abs(self._qvel).max(1) < 1e4)
+        moved = np.ones(n, dtype=bool) if active is None else active
+        self._elapsed += moved
+
+        if broken.any():
+            self._report_broken(broken)
+        state = self._state()
+        observation = self._observe(state)
+        if broken.any():
+            for key, value in observation.items():
+                value[broken] = self._observation[key][broken]  # the last one that made sense
+        alive = moved & ~broken
+        success = alive & self.world_task.success(state)
+        terminated = success | (alive & self.world_task.failure(state))
+        truncated = (moved & (self._elapsed >= self.max_episode_steps) & ~terminated) | broken
+        reward = (alive * self.world_task.dense_reward(state) if self._dense else success).astype(np.float32)
+
+        ended = terminated | truncated
+        infos: dict[str, Any] = {"success": success, "_final_obs": ended, "final_obs": {}}
+        if ended.any():
+            infos["final_obs"] = observation
+            self._begin(np.flatnonzero(ended))
+            observation = self._observe(self._state())
+        self._observation = observation
+        return observation, reward, terminated, truncated, infos
+
+    def _state(self) -> State:
+        q = self._qpos[:, self._arm_q]
+        tcp_pos, tcp_rot = self.robot.chain.forward(q)
+        bodies: dict[str, Pose] = {}
+        for name, (a, v) in self._free.items():
+            bodies[name] = Pose(
+                self._qpos[:, a : a + 3].copy(),
+                quat_to_matrix(self._qpos[:, a + 3 : a + 7]),
+                self._qvel[:, v : v + 3].copy(),
+                self._qvel[:, v + 3 : v + 6].copy(),
+            )
+        zero = np.zeros((self.num_envs, 3))
+        for name, i in self._mocap.items():
+            bodies[name] = Pose(self._mocap_pos[:, i].copy(), quat_to_matrix(self._mocap_quat[:, i]), zero, zero)
+        width = self._qpos[:, self._finger_q].sum(1)
+        self._truth = State(q, self._qvel[:, self._arm_v], width, tcp_pos, tcp_rot, bodies)
+        return self._truth
+
+    def _observe(self, state: State) -> dict[str, NDArray]:
+        proprio = np.concatenate([state.q, state.width[:, None], state.tcp_pos, rot6d(state.tcp_rot)], -1)
+        return {
+            "proprio": proprio.astype(np.float32),
+            "objects": self.world_task.observe(state).astype(np.float32),
+            **self._cameras.render(self.batch),
+        }
+
+    # --- starts --------------------------------------------------------------------------------------------
+
+    def _begin(self, ids: NDArray[np.int64]) -> None:
+        """Put the worlds `ids` at the start of a new episode."""
+        starts = [self.world_task.start(self._rngs[w]) for w in ids]
+        self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        q, pos, rot = self._start_posture(starts)
+        self._qpos[np.ix_(ids, self._arm_q)] = q
+        self._ctrl[np.ix_(ids, self._arm_u)] = q
+        for k, (w, start) in enumerate(zip(ids, starts, strict=True)):
+            self._qpos[w, self._finger_q] = 0.5 * start.width
+            # What is held is pressed from the first moment on.
+            self._ctrl[w, self._finger_u] = 0.0 if start.held else 0.5 * start.width
+            for name, pose in start.bodies.items():
+                self._put(name, w, pose)
+            for name, pose in start.held.items():
+                quat = matrix_to_quat(rot[k] @ quat_to_matrix(pose[3:]))
+                self._put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
+        self._elapsed[ids] = 0
+
+    def _start_posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
+        n = len(starts)
+        pos = self._home_pos + np.array([s.tcp_offset for s in starts])
+        turn = np.zeros((n, 3))
+        turn[:, 2] = [s.tcp_yaw for s in starts]
+        rot = rotvec_to_matrix(turn) @ self._home_rot
+        home = np.array(self.robot.home)
+        q = solve(self.robot.chain, np.tile(home, (n, 1)), pos, rot, rest=home, config=IKConfig(iterations=20))
+        return q, *self.robot.chain.forward(q)
+
+    def _put(self, name: str, world: int, pose: Array) -> None:
+        if name in self._mocap:
+            self._mocap_pos[world, self._mocap[name]] = pose[:3]
+            self._mocap_quat[world, self._mocap[name]] = pose[3:]
+        else:
+            a = self._free[name][0]
+            self._qpos[world, a : a + 7] = pose
+
+    def _randomise_physics(self) -> None:
+        """Each world's own friction and mass, for as long as it lives: drawn from (seed, w)."""
+        if not self._randomise:
+            return
+        friction, mass, inertia = (self.batch.expand(name) for name in self._nominal)
+        friction[:], mass[:], inertia[:] = self._nominal.values()
+        for w, rng in enumerate(self._rngs):
+            for name in self.world_task.randomised:
+                body = self.model.body(name)
+                geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
+                friction[w, geoms, 0] *= rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
+                scale = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
+                mass[w, body.id] *= scale
+                inertia[w, body.id] *= scale
+        self.batch.set_const()
+
+    def _report_broken(self, broken: NDArray[np.bool_]) -> None:
+        worlds = np.flatnonzero(broken)
+        log.warning("physics diverged in world(s) %s of %s: reset", ", ".join(map(str, worlds)), self.task)
+        self.batch.reset(worlds, stage=mujoco.mjtStage.mjSTAGE_NONE)
+
+    # --- exact resume --------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, NDArray]:
+        """Everything that the future of these worlds depends on."""
+        rngs = json.dumps([rng.bit_generator.state for rng in self._rngs]).encode()
+        return {
+            "seed": np.array([self._seed]),
+            "state": self.batch.state.copy(),
+            "elapsed": self._elapsed.copy(),
+            "rngs": np.frombuffer(rngs, dtype=np.uint8).copy(),
+        }
+
+    def restore(self, snapshot: dict[str, NDArray]) -> dict[str, NDArray]:
+        """Continue from `snapshot`; returns the current observation."""
+        if snapshot["state"].shape != self.batch.state.shape:
+            raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
+        self.reset(seed=int(snapshot["seed"][0]))
+        self.batch.state[:] = snapshot["state"]
+        self._elapsed[:] = snapshot["elapsed"]
+        for rng, state in zip(self._rngs, json.loads(snapshot["rngs"].tobytes()), strict=True):
+            rng.bit_generator.state = state
+        self._observation = self._observe(self._state())
+        return self._observation
+
+    def frame(self, world: int = 0) -> NDArray[np.uint8]:
+        """(360, 480, 3) picture of one world from the front."""
+        return self._cameras.frame(self.batch, world)
+
+
+def _take(state: State, ids: NDArray[np.int64]) -> State:
+    """The rows `ids` of what the controls read."""
+    return State(state.q[ids], state.qvel[ids], state.width[ids], state.tcp_pos[ids], state.tcp_rot[ids], {})
+
+
+def _space(spec: ArraySpec) -> gym.spaces.Box:
+    if spec.dtype == "uint8":
+        return gym.spaces.Box(0, 255, spec.shape, np.uint8)
+    return gym.spaces.Box(-np.inf, np.inf, spec.shape, np.float32)
