@@ -7,18 +7,21 @@ import mujoco
 from robots import RobotSpec
 from sim.embedded.task import Task
 
-TIMESTEP = 0.005  # [s]; a larger step is the main lever of speed, and grasps are still stable at this one
+# Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
+# time step (the time constant must be at least two steps).
+GRASP_SOLREF = (0.01, 1.0)
+GRASP_SOLIMP = (0.95, 0.99, 0.001, 0.5, 2.0)
 
 
 def build_model(robot: RobotSpec, task: Task) -> mujoco.MjModel:
     """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0."""
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
-    spec.option.timestep = TIMESTEP
+    spec.option.timestep = task.timestep
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    spec.option.impratio = 5.0  # friction is stiffer than the normal force: grasped things do not creep
-    spec.option.iterations = 20
-    spec.option.ls_iterations = 20
+    spec.option.impratio = 3.0  # friction is stiffer than the normal force: grasped things do not creep
+    spec.option.iterations = 100
+    spec.option.ls_iterations = 50
     # A diverging world must be seen and reported, not silently put back to its default pose.
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     _look(spec)

@@ -60,6 +60,7 @@ class Task(Protocol):
     name: str
     prompt: str
     max_episode_steps: int
+    timestep: float  # of the physics [s]; the main lever of speed: as large as the task's contacts allow
     bodies: tuple[str, ...]  # free or mocap bodies that `State.bodies` shall hold
     randomised: tuple[str, ...]  # bodies whose friction and mass differ from world to world
     observation_names: tuple[str, ...]  # components of the `objects` vector

@@ -29,7 +29,7 @@ from robolearn.core.specs import ArraySpec, Interface
 from robots import PANDA, IKConfig, RobotSpec, solve
 from sim.embedded.camera import Cameras
 from sim.embedded.control import CONTROL_HZ, make_control
-from sim.embedded.scene import TIMESTEP, build_model
+from sim.embedded.scene import build_model
 from sim.embedded.task import Array, Pose, Start, State, Task
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class MujocoWorlds(VectorEnv):
         self._control = make_control(action_kind, robot)
         self.model = build_model(robot, task)
         self.batch = Batch(self.model, num_envs, nthread=threads or os.cpu_count() or 1)
-        self._substeps = round(1.0 / CONTROL_HZ / TIMESTEP)
+        self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
         self._address(robot, task)
         self._cameras = Cameras(self.model, cameras, image_size)
         self._home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
+from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
 from sim.embedded.task import Array, Start, State
 
 HALF = 0.02  # half the cube's edge [m]
@@ -28,6 +29,8 @@ def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> No
         conaffinity=3,
         condim=4,
         friction=[1.0, 0.01, 0.0001],
+        solref=list(GRASP_SOLREF),
+        solimp=list(GRASP_SOLIMP),
         rgba=list(rgba),
     )
 
@@ -65,6 +68,7 @@ class Lift:
     name: str = "lift"
     prompt: str = "lift the cube"
     max_episode_steps: int = 100
+    timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)
     observation_names: tuple[str, ...] = CUBE_NAMES

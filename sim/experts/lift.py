@@ -1,0 +1,47 @@
+"""Two ways to lift a cube: from above, and slid in low from the side."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.experts.waypoints import Array, View, Waypoint, downward, nearest_quarter, yaw_of
+
+# Error of aim of each strategy at bias 1, in the tcp frame: (along the pads, along the finger travel, height) [m].
+LIFT_BIAS = np.array([[0.020, 0.006, 0.006], [-0.020, -0.008, 0.010]])
+
+
+def grasp_pose(view: View, strategy: NDArray[np.int64], bias: Array) -> tuple[Array, Array]:
+    """Where the demonstrator thinks the cube has to be grasped: (N, 3) and (N, 3, 3)."""
+    cube = view.vector("cube")
+    cube_rot = view.tcp_rot @ view.rotation("tcp_cube_rot")
+    rot = downward(nearest_quarter(yaw_of(cube_rot), yaw_of(view.tcp_rot)))
+    error = LIFT_BIAS[strategy] * bias[:, None]
+    aim = cube + rot[:, :, 0] * error[:, :1] + rot[:, :, 1] * error[:, 1:2]
+    aim[:, 2] += error[:, 2]
+    return aim, rot
+
+
+class LiftScript:
+    """Hover, descend, close, raise."""
+
+    phases = 4
+    strategies = 2
+
+    def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
+        if phase == 3:
+            up = memory + np.array([0.0, 0.0, 0.15])
+            return Waypoint(up, _upright(view), -1.0, speed=0.7)
+        aim, rot = grasp_pose(view, strategy, bias)
+        if phase == 0:
+            side = (strategy == 1)[:, None]
+            above = aim + np.array([0.0, 0.0, 0.08])
+            beside = aim + rot[:, :, 0] * 0.07 + np.array([0.0, 0.0, 0.045])
+            return Waypoint(np.where(side, beside, above), rot, 1.0, speed=0.8, tolerance=0.015)
+        if phase == 1:
+            return Waypoint(aim, rot, 1.0, speed=0.5, tolerance=0.006, dwell=1)
+        return Waypoint(aim, rot, -1.0, speed=0.3, tolerance=0.02, dwell=5)
+
+
+def _upright(view: View) -> Array:
+    return downward(yaw_of(view.tcp_rot))

@@ -1,0 +1,44 @@
+"""Two ways to pick and place: grasp from above or from the side, carry high or low."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.experts.lift import LiftScript, grasp_pose
+from sim.experts.waypoints import Array, View, Waypoint, downward, yaw_of
+
+# Error of aim on the disc of each strategy at bias 1, base frame [m].
+PLACE_BIAS = np.array([[0.016, 0.010], [-0.012, -0.016]])
+
+
+class PickPlaceScript:
+    """Grasp as in lift, carry, lower, open, retreat."""
+
+    phases = 7
+    strategies = 2
+
+    def __init__(self) -> None:
+        self._lift = LiftScript()
+
+    def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
+        if phase < 3:
+            return self._lift.plan(phase, view, strategy, bias, memory)
+        rot = downward(yaw_of(view.tcp_rot))
+        # The tcp goes where the cube, wherever it sits in the gripper, comes to lie on the disc.
+        goal = view.vector("target") + view.tcp_pos - view.vector("cube")
+        goal[:, :2] += PLACE_BIAS[strategy] * bias[:, None]
+        height = np.where(strategy == 0, 0.11, 0.07)
+        if phase == 3:
+            up = memory.copy()
+            up[:, 2] = height
+            return Waypoint(up, rot, -1.0, speed=0.7, tolerance=0.02)
+        if phase == 4:
+            goal[:, 2] = height
+            return Waypoint(goal, rot, -1.0, speed=0.8, tolerance=0.012)
+        if phase == 5:
+            goal[:, 2] = view.tcp_pos[:, 2] - view.objects["cube_z"] + 0.021
+            return Waypoint(goal, rot, -1.0, speed=0.4, tolerance=0.006, dwell=1)
+        up = memory.copy()
+        up[:, 2] += 0.06
+        return Waypoint(np.where((view.width > 0.05)[:, None], up, view.tcp_pos), rot, 1.0, speed=0.5)

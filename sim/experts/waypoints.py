@@ -1,0 +1,225 @@
+"""Scripted demonstrators: a sequence of waypoints for the tcp, followed in N worlds at once.
+
+    action = clip( T_tcp⁻¹ · waypoint / step size )          (proportional, in the tcp frame)
+
+Quality is adjustable, because a policy that has only seen perfect demonstrations leaves RL nothing to repair.
+Zero-mean noise alone does not make worse policies: imitation averages it away. A bias that depends on the
+strategy that the demonstrator happened to choose does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+from robolearn.core.se3 import matrix_to_rotvec
+from robolearn.core.specs import Interface
+from robolearn.core.types import Observation
+from sim.embedded.control import DELTA_POS, DELTA_ROT
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a scripted demonstrator is.
+
+    Attributes:
+      noise: standard deviation of Gaussian noise on each action component (full deflection = 1).
+      bias: size of the strategy-dependent error of the demonstrator's aim, 1 = as large as the task names.
+      haste: chance that a waypoint is left too early, per episode.
+      strategies: how many of the task's strategies are used.
+    """
+
+    noise: float = 0.0
+    bias: float = 0.0
+    haste: float = 0.0
+    strategies: int = 1
+
+
+QUALITIES: dict[str, Quality] = {
+    "expert": Quality(),
+    "mixed": Quality(noise=0.10, bias=1.0, haste=0.3, strategies=2),
+    "poor": Quality(noise=0.20, bias=1.6, haste=0.6, strategies=2),
+}
+
+
+@dataclass(frozen=True)
+class Waypoint:
+    """Where the tcp shall be next, in N worlds.
+
+    Attributes:
+      pos: (N, 3) in the base frame [m].
+      rot: (N, 3, 3) in the base frame.
+      opening: (N,) gripper command in [-1, 1], 1 open.
+      speed: (N,) or scalar, largest deflection of an action component.
+      tolerance: distance at which the waypoint counts as reached [m].
+      dwell: control steps to stay once it is reached.
+    """
+
+    pos: Array
+    rot: Array
+    opening: Array | float
+    speed: Array | float = 1.0
+    tolerance: float = 0.01
+    dwell: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """The parts of an observation that scripts need, in the base frame."""
+
+    tcp_pos: Array  # (N, 3)
+    tcp_rot: Array  # (N, 3, 3)
+    width: Array  # (N,)
+    objects: Mapping[str, Array]  # name of an `objects` component → (N,)
+
+    def vector(self, prefix: str, components: str = "xyz") -> Array:
+        """(N, 3) the components ``<prefix>_x``, ``<prefix>_y``, ``<prefix>_z``."""
+        return np.stack([self.objects[f"{prefix}_{c}"] for c in components], -1)
+
+    def rotation(self, prefix: str) -> Array:
+        """(N, 3, 3) from the six components ``<prefix>0`` … ``<prefix>5``."""
+        x = np.stack([self.objects[f"{prefix}{i}"] for i in range(3)], -1)
+        y = np.stack([self.objects[f"{prefix}{i}"] for i in range(3, 6)], -1)
+        return np.stack([x, y, np.cross(x, y)], -1)
+
+
+class Script(Protocol):
+    """One task's knowledge: its waypoints for the strategy and bias of each world."""
+
+    phases: int
+    strategies: int
+
+    def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
+        """The waypoint of `phase`.
+
+        Args:
+          phase: 0 … phases − 1.
+          view: what is seen now.
+          strategy: (N,) the strategy of each world's episode.
+          bias: (N,) the size of its error of aim.
+          memory: (N, 3) the tcp position at the moment when the present phase began.
+        """
+        ...
+
+
+class ScriptedExpert:
+    """A `Teleoperator` that follows a script, badly if so asked.
+
+    Args:
+      script: the waypoints.
+      interface: of the world; the action must be ``tcp_delta``.
+      num_envs: number of worlds N.
+      quality: how good it is.
+      seed: world w's choices depend on (seed, w) only.
+    """
+
+    def __init__(self, script: Script, interface: Interface, num_envs: int, quality: Quality, seed: int) -> None:
+        if interface.action_kind != "tcp_delta":
+            raise BadInput("scripted expert: action kind", got=interface.action_kind, expected="tcp_delta")
+        if not 1 <= quality.strategies <= script.strategies:
+            raise BadInput("strategies", got=quality.strategies, expected=f"1 to {script.strategies}")
+        self._script, self._quality, self._num_envs = script, quality, num_envs
+        self._proprio = {name: i for i, name in enumerate(interface.observation["proprio"].names)}
+        self._objects = interface.observation["objects"].names
+        self._rngs = [np.random.default_rng([seed, w, 1]) for w in range(num_envs)]
+        self._phase = np.zeros(num_envs, dtype=np.int64)
+        self._stay = np.zeros(num_envs, dtype=np.int64)
+        self._strategy = np.zeros(num_envs, dtype=np.int64)
+        self._bias = np.zeros(num_envs)
+        self._hasty = np.zeros(num_envs, dtype=bool)
+        self._memory = np.full((num_envs, 3), np.nan)
+
+    @property
+    def strategy(self) -> NDArray[np.int64]:
+        """(N,) the strategy of each world's present episode."""
+        return self._strategy
+
+    def reset(self, worlds: NDArray[np.bool_]) -> None:
+        """Choose strategy, bias and haste anew in the worlds (N,) that are true."""
+        for w in np.flatnonzero(worlds):
+            rng = self._rngs[w]
+            self._strategy[w] = rng.integers(self._quality.strategies)
+            self._bias[w] = self._quality.bias * rng.uniform(0.6, 1.4)
+            self._hasty[w] = rng.random() < self._quality.haste
+        self._phase[worlds] = 0
+        self._stay[worlds] = 0
+        self._memory[worlds] = np.nan
+
+    def command(self, observation: Observation) -> NDArray[np.float32]:
+        """(N, 7) actions in [-1, 1]."""
+        view = self._view(observation)
+        fresh = np.isnan(self._memory[:, 0])
+        self._memory[fresh] = view.tcp_pos[fresh]
+        action = np.zeros((self._num_envs, 7))
+        reached = np.zeros(self._num_envs, dtype=bool)
+        dwell = np.zeros(self._num_envs, dtype=np.int64)
+        for phase in np.unique(self._phase):
+            here = self._phase == phase
+            goal = self._script.plan(int(phase), view, self._strategy, self._bias, self._memory)
+            error = goal.pos - view.tcp_pos
+            turn = matrix_to_rotvec(np.swapaxes(view.tcp_rot, -1, -2) @ goal.rot)
+            step = np.einsum("nji,nj->ni", view.tcp_rot, error) / DELTA_POS
+            speed = np.broadcast_to(np.asarray(goal.speed, dtype=np.float64), (self._num_envs,))[:, None]
+            # The direction is kept when the step is too long; the rotation is clipped for itself.
+            length = np.linalg.norm(step, axis=-1, keepdims=True)
+            step *= np.minimum(1.0, speed / np.maximum(length, 1e-9))
+            full = np.concatenate([step, np.clip(turn / DELTA_ROT, -speed, speed), np.zeros((self._num_envs, 1))], -1)
+            full[:, 6] = goal.opening
+            action[here] = full[here]
+            reached |= here & (np.linalg.norm(error, axis=-1) < goal.tolerance)
+            dwell[here] = np.where(self._hasty[here], goal.dwell // 3, goal.dwell)
+        self._stay = np.where(reached, self._stay + 1, self._stay)
+        onward = (self._stay > dwell) & (self._phase < self._script.phases - 1)
+        self._phase[onward] += 1
+        self._stay[onward] = 0
+        self._memory[onward] = view.tcp_pos[onward]
+        if self._quality.noise:
+            for w, rng in enumerate(self._rngs):
+                action[w] += self._quality.noise * rng.standard_normal(7) * _NOISED
+        return np.clip(action, -1.0, 1.0).astype(np.float32)
+
+    def _view(self, observation: Observation) -> View:
+        proprio = np.asarray(observation["proprio"], dtype=np.float64)
+        objects = np.asarray(observation["objects"], dtype=np.float64)
+
+        def column(name: str) -> Array:
+            return proprio[:, self._proprio[name]]
+
+        x = np.stack([column(f"tcp_rot{i}") for i in range(3)], -1)
+        y = np.stack([column(f"tcp_rot{i}") for i in range(3, 6)], -1)
+        return View(
+            tcp_pos=np.stack([column(f"tcp_{c}") for c in "xyz"], -1),
+            tcp_rot=np.stack([x, y, np.cross(x, y)], -1),
+            width=column("gripper_width"),
+            objects={name: objects[:, i] for i, name in enumerate(self._objects)},
+        )
+
+
+# A trembling hand does not tremble in roll, pitch and grip as it does in position and yaw.
+_NOISED = np.array([1.0, 1.0, 1.0, 0.2, 0.2, 1.0, 0.5])
+
+
+def downward(yaw: Array) -> Array:
+    """(N,) → (N, 3, 3): tcp pointing down, its x axis turned by `yaw` from the base's x axis."""
+    c, s, zero = np.cos(yaw), np.sin(yaw), np.zeros_like(yaw)
+    x = np.stack([c, s, zero], -1)
+    y = np.stack([s, -c, zero], -1)
+    return np.stack([x, y, np.broadcast_to([0.0, 0.0, -1.0], x.shape)], -1)
+
+
+def yaw_of(rot: Array) -> Array:
+    """(N, 3, 3) → (N,) heading of the x axis about the vertical [rad]."""
+    return np.arctan2(rot[:, 1, 0], rot[:, 0, 0])
+
+
+def nearest_quarter(yaw: Array, reference: Array) -> Array:
+    """`yaw` turned by multiples of 90° to lie nearest to `reference`: a cube looks the same four times."""
+    quarter = np.pi / 2
+    return reference + (yaw - reference + quarter / 2) % quarter - quarter / 2

@@ -1,0 +1,112 @@
+"""Peg insertion: bring a held 16 mm peg into a 20 mm hole, 3 cm deep.
+
+The peg is held by friction: its place and tilt in the gripper differ from episode to episode, it slips when it
+is pressed hard, and it falls when the gripper opens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.se3 import rotate_inverse, yaw_quat
+from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
+from sim.embedded.task import Array, Start, State
+
+RADIUS = 0.008  # of the peg [m]
+HALF_LENGTH = 0.040  # of the peg with its round ends [m]
+HOLE = 0.010  # half the width of the square hole [m]
+BLOCK = 0.045  # half the width of the block around it [m]
+HEIGHT = 0.050  # of the block [m]
+DEPTH = 0.030  # insertion that counts as success [m]
+
+
+@dataclass(frozen=True)
+class PegInsert:
+    """Reward 1 and the end of the episode when the tip is 3 cm inside the hole."""
+
+    name: str = "peg_insert"
+    prompt: str = "insert the peg into the hole"
+    max_episode_steps: int = 120
+    timestep: float = 0.0025
+    bodies: tuple[str, ...] = ("peg", "hole")
+    randomised: tuple[str, ...] = ("peg", "hole")
+    observation_names: tuple[str, ...] = (
+        *(f"hole_{axis}" for axis in "xyz"),
+        *(f"tip_{axis}" for axis in "xyz"),
+        *(f"tip_hole_{axis}" for axis in "xyz"),
+        *(f"peg_axis_{axis}" for axis in "xyz"),
+    )
+
+    def build(self, spec: mujoco.MjSpec) -> None:
+        peg = spec.worldbody.add_body(name="peg", pos=[0.5, 0.0, 0.2])
+        peg.add_freejoint(name="peg")
+        peg.add_geom(
+            name="peg",
+            type=mujoco.mjtGeom.mjGEOM_CAPSULE,
+            size=[RADIUS, HALF_LENGTH - RADIUS, 0.0],
+            mass=0.05,
+            contype=2,
+            conaffinity=3,
+            condim=4,
+            friction=[0.8, 0.01, 0.0001],
+        solref=list(GRASP_SOLREF),
+        solimp=list(GRASP_SOLIMP),
+            rgba=[0.90, 0.62, 0.15, 1.0],
+        )
+        hole = spec.worldbody.add_body(name="hole", mocap=True)
+        wall = 0.5 * (BLOCK - HOLE)
+        for x, y, sx, sy in (
+            (HOLE + wall, 0.0, wall, BLOCK),
+            (-HOLE - wall, 0.0, wall, BLOCK),
+            (0.0, HOLE + wall, HOLE, wall),
+            (0.0, -HOLE - wall, HOLE, wall),
+        ):
+            hole.add_geom(
+                type=mujoco.mjtGeom.mjGEOM_BOX,
+                pos=[x, y, -HEIGHT / 2],
+                size=[sx, sy, HEIGHT / 2],
+                contype=2,
+                conaffinity=3,
+                friction=[0.4, 0.01, 0.0001],
+                rgba=[0.35, 0.40, 0.48, 1.0],
+            )
+
+    def start(self, rng: np.random.Generator) -> Start:
+        xy = [rng.uniform(0.42, 0.58), rng.uniform(-0.12, 0.12)]
+        hole = np.concatenate([[*xy, HEIGHT], yaw_quat(rng.uniform(-0.5, 0.5))])  # the hole's mouth
+        tilt = rng.uniform(-0.06, 0.06)  # about the pads' normal
+        held = np.array([rng.uniform(-0.003, 0.003), 0.0, 0.025, np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])
+        offset = rng.uniform([-0.05, -0.05, -0.03], [0.05, 0.05, 0.03])
+        return Start(offset, rng.uniform(-0.15, 0.15), 2 * RADIUS - 0.0004, {"hole": hole}, {"peg": held})
+
+    def observe(self, state: State) -> Array:
+        hole = state.bodies["hole"].pos
+        tip, axis = _tip(state)
+        return np.concatenate([hole, tip, rotate_inverse(state.tcp_rot, hole - tip), axis], -1)
+
+    def success(self, state: State) -> NDArray[np.bool_]:
+        hole = state.bodies["hole"].pos
+        tip, _ = _tip(state)
+        inside = np.linalg.norm(tip[:, :2] - hole[:, :2], axis=-1) < HOLE
+        return inside & (tip[:, 2] < hole[:, 2] - DEPTH)
+
+    def failure(self, state: State) -> NDArray[np.bool_]:
+        gap = np.linalg.norm(state.bodies["peg"].pos - state.tcp_pos, axis=-1)
+        return gap > 0.08  # the peg was lost
+
+    def dense_reward(self, state: State) -> Array:
+        hole = state.bodies["hole"].pos
+        tip, _ = _tip(state)
+        goal = hole - np.array([0.0, 0.0, DEPTH])
+        return 1.0 - np.tanh(12.0 * np.linalg.norm(tip - goal, axis=-1))
+
+
+def _tip(state: State) -> tuple[Array, Array]:
+    """(N, 3) the peg's lower end and (N, 3) its axis, base frame. The peg's z axis points to the tip."""
+    peg = state.bodies["peg"]
+    axis = peg.rot[:, :, 2]
+    return peg.pos + HALF_LENGTH * axis, axis

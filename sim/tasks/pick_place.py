@@ -1,0 +1,72 @@
+"""Pick and place: put a cube on a disc 15 to 45 cm away and let go of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.se3 import rotate_inverse
+from sim.embedded.task import Array, Start, State
+from sim.tasks.lift import CUBE_NAMES, HALF, add_cube, draw_cube, draw_offset, observe_cube
+
+RADIUS = 0.03  # largest distance of the cube's centre from the disc's that counts as placed [m]
+RELEASED = 0.055  # gripper opening that counts as let go [m]
+AT_REST = 0.05  # speed below which the cube lies still [m/s]
+
+
+@dataclass(frozen=True)
+class PickPlace:
+    """Reward 1 and the end of the episode when the cube lies still on the disc and the gripper is open."""
+
+    name: str = "pick_place"
+    prompt: str = "put the cube on the green disc"
+    max_episode_steps: int = 160
+    timestep: float = 0.005
+    bodies: tuple[str, ...] = ("cube", "target")
+    randomised: tuple[str, ...] = ("cube",)
+    observation_names: tuple[str, ...] = (
+        *CUBE_NAMES,
+        "target_x",
+        "target_y",
+        "target_z",
+        *(f"cube_target_{axis}" for axis in "xyz"),
+    )
+
+    def build(self, spec: mujoco.MjSpec) -> None:
+        add_cube(spec, (0.20, 0.42, 0.80, 1.0))
+        target = spec.worldbody.add_body(name="target", mocap=True)
+        target.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_CYLINDER,
+            size=[RADIUS + HALF, 0.001, 0.0],
+            contype=0,
+            conaffinity=0,
+            rgba=[0.25, 0.62, 0.35, 1.0],
+        )
+
+    def start(self, rng: np.random.Generator) -> Start:
+        cube = draw_cube(rng, (0.40, 0.58), (-0.22, -0.06))
+        target = np.array([rng.uniform(0.40, 0.58), rng.uniform(0.08, 0.22), 0.001, 1.0, 0.0, 0.0, 0.0])
+        return Start(draw_offset(rng), rng.uniform(-0.15, 0.15), bodies={"cube": cube, "target": target})
+
+    def observe(self, state: State) -> Array:
+        target = state.bodies["target"].pos
+        relative = rotate_inverse(state.tcp_rot, target - state.bodies["cube"].pos)
+        return np.concatenate([observe_cube(state), target, relative], -1)
+
+    def success(self, state: State) -> NDArray[np.bool_]:
+        cube = state.bodies["cube"]
+        near = np.linalg.norm(cube.pos[:, :2] - state.bodies["target"].pos[:, :2], axis=-1) < RADIUS
+        still = np.linalg.norm(cube.linear, axis=-1) < AT_REST
+        return near & still & (cube.pos[:, 2] < HALF + 0.005) & (state.width > RELEASED)
+
+    def failure(self, state: State) -> NDArray[np.bool_]:
+        return state.bodies["cube"].pos[:, 2] < -HALF
+
+    def dense_reward(self, state: State) -> Array:
+        cube = state.bodies["cube"].pos
+        reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
+        near = 1.0 - np.tanh(6.0 * np.linalg.norm(cube[:, :2] - state.bodies["target"].pos[:, :2], axis=-1))
+        return np.where(self.success(state), 1.0, 0.3 * reach + 0.5 * near)
