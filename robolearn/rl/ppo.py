@@ -1,0 +1,43 @@
+"""The losses of proximal policy optimisation (Schulman et al., 2017) as pure functions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """−E[min(r A, clip(r, 1 − ε, 1 + ε) A)], r = exp(log π − log π_old).
+
+    Args:
+      log_ratio: (B,).
+      advantage: (B,).
+      clip: ε.
+    """
+    ratio = log_ratio.exp()
+    return -torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+
+
+def approximate_kl(log_ratio: Tensor) -> Tensor:
+    """E[(r − 1) − log r] ≥ 0, an unbiased low-variance estimate of KL(π_old ‖ π) (Schulman, 2020)."""
+    return (log_ratio.exp() - 1 - log_ratio).mean()
+
+
+def clip_fraction(log_ratio: Tensor, clip: float) -> Tensor:
+    """Share of samples whose ratio lies outside [1 − ε, 1 + ε]."""
+    return ((log_ratio.exp() - 1).abs() > clip).float().mean()
+
+
+def value_loss(value: Tensor, target: Tensor) -> Tensor:
+    """½ E[(V − R)²]."""
+    return 0.5 * (value - target).square().mean()
+
+
+def standardise(advantage: Tensor) -> Tensor:
+    """Zero mean, unit standard deviation."""
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+
+
+def explained_variance(value: Tensor, target: Tensor) -> Tensor:
+    """1 − Var(R − V)/Var(R): 1 for a perfect critic, 0 for a constant one."""
+    return 1 - (target - value).var() / (target.var() + 1e-8)

@@ -1,0 +1,350 @@
+"""ReinFlow: online fine-tuning of flow policies with PPO (Zhang et al., "ReinFlow", NeurIPS 2025).
+
+One iteration:
+  1. collect T action chunks in N worlds with the stochastic flow (`rollout`),
+  2. advantages by GAE with the final observations (`gae`),
+  3. several epochs of PPO on the chains' likelihood (`stochastic_flow`, `ppo`):
+
+     L = L_clip(θ, φ) − α H(σ_φ) + β D(π_θ, π_BC) + ½ E[(V_ψ − R)²]
+
+The critic learns alone for the first iterations: an actor that follows an untrained critic forgets its
+demonstrations at once. What is exported is an exponential average of the weights over the iterations.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from policies.checkpoint import save_policy
+from policies.ema import EMA
+from policies.flow import FlowPolicy
+from policies.networks.encoder import ObservationEncoder
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, Env, check_compatible
+from robolearn.rl.calibrate import Calibration, calibrate_noise
+from robolearn.rl.critic import Critic, values
+from robolearn.rl.gae import gae
+from robolearn.rl.noise import NoiseConfig
+from robolearn.rl.ppo import (
+    approximate_kl,
+    clip_fraction,
+    clipped_surrogate,
+    explained_variance,
+    standardise,
+    value_loss,
+)
+from robolearn.rl.reward_scale import RewardScale
+from robolearn.rl.rollout import Rollout, collect
+from robolearn.rl.stochastic_flow import StochasticFlow
+from robolearn.runs import pack_optimizer, unpack_optimizer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReinFlowConfig:
+    """Settings of fine-tuning; the defaults serve every embedded task.
+
+    Attributes:
+      env_steps: budget of control steps, calibration of the noise included.
+      decisions: T, action chunks a world and iteration.
+      gamma: discount a decision (a chunk of Ta steps).
+      lam: λ of GAE.
+      actor_lr: Adam's step size at the beginning; it falls on a cosine to `actor_lr_end`.
+      critic_lr: of the critic.
+      epochs: passes over an iteration's data.
+      minibatch: chunks a gradient step.
+      clip: ε of PPO, for ratios of likelihoods normalised as in `stochastic_flow`.
+      target_kl: an iteration's epochs end when the estimated KL exceeds it.
+      entropy: α.
+      regulariser: distance to the pre-trained policy: "kl", "w2" or "none".
+      regularisation: β.
+      critic_warmup: iterations in which only the critic learns.
+      max_grad_norm: of actor and critic each.
+      average: decay of the exported average of weights, an iteration; 0 exports the last weights.
+      noise: range and schedule of the exploration noise.
+      seed: of everything random here.
+    """
+
+    env_steps: int = 300_000
+    decisions: int = 20
+    gamma: float = 0.99
+    lam: float = 0.95
+    actor_lr: float = 6e-4
+    actor_lr_end: float = 2e-4
+    critic_lr: float = 1e-3
+    epochs: int = 5
+    minibatch: int = 640
+    clip: float = 0.1
+    target_kl: float = 0.05
+    entropy: float = 0.0
+    regulariser: str = "none"
+    regularisation: float = 0.0
+    critic_warmup: int = 2
+    max_grad_norm: float = 1.0
+    average: float = 0.8
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.regulariser not in ("kl", "w2", "none"):
+            raise BadInput("regulariser", got=self.regulariser, available=("kl", "w2", "none"))
+        if self.decisions < 1 or self.epochs < 1 or self.minibatch < 2:
+            raise BadInput("decisions, epochs, minibatch", expected="positive numbers (minibatch at least 2)")
+
+
+class ReinFlowTrainer:
+    """Fine-tunes `policy` in `env`; a trainer for `robolearn.runs.run_loop`.
+
+    Args:
+      policy: a flow policy; its network is trained in place.
+      env: the worlds, not yet reset.
+      config: settings.
+
+    Raises:
+      BadInput: the policy is no flow, does not fit the world, or the budget is too small for one iteration.
+    """
+
+    def __init__(self, policy: ChunkPolicy, env: Env, config: ReinFlowConfig) -> None:
+        if not isinstance(policy.net, FlowPolicy):
+            raise BadInput("policy for reinflow", got=type(policy.net).__name__, expected="a flow policy")
+        check_compatible(policy.interface, env.interface, what=f"policy in {env.task}")
+        self.policy, self.env, self.config = policy, env, config
+        self.net = policy.net
+        self._execute = policy.execute_steps
+        per_iteration = env.num_envs * config.decisions * self._execute
+        self._calibration_steps = 0 if config.noise.sigma_max else _calibration_budget(env)
+        self.iterations = (config.env_steps - self._calibration_steps) // per_iteration
+        if self.iterations <= config.critic_warmup:
+            raise BadInput(
+                "env_steps",
+                got=config.env_steps,
+                expected=f"at least {self._calibration_steps + (config.critic_warmup + 1) * per_iteration}",
+            )
+        self.generator = torch.Generator().manual_seed(config.seed)
+        torch.manual_seed(config.seed)
+        self.critic = Critic(ObservationEncoder.like(self.net.encoder))
+        self.average = EMA(self.net, config.average)
+        self.scale = RewardScale(env.num_envs, config.gamma)
+        self.calibration: Calibration | None = None
+        self.env_steps = 0
+        if config.noise.sigma_max:
+            self._build(config.noise)
+
+    def _build(self, noise: NoiseConfig) -> None:
+        """Make what depends on the noise range."""
+        self.actor = StochasticFlow(self.net, noise)
+        trained = [p for p in self.actor.parameters() if p.requires_grad]
+        self.actor_optimizer = torch.optim.Adam(trained, lr=self.config.actor_lr, eps=1e-5, foreach=True)
+        self.critic_optimizer = torch.optim.Adam(
+            self.critic.parameters(), lr=self.config.critic_lr, eps=1e-5, foreach=True
+        )
+
+    # --- one iteration -------------------------------------------------------------------------------------
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """Collect and learn once; returns the metrics."""
+        if i == 0:
+            self._begin()
+        self.actor.noise.schedule(i / self.iterations)
+        self._set_lr(i / self.iterations)
+        start = time.perf_counter()
+        with torch.inference_mode():
+            rollout, self.observation = collect(
+                self.env,
+                self.observation,
+                decisions=self.config.decisions,
+                execute=self._execute,
+                chunk_shape=self.actor.chunk_shape,
+                sampler=lambda feature: self.actor.sample(feature, self.generator),
+                normalise=self.policy.normalise,
+                to_action=self.policy.to_action,
+                scale=self.scale,
+            )
+        collected = time.perf_counter()
+        self.env_steps += rollout.env_steps
+        metrics = self._learn(rollout, actor_learns=i >= self.config.critic_warmup)
+        self.average.update(self.net)
+        return {
+            "env_steps": float(self.env_steps),
+            "success": rollout.success / rollout.episodes if rollout.episodes else math.nan,
+            "episodes": float(rollout.episodes),
+            "wall_collect_s": collected - start,
+            "wall_update_s": time.perf_counter() - collected,
+            **metrics,
+        }
+
+    def _begin(self) -> None:
+        """Choose the noise range, then start the worlds."""
+        start = time.perf_counter()
+        noise = self.config.noise
+        if not noise.sigma_max:
+            self.calibration = calibrate_noise(self.policy, self.net, self.env, noise, self.config.seed)
+            self.env_steps += self.calibration.env_steps
+            noise = self.calibration.noise
+            self._build(noise)
+            log.info("noise range %.3f to %.3f (%s)", noise.sigma_min, noise.sigma_max, self.calibration.reason)
+        self.observation, _ = self.env.reset(seed=self.config.seed)
+        self.calibration_wall_s = time.perf_counter() - start
+
+    def _set_lr(self, progress: float) -> None:
+        low, high = self.config.actor_lr_end, self.config.actor_lr
+        for group in self.actor_optimizer.param_groups:
+            group["lr"] = low + (high - low) * 0.5 * (1 + math.cos(math.pi * progress))
+
+    def _learn(self, rollout: Rollout, *, actor_learns: bool) -> dict[str, float]:
+        c = self.config
+        shape = rollout.reward.shape
+        observation = {key: value.clone() for key, value in rollout.observation.items()}
+        chain = rollout.chain.clone()
+        value = values(self.critic, observation).reshape(shape)
+        next_value = values(self.critic, rollout.next_observation).reshape(shape)
+        advantage, target = gae(
+            rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam
+        )
+        advantage, target = advantage.flatten(), target.flatten()
+        # The old likelihood is the training network's own: every ratio is 1 before the first step.
+        with torch.no_grad():
+            old = self.actor.evaluate(observation, chain).log_prob
+        reference = self.actor.reference_mean(observation, chain) if c.regulariser == "kl" else None
+
+        sums: dict[str, float] = {}
+        count = 0
+        stop = False
+        for _ in range(c.epochs):
+            order = torch.randperm(len(chain), generator=self.generator)
+            for index in order.split(c.minibatch):
+                if len(index) < 2:
+                    continue
+                batch = {key: v[index] for key, v in observation.items()}
+                loss_value = value_loss(self.critic(batch), target[index])
+                _step(self.critic_optimizer, loss_value, self.critic, c.max_grad_norm)
+                step = {"value_loss": loss_value.item()}
+                if actor_learns and not stop:
+                    step |= self._actor_step(batch, chain[index], old[index], standardise(advantage[index]),
+                                             None if reference is None else reference[index])  # fmt: skip
+                    # The clip bounds one step; the stop bounds what many steps on the same data add up to.
+                    stop = step["kl"] > c.target_kl
+                for key, number in step.items():
+                    sums[key] = sums.get(key, 0.0) + number
+                count += 1
+        metrics = {key: total / count for key, total in sums.items()}
+        metrics["explained_variance"] = explained_variance(value.flatten(), target).item()
+        metrics["return"] = target.mean().item()
+        metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))
+        return metrics
+
+    def _actor_step(
+        self, observation: dict[str, Tensor], chain: Tensor, old: Tensor, advantage: Tensor, reference: Tensor | None
+    ) -> dict[str, float]:
+        c = self.config
+        stats = self.actor.evaluate(observation, chain)
+        log_ratio = stats.log_prob - old
+        surrogate = clipped_surrogate(log_ratio, advantage, c.clip)
+        loss = surrogate - c.entropy * stats.entropy.mean()
+        distance = torch.zeros(())
+        if c.regulariser == "kl":
+            assert reference is not None
+            distance = self.actor.kl_to_reference(stats, reference)
+        elif c.regulariser == "w2":
+            distance = self.actor.w2_to_reference(observation, chain[:, 0])
+        loss = loss + c.regularisation * distance
+        _step(self.actor_optimizer, loss, self.actor, c.max_grad_norm)
+        with torch.no_grad():
+            return {
+                "policy_loss": surrogate.item(),
+                "kl": approximate_kl(log_ratio).item(),
+                "clip_fraction": clip_fraction(log_ratio, c.clip).item(),
+                "entropy": stats.entropy.mean().item(),
+                "distance_to_bc": distance.item(),
+            }
+
+    # --- exact resume --------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iteration depends on.
+
+        A world that cannot tell its state is started anew here, with a seed of its own, so that a resumed run and
+        an uninterrupted one go on alike.
+        """
+        tensors: dict[str, Tensor] = {}
+        _put(tensors, "actor", self.actor.state_dict())
+        _put(tensors, "critic", self.critic.state_dict())
+        _put(tensors, "average", self.average.state_dict())
+        meta: dict[str, Any] = {"env_steps": self.env_steps, "calibration_wall_s": self.calibration_wall_s}
+        for name, optimizer in (("actor_opt", self.actor_optimizer), ("critic_opt", self.critic_optimizer)):
+            packed, meta[name] = pack_optimizer(optimizer)
+            _put(tensors, name, packed)
+        tensors["generator"] = self.generator.get_state()
+        tensors["scale"] = torch.from_numpy(self.scale.state())
+        meta["noise"] = {"sigma_min": self.actor.noise.config.sigma_min, "sigma_max": self.actor.noise.config.sigma_max}
+        meta["calibration"] = None if self.calibration is None else self.calibration.to_json()
+        snapshot = self.env.snapshot()
+        if snapshot is None:
+            self.observation, _ = self.env.reset(seed=self._restart_seed())
+        else:
+            _put(tensors, "env", {key: torch.from_numpy(value) for key, value in snapshot.items()})
+        return tensors, meta
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self._build(NoiseConfig(**{**_as_dict(self.config.noise), **meta["noise"]}))
+        if meta["calibration"] is not None:
+            self.calibration = Calibration.from_json(meta["calibration"])
+        self.actor.load_state_dict(_get(tensors, "actor"))
+        self.critic.load_state_dict(_get(tensors, "critic"))
+        self.average.load_state_dict(_get(tensors, "average"))
+        unpack_optimizer(self.actor_optimizer, _get(tensors, "actor_opt"), meta["actor_opt"])
+        unpack_optimizer(self.critic_optimizer, _get(tensors, "critic_opt"), meta["critic_opt"])
+        self.generator.set_state(tensors["generator"])
+        self.scale.load(tensors["scale"].numpy())
+        self.env_steps = int(meta["env_steps"])
+        self.calibration_wall_s = float(meta["calibration_wall_s"])
+        env = _get(tensors, "env")
+        if env:
+            self.observation = self.env.restore({key: value.numpy() for key, value in env.items()})
+        else:
+            self.observation, _ = self.env.reset(seed=self._restart_seed())
+
+    def export(self, path: Path) -> None:
+        """Write the averaged policy to the checkpoint folder `path`."""
+        net = self.average.averaged(self.net)
+        save_policy(self.policy.with_net(net), path)
+
+    def _restart_seed(self) -> int:
+        return self.config.seed * 1_000_003 + self.env_steps
+
+
+def _step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max_norm: float) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], max_norm, foreach=True)
+    optimizer.step()
+
+
+def _calibration_budget(env: Env) -> int:
+    from robolearn.rl.calibrate import CANDIDATES
+
+    return (len(CANDIDATES) + 1) * env.num_envs * env.max_episode_steps
+
+
+def _put(tensors: dict[str, Tensor], prefix: str, items: dict[str, Tensor]) -> None:
+    tensors.update({f"{prefix}/{key}": value for key, value in items.items()})
+
+
+def _get(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    start = prefix + "/"
+    return {key[len(start) :]: value for key, value in tensors.items() if key.startswith(start)}
+
+
+def _as_dict(config: NoiseConfig) -> dict[str, Any]:
+    return json.loads(json.dumps(config.__dict__))

@@ -1,0 +1,110 @@
+"""Collection: T decisions in N worlds, with everything that PPO needs and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robolearn.core import Env, Observation
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """T decisions (action chunks) in N worlds; T and N are flattened into B = T·N where noted.
+
+    Attributes:
+      observation: normalised features (T·N, To, …).
+      next_observation: features (T·N, To, …) after each chunk; the *final* one where an episode ended.
+      chain: (T·N, K + 1, D).
+      reward: (T, N) scaled.
+      terminated, ended: (T, N) bool; ended = terminated or truncated.
+      success: successes and episodes that ended during the rollout, for the learning curve.
+      env_steps: control steps executed.
+    """
+
+    observation: dict[str, Tensor]
+    next_observation: dict[str, Tensor]
+    chain: Tensor
+    reward: Tensor
+    terminated: Tensor
+    ended: Tensor
+    success: int
+    episodes: int
+    env_steps: int
+
+
+Sampler = Callable[[dict[str, Tensor]], Tensor]
+"""Normalised observation → (N, K + 1, D) chains."""
+
+
+def collect(
+    env: Env,
+    observation: Observation,
+    *,
+    decisions: int,
+    execute: int,
+    chunk_shape: tuple[int, int],
+    sampler: Sampler,
+    normalise: Callable[[Observation], dict[str, Tensor]],
+    to_action: Callable[[Tensor], NDArray[np.float32]],
+    scale: Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[np.float32]],
+) -> tuple[Rollout, Observation]:
+    """Run the sampler for `decisions` chunks of `execute` steps in every world.
+
+    Args:
+      env: the worlds; they go on where they are.
+      observation: the present observation.
+      decisions: T.
+      execute: Ta.
+      chunk_shape: (Tp, Da).
+      sampler: draws chains.
+      normalise: observation → features.
+      to_action: (N, Tp, Da) normalised chunk → actions in [-1, 1].
+      scale: rewards → scaled rewards.
+
+    Returns:
+      The rollout and the observation after it.
+    """
+    features, next_features, chains, rewards, terminations, ends = [], [], [], [], [], []
+    success = episodes = env_steps = 0
+    feature = normalise(observation)
+    for _ in range(decisions):
+        chain = sampler(feature)
+        chunk = to_action(chain[:, -1].reshape(env.num_envs, *chunk_shape).clamp(-1, 1))
+        observation, reward, terminated, truncated, infos = env.step_chunk(chunk[:, :execute])
+        ended = terminated | truncated
+        features.append(feature)
+        feature = normalise(observation)
+        after = feature
+        if ended.any():
+            final = normalise(infos["final_obs"])
+            mask = torch.from_numpy(ended)
+            after = {
+                key: torch.where(mask.reshape(-1, *[1] * (value.dim() - 1)), final[key], value)
+                for key, value in feature.items()
+            }
+        next_features.append(after)
+        chains.append(chain)
+        rewards.append(torch.from_numpy(scale(reward, ended)))
+        terminations.append(torch.from_numpy(terminated.copy()))
+        ends.append(torch.from_numpy(ended))
+        success += int((infos["success"] & ended).sum())
+        episodes += int(ended.sum())
+        env_steps += int(infos["steps"].sum())
+    rollout = Rollout(
+        observation={key: torch.cat([f[key] for f in features]) for key in feature},
+        next_observation={key: torch.cat([f[key] for f in next_features]) for key in feature},
+        chain=torch.cat(chains),
+        reward=torch.stack(rewards),
+        terminated=torch.stack(terminations),
+        ended=torch.stack(ends),
+        success=success,
+        episodes=episodes,
+        env_steps=env_steps,
+    )
+    return rollout, observation
