@@ -48,7 +48,7 @@ class Facts:
         return Facts(**{**data, "interface": Interface.from_json(data["interface"])})
 
 
-class OutsideEnv(gymnasium.Env[Features, NDArray[np.float32]]):
+class OutsideEnv(gymnasium.Env):
     """A single env whose observations are features and whose actions lie in [-1, 1].
 
     Adapters to a foreign library derive from this. `step` reports ``info["success"]``; `render` returns an HWC

@@ -20,7 +20,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import load_env_creator
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
@@ -82,15 +82,8 @@ def build(task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any
         known = sorted(gymnasium.registry)
         own = [name for name in known if _registered_by(name, module)]
         raise BadInput(f"task {task!r}", got=env_id, expected="a registered id", available=own or known) from None
-    made = dict(kwargs or {})
-    if max_episode_steps is not None:
-        made["max_episode_steps"] = max_episode_steps
-    modes = getattr(load_env_creator(spec.entry_point), "metadata", None) if isinstance(spec.entry_point, str) else None
-    modes = modes or getattr(spec.entry_point, "metadata", None) or {}
-    if "render_mode" not in made and "render_mode" not in spec.kwargs and "rgb_array" in modes.get("render_modes", ()):
-        made["render_mode"] = "rgb_array"
     try:
-        env = gymnasium.make(env_id, **made)
+        env = _make(spec, max_episode_steps, kwargs or {})
     except Exception as error:  # the user's constructor may raise anything
         raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while making {env_id}: {error}") from error
     return GymSingle(env, task)
@@ -104,6 +97,25 @@ def parse(task: str) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
+def _make(spec: EnvSpec, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    drawn = {**_render_mode(spec), **kwargs}
+    limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    try:
+        return gymnasium.make(spec, disable_env_checker=True, **limit, **drawn)
+    except TypeError as error:  # metadata that promises pictures, and a constructor that takes no render_mode
+        if "render_mode" not in str(error) or drawn == kwargs:
+            raise
+        return gymnasium.make(spec, disable_env_checker=True, **limit, **kwargs)
+
+
+def _render_mode(spec: EnvSpec) -> dict[str, str]:
+    """Ask for pictures where the env can draw them and its registration does not say otherwise."""
+    entry = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+    metadata = getattr(entry, "metadata", None) or {}
+    draws = "rgb_array" in metadata.get("render_modes", ()) and "render_mode" not in spec.kwargs
+    return {"render_mode": "rgb_array"} if draws else {}
+
+
 def _import_user_module(task: str, module: str) -> None:
     here = os.getcwd()
     if here not in sys.path:
@@ -114,7 +126,8 @@ def _import_user_module(task: str, module: str) -> None:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if module != missing and not module.startswith(missing + "."):
-            raise BadInput(f"task {task!r}", got=f"module {module!r}, which needs {missing!r}, not installed") from error
+            got = f"module {module!r}, which needs {missing!r}, not installed"
+            raise BadInput(f"task {task!r}", got=got) from error
         local = sorted(path.stem for path in Path(here).glob("*.py"))
         raise BadInput(
             f"task {task!r}: module",

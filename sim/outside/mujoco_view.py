@@ -15,7 +15,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-import mujoco
+import mujoco as _mujoco
+
+mujoco: Any = _mujoco  # the package brings no types for what is used here
 
 
 class MujocoView(types.ModuleType):
@@ -48,4 +50,4 @@ def adapt_robosuite() -> None:
     binding_utils.mujoco = view
     controller.mujoco = view
     # The old second argument of mj_fullM was the packed matrix, the new one is the whole MjData: hand that through.
-    binding_utils.MjData.qM = property(lambda self: self._data)
+    setattr(binding_utils.MjData, "qM", property(lambda self: self._data))  # noqa: B010 - robosuite does not declare it

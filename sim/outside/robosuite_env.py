@@ -205,6 +205,9 @@ class RobosuiteSingle(OutsideEnv):
             from robosuite.utils.binding_utils import MjRenderContextOffscreen
 
             MjRenderContextOffscreen(sim, device_id=-1)
+            context: Any = sim._render_context_offscreen
+            context.vopt.geomgroup[0] = 0  # collision geometry
+            context.vopt.geomgroup[1] = 1  # what it looks like
         height, width = FRAME_SHAPE
         picture = sim.render(camera_name="frontview", width=width, height=height)
         return picture[::-1]  # OpenGL's rows start at the bottom
