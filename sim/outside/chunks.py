@@ -1,0 +1,72 @@
+"""A chunk of actions as one action, for one env.
+
+A vector env in processes that steps once per action pays one message per action. With the chunk as the action it
+pays one message per chunk, and what is left of a chunk when an episode ends is dropped where it cannot reach the
+next episode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+
+SUCCESS_KEYS = ("success", "is_success")
+
+
+class ChunkWrapper(gymnasium.Wrapper):
+    """Executes an action chunk (Ta, Da) action by action and stops where the episode ends.
+
+    Args:
+      env: an env with a Box action space of shape (Da,).
+      execute_steps: Ta of the announced action space; `step` takes a chunk of any length ≥ 1.
+
+    `step` returns the last observation, the sum of rewards, and an info with ``steps`` (executed actions) and
+    ``success`` (whether any executed step solved the task) beside whatever the last step told.
+
+    Success is ``info["success"]`` or ``info["is_success"]``. Where an env has told neither yet, a step that
+    terminates the episode with a positive reward counts as success.
+    """
+
+    def __init__(self, env: gymnasium.Env, execute_steps: int = 1) -> None:
+        super().__init__(env)
+        space = env.action_space
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise BadInput("action space", got=space, expected="a Box of shape (Da,)")
+        chunk_shape = (execute_steps, *space.shape)
+        self.action_space = gymnasium.spaces.Box(
+            np.broadcast_to(space.low, chunk_shape), np.broadcast_to(space.high, chunk_shape), dtype=np.float32
+        )
+        self._tells_success = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """As in Gymnasium."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._tells_success |= any(key in info for key in SUCCESS_KEYS)
+        return observation, info
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Execute the chunk `action` (Ta, Da)."""
+        if action.ndim != 2 or len(action) == 0:
+            raise BadInput("action chunk", got=f"shape {action.shape}", expected="(Ta, Da) with Ta >= 1")
+        total, success, steps = 0.0, False, 0
+        observation, terminated, truncated, info = None, False, False, {}
+        for one in action:
+            observation, reward, terminated, truncated, info = self.env.step(one)
+            steps += 1
+            total += float(reward)
+            success |= self._success(float(reward), bool(terminated), info)
+            if terminated or truncated:
+                break
+        return observation, total, bool(terminated), bool(truncated), {**info, "steps": steps, "success": success}
+
+    def _success(self, reward: float, terminated: bool, info: dict[str, Any]) -> bool:
+        told = [info[key] for key in SUCCESS_KEYS if key in info]
+        self._tells_success |= bool(told)
+        if told:
+            return any(bool(np.any(value)) for value in told)
+        return not self._tells_success and terminated and reward > 0

@@ -1,0 +1,249 @@
+"""Any Gymnasium env as a task: ``gym:<module>:<Id-v0>``.
+
+`<module>` is imported, so that the registration in it runs; it may lie in the current working directory. The env
+must have continuous actions with finite bounds (rescaled from [-1, 1]) and observations that `features.py` can name.
+
+Success is what the env tells in ``info["success"]`` or ``info["is_success"]``; an env that tells neither succeeds
+where an episode terminates with a positive reward. The control rate is ``metadata["render_fps"]``, else 1/``dt`` of
+the env, else 20 Hz. A failure that terminates keeps the env's own reward.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput, Interface
+from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
+from sim.outside.features import FeatureMap
+from sim.outside.vector import OutsideVectorEnv
+from sim.outside.worker import LocalPool, WorkerPool
+
+log = logging.getLogger(__name__)
+
+DEFAULT_HZ = 20.0
+DEFAULT_STEPS = 1000
+LIGHT_STEP_S = 100e-6
+"""[s] A step that costs less than this is cheaper than the message that would ask a worker for it."""
+
+
+def make_gym(
+    task: str,
+    num_envs: int,
+    *,
+    workers: int | None = None,
+    max_episode_steps: int | None = None,
+    kwargs: dict[str, Any] | None = None,
+) -> OutsideVectorEnv:
+    """N worlds of a registered Gymnasium env.
+
+    Args:
+      task: ``"gym:<module>:<Id-v0>"``.
+      num_envs: N.
+      workers: processes; 0 keeps all worlds in this one; None measures a few steps and uses one per core for an env
+        that is heavier than a message. The choice changes no result.
+      max_episode_steps: overrides the env's own limit.
+      kwargs: for the env's constructor.
+
+    Raises:
+      BadInput: unknown module or id, discrete or unbounded actions, observations without a name.
+    """
+    if num_envs < 1:
+        raise BadInput("number of worlds", got=num_envs, expected="at least 1")
+    arguments = {"task": task, "max_episode_steps": max_episode_steps, "kwargs": kwargs or {}}
+    recipe = Recipe("sim.outside.gym_env:build", arguments)
+    first = build(**arguments)  # here, so that bad input is found without a process
+    if workers is None:
+        heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
+        workers = len(os.sched_getaffinity(0)) if heavy else 0
+    if workers > 0:
+        first.close()
+        return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)
+    return OutsideVectorEnv(LocalPool([first] + [recipe.build() for _ in range(num_envs - 1)]), num_envs)
+
+
+def build(task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> GymSingle:
+    """One world; the arguments of `make_gym`."""
+    module, env_id = parse(task)
+    _import_user_module(task, module)
+    try:
+        spec = gymnasium.spec(env_id)
+    except gymnasium.error.Error:
+        known = sorted(gymnasium.registry)
+        own = [name for name in known if _registered_by(name, module)]
+        raise BadInput(f"task {task!r}", got=env_id, expected="a registered id", available=own or known) from None
+    try:
+        env = _make(spec, max_episode_steps, kwargs or {})
+    except Exception as error:  # the user's constructor may raise anything
+        raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while making {env_id}: {error}") from error
+    return GymSingle(env, task)
+
+
+def parse(task: str) -> tuple[str, str]:
+    """``"gym:module:Id-v0"`` → (module, id)."""
+    parts = task.split(":", 2)
+    if len(parts) != 3 or parts[0] != "gym" or not parts[1] or not parts[2]:
+        raise BadInput("task", got=repr(task), expected="gym:<module>:<Id-v0>", hint="E.g. gym:gymnasium:Pendulum-v1")
+    return parts[1], parts[2]
+
+
+def _make(spec: EnvSpec, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    drawn = {**_render_mode(spec), **kwargs}
+    limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    try:
+        return gymnasium.make(spec, disable_env_checker=True, **limit, **drawn)
+    except TypeError as error:  # metadata that promises pictures, and a constructor that takes no render_mode
+        if "render_mode" not in str(error) or drawn == kwargs:
+            raise
+        return gymnasium.make(spec, disable_env_checker=True, **limit, **kwargs)
+
+
+def _render_mode(spec: EnvSpec) -> dict[str, str]:
+    """Ask for pictures where the env can draw them and its registration does not say otherwise."""
+    entry = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+    metadata = getattr(entry, "metadata", None) or {}
+    draws = "rgb_array" in metadata.get("render_modes", ()) and "render_mode" not in spec.kwargs
+    return {"render_mode": "rgb_array"} if draws else {}
+
+
+def _import_user_module(task: str, module: str) -> None:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+        importlib.invalidate_caches()
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module != missing and not module.startswith(missing + "."):
+            got = f"module {module!r}, which needs {missing!r}, not installed"
+            raise BadInput(f"task {task!r}", got=got) from error
+        local = sorted(path.stem for path in Path(here).glob("*.py"))
+        raise BadInput(
+            f"task {task!r}: module",
+            got=module,
+            expected="an importable module or a file in the current directory",
+            available=local,
+        ) from None
+    except Exception as error:  # whatever the user's file raises at import
+        raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while importing {module}: {error}") from error
+
+
+def _registered_by(env_id: str, module: str) -> bool:
+    entry = gymnasium.registry[env_id].entry_point
+    origin = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return origin.split(":")[0].split(".")[0] == module.split(".")[0]
+
+
+def _step_seconds(env: GymSingle, steps: int = 10) -> float:
+    """[s] The median step of one env."""
+    env.reset(seed=0)
+    action = np.zeros(env.facts.interface.action.shape, np.float32)
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        _, _, terminated, truncated, _ = env.step(action)
+        times.append(time.perf_counter() - start)
+        if terminated or truncated:
+            env.reset(seed=0)
+    return float(np.median(times))
+
+
+class GymSingle(OutsideEnv):
+    """A Gymnasium env as an `OutsideEnv`.
+
+    Args:
+      env: as made by `gymnasium.make`.
+      task: the name for ``--task``.
+    """
+
+    def __init__(self, env: gymnasium.Env, task: str) -> None:
+        self._env = env
+        self._map = FeatureMap(env.observation_space, task)
+        self._low, self._high = _bounds(env.action_space, task)
+        self.render_mode = env.render_mode
+        facts = Facts(
+            interface=Interface(
+                observation=self._map.specs,
+                action=ArraySpec(self._low.shape),
+                control_hz=_control_hz(env),
+            ),
+            task=task,
+            prompt=_prompt(env, task),
+            max_episode_steps=_step_limit(env),
+        )
+        super().__init__(facts)
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict]:
+        """As in Gymnasium."""
+        self._steps = 0
+        observation, info = self._env.reset(seed=seed, options=options)
+        return self._map(observation), info
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Features, float, bool, bool, dict]:
+        """`action` (Da,) in [-1, 1]."""
+        # a_env = low + (a + 1) / 2 (high − low)
+        scaled = self._low + 0.5 * (np.asarray(action, np.float64) + 1.0) * (self._high - self._low)
+        space = self._env.action_space
+        observation, reward, terminated, truncated, info = self._env.step(
+            np.clip(scaled, self._low, self._high).astype(space.dtype)
+        )
+        self._steps += 1
+        truncated = bool(truncated) or (self._steps >= self.facts.max_episode_steps and not terminated)
+        return self._map(observation), float(reward), bool(terminated), truncated, info
+
+    def render(self) -> Any:
+        """A picture, where the env draws ``rgb_array``."""
+        return self._env.render() if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        """Close the env."""
+        self._env.close()
+
+
+def _bounds(space: gymnasium.Space, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+        raise BadInput(f"action space of {task}", got=space, expected="a Box of shape (Da,): continuous actions")
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise BadInput(
+            f"action space of {task}",
+            got=space,
+            expected="finite bounds",
+            hint="Wrap it in gymnasium.wrappers.RescaleAction or give the Box finite low and high",
+        )
+    return low, high
+
+
+def _control_hz(env: gymnasium.Env) -> float:
+    fps = (env.metadata or {}).get("render_fps")
+    if fps:
+        return float(fps)
+    dt = getattr(env.unwrapped, "dt", None)
+    return float(1.0 / dt) if isinstance(dt, (int, float)) and dt > 0 else DEFAULT_HZ
+
+
+def _step_limit(env: gymnasium.Env) -> int:
+    told = env.spec.max_episode_steps if env.spec is not None else None
+    for name in ("max_episode_steps", "_max_episode_steps", "max_path_length", "horizon"):
+        told = told or getattr(env.unwrapped, name, None)
+    if not isinstance(told, (int, np.integer)) or told < 1:
+        log.warning("%s tells no max_episode_steps: episodes are cut at %d steps", env, DEFAULT_STEPS)
+        return DEFAULT_STEPS
+    return int(told)
+
+
+def _prompt(env: gymnasium.Env, task: str) -> str:
+    prompt = getattr(env.unwrapped, "prompt", None)
+    return prompt if isinstance(prompt, str) else task.rsplit(":", 1)[-1].rsplit("-v", 1)[0]

@@ -1,0 +1,217 @@
+"""robosuite's tasks: ``robosuite:Lift`` and the others, with state observations and native OSC actions.
+
+Zhu et al., "robosuite: A Modular Simulation Framework and Benchmark for Robot Learning", arXiv 2009.12293.
+Sparse reward, 20 Hz, 200 steps; a step that solves the task (robosuite's own `_check_success`) ends the episode.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput, Interface
+from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
+from sim.outside.mujoco_view import adapt_robosuite
+from sim.outside.vector import OutsideVectorEnv
+from sim.outside.worker import LocalPool, WorkerPool
+
+CONTROL_HZ = 20
+HORIZON = 200
+FRAME_SHAPE = (256, 256)  # height, width [px]
+
+PROMPTS = {
+    "Lift": "lift the cube",
+    "Stack": "stack the red cube on the green cube",
+    "Door": "open the door",
+    "NutAssemblySquare": "put the square nut on its peg",
+    "NutAssemblyRound": "put the round nut on its peg",
+    "PickPlaceCan": "put the can into its bin",
+    "PickPlaceMilk": "put the milk into its bin",
+    "PickPlaceBread": "put the bread into its bin",
+    "PickPlaceCereal": "put the cereal box into its bin",
+    "ToolHang": "assemble the frame and hang the tool on it",
+}
+
+
+def make_robosuite(
+    task: str,
+    num_envs: int,
+    *,
+    workers: int | None = None,
+    max_episode_steps: int = HORIZON,
+    robot: str = "Panda",
+) -> OutsideVectorEnv:
+    """N worlds of a robosuite task.
+
+    Args:
+      task: ``"robosuite:<Name>"``, e.g. ``"robosuite:Lift"``.
+      num_envs: N.
+      workers: processes, by default one per core; 0 keeps all worlds in this one.
+      max_episode_steps: the horizon.
+      robot: robosuite's name of the arm; two-arm tasks take two of it.
+
+    Raises:
+      BadInput: robosuite is not installed, no such task, no such robot.
+    """
+    if num_envs < 1:
+        raise BadInput("number of worlds", got=num_envs, expected="at least 1")
+    name = parse(task)
+    _require_robosuite(task)
+    arguments = {"task": task, "max_episode_steps": max_episode_steps, "robot": robot}
+    recipe = Recipe("sim.outside.robosuite_env:build", arguments)
+    if workers is None:
+        workers = len(os.sched_getaffinity(0))
+    if workers > 0:
+        return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)
+    _check_names(_robosuite(), name, robot)
+    return OutsideVectorEnv(LocalPool([recipe.build() for _ in range(num_envs)]), num_envs)
+
+
+def raw_single(task: str, *, robot: str = "Panda", horizon: int = HORIZON, seed: int | None = None) -> Any:
+    """robosuite's own env object for `task`, in this process: what a benchmark compares with.
+
+    State observations, sparse reward, 20 Hz; ``env.step(action)`` with ``env.action_dim`` numbers in [-1, 1].
+    """
+    name = parse(task)
+    _require_robosuite(task)
+    robosuite = _robosuite()
+    _check_names(robosuite, name, robot)
+    return robosuite.make(
+        name,
+        robots=[robot, robot] if name.startswith("TwoArm") else robot,
+        has_renderer=False,
+        has_offscreen_renderer=False,
+        use_camera_obs=False,
+        use_object_obs=True,
+        reward_shaping=False,
+        control_freq=CONTROL_HZ,
+        horizon=horizon,
+        ignore_done=True,
+        renderer="mujoco",
+        seed=seed,
+    )
+
+
+def build(task: str, max_episode_steps: int = HORIZON, robot: str = "Panda") -> RobosuiteSingle:
+    """One world; the arguments of `make_robosuite`."""
+    return RobosuiteSingle(raw_single(task, robot=robot, horizon=max_episode_steps, seed=0), task, robot)
+
+
+def parse(task: str) -> str:
+    """``"robosuite:Lift"`` → ``"Lift"``."""
+    prefix, _, name = task.partition(":")
+    if prefix != "robosuite" or not name:
+        raise BadInput("task", got=repr(task), expected="robosuite:<Name>, e.g. robosuite:Lift")
+    return name
+
+
+def _require_robosuite(task: str) -> None:
+    if importlib.util.find_spec("robosuite") is None:
+        raise BadInput(
+            f"task {task!r}",
+            got="no robosuite",
+            expected="it installed",
+            hint="Run: pip install --no-deps robosuite==1.5.2 && pip install termcolor",
+        )
+
+
+def _robosuite() -> Any:
+    """Import robosuite, quietly, adapted to the MuJoCo that is installed, and without a trace in the environment."""
+    logging.getLogger("robosuite_logs").addFilter(_only_errors)
+    before = os.environ.get("MUJOCO_GL")
+    module = importlib.import_module("robosuite")
+    if before is None:  # robosuite writes the name of its GL there, which would bind every other renderer
+        os.environ.pop("MUJOCO_GL", None)
+    adapt_robosuite()
+    return module
+
+
+def _only_errors(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
+def _check_names(robosuite: Any, name: str, robot: str) -> None:
+    if name not in robosuite.ALL_ENVIRONMENTS:
+        raise BadInput("robosuite task", got=name, available=sorted(robosuite.ALL_ENVIRONMENTS))
+    if robot not in robosuite.ALL_ROBOTS:
+        raise BadInput("robosuite robot", got=robot, available=sorted(robosuite.ALL_ROBOTS))
+
+
+class RobosuiteSingle(OutsideEnv):
+    """A robosuite env as an `OutsideEnv`: robots' proprio → ``proprio``, object-state → ``objects``.
+
+    Args:
+      env: from `raw_single`.
+      task: the name for ``--task``.
+      robot: robosuite's name of the arm.
+    """
+
+    def __init__(self, env: Any, task: str, robot: str) -> None:
+        self._env = env
+        self._steps = 0
+        self.render_mode = "rgb_array"
+        features = self._features(env.observation_spec())
+        low, high = env.action_spec
+        if not (np.allclose(low, -1.0) and np.allclose(high, 1.0)):
+            raise BadInput(f"action bounds of {task}", got=f"[{low}, {high}]", expected="[-1, 1]")
+        name = parse(task)
+        facts = Facts(
+            interface=Interface(
+                observation={key: ArraySpec(value.shape) for key, value in features.items()},
+                action=ArraySpec(low.shape),
+                control_hz=float(CONTROL_HZ),
+                embodiment=robot.lower(),
+            ),
+            task=task,
+            prompt=PROMPTS.get(name, name),
+            max_episode_steps=env.horizon,
+        )
+        super().__init__(facts)
+
+    @staticmethod
+    def _features(observation: Any) -> Features:
+        proprio = [observation[key] for key in observation if key.endswith("_proprio-state")]
+        features = {"proprio": np.concatenate(proprio).astype(np.float32)}
+        if "object-state" in observation:
+            features["objects"] = np.asarray(observation["object-state"], np.float32)
+        return features
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict]:
+        """As in Gymnasium. Rebuilds the model, as robosuite does by default: object sizes are part of the start."""
+        if seed is not None:
+            # In place: the placement samplers hold this very generator.
+            self._env.rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+        self._steps = 0
+        return self._features(self._env.reset()), {"success": False}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Features, float, bool, bool, dict]:
+        """`action` (Da,) in [-1, 1]: robosuite's OSC pose delta and gripper."""
+        observation, reward, _, _ = self._env.step(np.asarray(action, np.float64))
+        self._steps += 1
+        success = bool(self._env._check_success())
+        truncated = self._steps >= self._env.horizon and not success
+        return self._features(observation), float(reward), success, truncated, {"success": success}
+
+    def render(self) -> NDArray[np.uint8]:
+        """A picture from the front; raises where there is no GL."""
+        sim = self._env.sim
+        if sim._render_context_offscreen is None:
+            from robosuite.utils.binding_utils import MjRenderContextOffscreen
+
+            MjRenderContextOffscreen(sim, device_id=-1)
+            context: Any = sim._render_context_offscreen
+            context.vopt.geomgroup[0] = 0  # collision geometry
+            context.vopt.geomgroup[1] = 1  # what it looks like
+        height, width = FRAME_SHAPE
+        picture = sim.render(camera_name="frontview", width=width, height=height)
+        return picture[::-1]  # OpenGL's rows start at the bottom
+
+    def close(self) -> None:
+        """Close the env."""
+        self._env.close()

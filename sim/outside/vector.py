@@ -1,0 +1,160 @@
+"""N outside worlds as one `gymnasium.vector.VectorEnv` that implements `robolearn.core.Env`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, NonFinite, Observation, RobolearnError, StepResult
+from sim.outside.facts import feature_space
+from sim.outside.worker import Pool
+
+
+class OutsideVectorEnv(gymnasium.vector.VectorEnv):
+    """N worlds in SAME_STEP autoreset mode, with chunks. See `robolearn.core.Env` for the contract.
+
+    ``infos["final_obs"]`` holds, for every world, the observation right after the executed actions: the last one of
+    the episode where ``infos["_final_obs"]`` is true, and the same as the returned observation elsewhere. So it is
+    the ``next_observation`` of every world's transition.
+
+    Args:
+      pool: the worlds, in this process or in workers; closed by `close`.
+      num_envs: N.
+    """
+
+    def __init__(self, pool: Pool, num_envs: int) -> None:
+        facts = pool.facts
+        self._pool = pool
+        self._broken = ""
+        self.num_envs = num_envs
+        self.interface = facts.interface
+        self.task = facts.task
+        self.prompt = facts.prompt
+        self.max_episode_steps = facts.max_episode_steps
+        self.metadata = {
+            "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP,
+            "render_fps": facts.interface.control_hz,
+        }
+        self.single_observation_space = gymnasium.spaces.Dict(
+            {key: feature_space(spec) for key, spec in facts.interface.observation.items()}
+        )
+        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, facts.interface.action.shape, np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._observation = self._empty()
+        self._seeded = False
+
+    def _empty(self) -> dict[str, NDArray]:
+        specs = self.interface.observation
+        return {key: np.zeros((self.num_envs, *spec.shape), spec.dtype) for key, spec in specs.items()}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
+        """Restart all worlds.
+
+        Args:
+          seed: the sequence of starts of world w depends on (seed, w) alone. None goes on in that sequence, or,
+            before the first seed, begins one at random.
+          options: ignored.
+        """
+        if seed is None and not self._seeded:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+        self._seeded = True
+        observation = self._empty()
+        try:
+            self._check_alive()
+            for w, features in enumerate(self._pool.reset(seed)):
+                for key, value in features.items():
+                    observation[key][w] = value
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        self._observation = observation
+        return _copy(observation), {}
+
+    def step(self, actions: NDArray[np.float32]) -> StepResult:
+        """One control step; `actions` (N, Da) in [-1, 1]."""
+        actions = np.asarray(actions, np.float32)
+        if actions.shape != self.action_space.shape:
+            raise BadInput("actions", got=f"shape {actions.shape}", expected=self.action_space.shape)
+        return self.step_chunk(actions[:, None])
+
+    def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """Execute `chunks` (N, Ta, Da); see `robolearn.core.Env.step_chunk`.
+
+        Raises:
+          BadInput: another shape.
+          NonFinite: a NaN or infinite action.
+          RobolearnError: a world failed or its process died; the env is of no use afterwards.
+        """
+        n = self.num_envs
+        chunks = np.ascontiguousarray(chunks, np.float32)
+        if chunks.ndim != 3 or chunks.shape[0] != n or chunks.shape[1] == 0 or chunks.shape[2:] != self._action_shape:
+            expected = f"({n}, Ta, {self._action_shape[0]})"
+            raise BadInput("action chunks", got=f"shape {chunks.shape}", expected=expected)
+        live = np.ones(n, bool) if active is None else np.asarray(active, bool)
+        worlds = [int(w) for w in np.flatnonzero(live)]
+        for w in worlds:
+            if not np.isfinite(chunks[w]).all():
+                raise NonFinite(f"action chunk of world {w} holds a NaN or infinite number")
+        chunks = np.clip(chunks, -1.0, 1.0)
+
+        reward = np.zeros(n, np.float32)
+        terminated, truncated, success, ended = (np.zeros(n, bool) for _ in range(4))
+        steps = np.zeros(n, np.int64)
+        observation = _copy(self._observation)
+        final = _copy(self._observation)
+        try:
+            self._check_alive()
+            for w, outcome in self._pool.chunk(chunks, worlds):
+                reward[w], steps[w] = outcome.reward, outcome.steps
+                terminated[w], truncated[w], success[w] = outcome.terminated, outcome.truncated, outcome.success
+                ended[w] = outcome.final is not None
+                last = outcome.observation if outcome.final is None else outcome.final
+                for key, value in outcome.observation.items():
+                    observation[key][w] = value
+                    final[key][w] = last[key]
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        self._observation = observation
+        infos = {"success": success, "steps": steps, "final_obs": final, "_final_obs": ended}
+        return _copy(observation), reward, terminated, truncated, infos
+
+    @property
+    def _action_shape(self) -> tuple[int, ...]:
+        return self.interface.action.shape
+
+    def _check_alive(self) -> None:
+        if self._broken:
+            raise RobolearnError(f"this env cannot be used any more: {self._broken}")
+
+    def _give_up(self, error: BaseException) -> None:
+        # Replies of the other workers are still under way: whoever asked next would read the wrong ones.
+        self._broken = self._broken or str(error) or type(error).__name__
+        self._pool.close()
+
+    def snapshot(self) -> None:
+        """None: a foreign env cannot tell its whole state."""
+        return None
+
+    def restore(self, snapshot: dict[str, NDArray]) -> Observation:
+        """Raises RobolearnError."""
+        raise RobolearnError(f"{self.task} cannot be restored from a snapshot")
+
+    def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
+        """An HWC picture of one world, or None where it cannot be drawn."""
+        self._check_alive()
+        return self._pool.frame(world)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the worlds."""
+        self._broken = self._broken or "it is closed"
+        self._pool.close()
+
+
+def _copy(observation: dict[str, NDArray]) -> dict[str, NDArray]:
+    return {key: value.copy() for key, value in observation.items()}

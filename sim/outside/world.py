@@ -1,0 +1,149 @@
+"""One outside world: seeded starts, finite observations, chunks, and the reset within the step."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import NonFinite
+from sim.outside.chunks import ChunkWrapper
+from sim.outside.facts import Facts, Features, OutsideEnv
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a chunk did to one world.
+
+    Attributes:
+      observation: the current one: of the next episode's start, if this one ended.
+      final: the last observation of the episode that ended here, else None.
+      reward: sum over the executed steps.
+      steps: how many actions were executed.
+      warning: something the user should know, or empty.
+    """
+
+    observation: Features
+    final: Features | None
+    reward: float
+    terminated: bool
+    truncated: bool
+    success: bool
+    steps: int
+    warning: str = ""
+
+
+class FiniteGuard(gymnasium.Wrapper):
+    """Ends an episode whose observation or reward is NaN or infinite, as truncated, at its last finite observation.
+
+    Such a state is a fault of the simulation, not an outcome of the task: it is worth no reward and must not reach
+    a network. A start that is not finite raises `NonFinite`: there is nothing to fall back on.
+    """
+
+    def __init__(self, env: OutsideEnv) -> None:
+        super().__init__(env)
+        self._last: Features = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """As in Gymnasium; raises NonFinite."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        if (bad := _not_finite(observation)) is not None:
+            raise NonFinite(f"the env's first observation has a non-finite {bad!r}")
+        self._last = observation
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """As in Gymnasium."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        bad = _not_finite(observation)
+        if bad is None and not np.isfinite(float(reward)):
+            bad = "reward"
+        if bad is not None:
+            return self._last, 0.0, False, True, {"success": False, "non_finite": bad}
+        self._last = observation
+        return observation, float(reward), terminated, truncated, info
+
+
+def _not_finite(observation: Features) -> str | None:
+    for key, value in observation.items():
+        if value.dtype != np.uint8 and not np.isfinite(value).all():
+            return key
+    return None
+
+
+def start_seed(seed: int, world: int, episode: int) -> int:
+    """The env's seed for one start: a function of (seed, world, episode) alone.
+
+    Every start is seeded, not only the first: an env whose steps draw from the same generator as its reset would
+    otherwise start differently after episodes of different lengths.
+    """
+    return int(np.random.SeedSequence([seed, world, episode]).generate_state(1)[0] & 0x7FFFFFFF)
+
+
+class World:
+    """World number `index` of a vector env.
+
+    Args:
+      env: the adapter; it is closed by `close`.
+      index: number of this world among all of the vector env.
+    """
+
+    def __init__(self, env: OutsideEnv, index: int) -> None:
+        self.facts: Facts = env.facts
+        self.index = index
+        self._env = ChunkWrapper(FiniteGuard(env))
+        self._seed = 0
+        self._episode = 0
+
+    def reset(self, seed: int) -> Features:
+        """Start over: the following starts depend on (seed, index) alone."""
+        self._seed, self._episode = seed, 0
+        return self._start()
+
+    def next_episode(self) -> Features:
+        """Leave the current episode and go on in the sequence of starts."""
+        return self._start()
+
+    def _start(self) -> Features:
+        observation, _ = self._env.reset(seed=start_seed(self._seed, self.index, self._episode))
+        self._episode += 1
+        return observation
+
+    def chunk(self, actions: NDArray[np.float32]) -> Outcome:
+        """Execute `actions` (Ta, Da); an episode that ends is followed by the next start."""
+        observation, reward, terminated, truncated, info = self._env.step(actions)
+        warning = ""
+        if "non_finite" in info:
+            warning = f"non-finite {info['non_finite']}: episode {self._episode - 1} truncated, world reset"
+        ended = terminated or truncated
+        return Outcome(
+            observation=self._start() if ended else observation,
+            final=observation if ended else None,
+            reward=float(reward),
+            terminated=terminated,
+            truncated=truncated,
+            success=info["success"],
+            steps=info["steps"],
+            warning=warning,
+        )
+
+    def frame(self) -> NDArray[np.uint8] | None:
+        """An HWC picture, or None where the env cannot be drawn."""
+        try:
+            picture = self._env.render()
+        except Exception as error:  # no GL, no pygame: a missing video must not end a run
+            log.warning("world %d cannot be drawn: %s: %s", self.index, type(error).__name__, error)
+            return None
+        if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
+            return None
+        return np.ascontiguousarray(picture, dtype=np.uint8)
+
+    def close(self) -> None:
+        """Close the env."""
+        self._env.close()

@@ -1,0 +1,159 @@
+"""Chunk semantics, guards and names on single worlds."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from robolearn.core import BadInput, NonFinite
+from sim.outside.chunks import ChunkWrapper
+from sim.outside.facts import Facts, Recipe
+from sim.outside.features import FeatureMap
+from sim.outside.gym_env import build, make_gym, parse
+from sim.outside.world import World, start_seed
+
+sys.path.insert(0, str(Path(__file__).parent))
+Counter = importlib.import_module("outside_counter").Counter
+TASK = "gym:outside_counter:OutsideCounter-v0"
+
+
+def test_a_chunk_stops_where_the_episode_ends():
+    env = ChunkWrapper(Counter(), execute_steps=4)
+    assert env.action_space.shape == (4, 1)
+    env.reset(seed=0)
+    _, reward, terminated, _, info = env.step(np.zeros((3, 1)))
+    assert (reward, terminated, info["steps"], info["success"]) == (pytest.approx(0.3), False, 3, False)
+    observation, reward, terminated, _, info = env.step(np.full((4, 1), 2.0))
+    assert (reward, terminated, info["steps"], info["success"]) == (pytest.approx(1.1), True, 2, True)
+    assert observation[1] == 5
+    assert env.unwrapped.executed == [0, 0, 0, 2, 2]
+    with pytest.raises(BadInput, match="Ta, Da"):
+        env.step(np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("tells", "end", "success"),
+    [("", 1.0, True), ("", -1.0, False), ("success", 1.0, True), ("is_success", 0.5, False)],
+)
+def test_success_is_what_the_env_tells_and_else_a_rewarded_termination(tells, end, success):
+    env = ChunkWrapper(Counter(tells=tells, reward_at_end=end))
+    env.reset(seed=0)
+    assert env.step(np.zeros((9, 1)))[4]["success"] is success
+
+
+def test_a_world_resets_within_the_step_and_keeps_the_final_observation():
+    world = World(build(TASK), index=0)
+    start = world.reset(seed=7)["proprio"]
+    outcome = world.chunk(np.zeros((8, 1), np.float32))
+    assert outcome.steps == 5 and outcome.terminated and not outcome.truncated and outcome.success
+    assert outcome.final is not None
+    # zero is the middle of the env's bounds [-2, 6]
+    np.testing.assert_allclose(outcome.final["proprio"], [start[0], 5, 2.0])
+    assert outcome.observation["proprio"][1] == 0 and outcome.observation["proprio"][0] != start[0]
+
+
+def test_the_starts_do_not_depend_on_how_long_the_episodes_last():
+    def starts(first_chunk: int) -> list[float]:
+        world = World(build(TASK), index=3)
+        found = [world.reset(seed=1)["proprio"][0]]
+        world.chunk(np.zeros((first_chunk, 1), np.float32))
+        for _ in range(3):
+            found.append(world.next_episode()["proprio"][0])
+        return found
+
+    assert starts(1) == starts(4)
+    assert len({start_seed(s, w, k) for s in range(3) for w in range(3) for k in range(3)}) == 27
+
+
+def test_a_non_finite_observation_truncates_at_the_last_finite_one():
+    world = World(build(TASK, kwargs={"nan_at": 3}), index=0)
+    world.reset(seed=0)
+    outcome = world.chunk(np.zeros((5, 1), np.float32))
+    assert outcome.truncated and not outcome.terminated and not outcome.success
+    assert outcome.steps == 3 and outcome.reward == pytest.approx(0.2)
+    assert outcome.final is not None and outcome.final["proprio"][1] == 2
+    assert outcome.observation["proprio"][1] == 0
+    assert "non-finite proprio" in outcome.warning
+
+
+def test_a_start_that_is_not_finite_is_an_error():
+    world = World(build(TASK, kwargs={"nan_at": 0}), index=0)
+    with pytest.raises(NonFinite, match="first observation"):
+        world.reset(seed=0)
+
+
+def test_facts_of_an_env():
+    facts = build(TASK).facts
+    assert facts.interface.control_hz == 10 and facts.max_episode_steps == 20
+    assert facts.interface.observation["proprio"].shape == (3,) and facts.interface.action.shape == (1,)
+    assert Facts.from_json(facts.to_json()) == facts
+    assert build(TASK, max_episode_steps=3).facts.max_episode_steps == 3
+    with pytest.raises(BadInput, match="env arguments"):
+        Recipe("a:b", {"x": object()}).to_json()
+
+
+def test_observations_get_names():
+    box = gymnasium.spaces.Box
+    space = gymnasium.spaces.Dict(
+        {
+            "observation": box(-1, 1, (2,), np.float64),
+            "achieved_goal": box(-1, 1, (3,), np.float64),
+            "desired_goal": box(-1, 1, (3,), np.float64),
+            "pixels": gymnasium.spaces.Dict({"front": box(0, 255, (4, 5, 3), np.uint8)}),
+        }
+    )
+    features = FeatureMap(space, "t")
+    assert {key: spec.shape for key, spec in features.specs.items()} == {
+        "images.front": (4, 5, 3),
+        "proprio": (2,),
+        "objects": (6,),
+    }
+    assert features.specs["objects"].names[0] == "achieved_goal.0"
+    sample = space.sample()
+    named = features(sample)
+    expected = np.concatenate([sample["achieved_goal"], sample["desired_goal"]])
+    np.testing.assert_allclose(named["objects"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(named["images.front"], sample["pixels"]["front"])
+    with pytest.raises(BadInput, match="'mode' of t: got Discrete"):
+        FeatureMap(gymnasium.spaces.Dict({"mode": gymnasium.spaces.Discrete(3)}), "t")
+
+
+def test_bad_tasks_name_what_there_is(tmp_path, monkeypatch):
+    for name in ("gym:Reach-v0", "gym::Reach-v0", "lift"):
+        with pytest.raises(BadInput, match="gym:<module>:<Id-v0>"):
+            parse(name)
+    with pytest.raises(BadInput, match="did you mean Pendulum-v1"):
+        make_gym("gym:gymnasium:Pendulam-v1", 1)
+    with pytest.raises(BadInput, match="continuous actions"):
+        make_gym("gym:gymnasium:CartPole-v1", 1)
+    with pytest.raises(BadInput, match="at least 1"):
+        make_gym("gym:gymnasium:Pendulum-v1", 0)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outside_mine.py").write_text("import a_library_nobody_has\n")
+    (tmp_path / "outside_broken.py").write_text("1 / 0\n")
+    with pytest.raises(BadInput, match="did you mean outside_mine"):
+        make_gym("gym:outside_mind:X-v0", 1)
+    with pytest.raises(BadInput, match="needs 'a_library_nobody_has'"):
+        make_gym("gym:outside_mine:X-v0", 1)
+    with pytest.raises(BadInput, match="ZeroDivisionError while importing"):
+        make_gym("gym:outside_broken:X-v0", 1)
+
+
+def test_unbounded_actions_are_refused():
+    class Unbounded(Counter):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+
+    gymnasium.register("OutsideUnbounded-v0", entry_point=Unbounded, max_episode_steps=9)
+    try:
+        with pytest.raises(BadInput, match="finite bounds"):
+            make_gym("gym:gymnasium:OutsideUnbounded-v0", 1)
+    finally:
+        del gymnasium.registry["OutsideUnbounded-v0"]

@@ -1,0 +1,172 @@
+"""The vector env over outside worlds, in this process and in workers; and the user's example."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from robolearn.core import BadInput, Env, NonFinite, RobolearnError
+from sim.outside import OutsideVectorEnv, make_gym
+
+sys.path.insert(0, str(Path(__file__).parent))
+TASK = "gym:outside_counter:OutsideCounter-v0"
+
+
+@pytest.fixture(params=[0, 2], ids=["here", "workers"])
+def env(request):
+    made = make_gym(TASK, 3, workers=request.param)
+    yield made
+    made.close()
+
+
+def test_it_is_an_env(env):
+    assert isinstance(env, Env) and isinstance(env, gymnasium.vector.VectorEnv)
+    assert env.metadata["autoreset_mode"] == gymnasium.vector.AutoresetMode.SAME_STEP
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation)
+    assert env.snapshot() is None
+    with pytest.raises(RobolearnError):
+        env.restore({})
+
+
+def test_final_observations_steps_and_rest(env, capfd):
+    first, _ = env.reset(seed=0)
+    chunks = np.zeros((3, 4, 1), np.float32)
+    observation, reward, terminated, _, infos = env.step_chunk(chunks, active=np.array([True, False, True]))
+    np.testing.assert_array_equal(infos["steps"], [4, 0, 4])
+    np.testing.assert_allclose(reward, [0.4, 0, 0.4], rtol=1e-6)
+    np.testing.assert_array_equal(observation["proprio"][1], first["proprio"][1])
+    assert not terminated.any() and not infos["_final_obs"].any()
+    np.testing.assert_array_equal(infos["final_obs"]["proprio"], observation["proprio"])
+
+    observation, reward, terminated, truncated, infos = env.step_chunk(chunks)
+    np.testing.assert_array_equal(infos["steps"], [1, 4, 1])
+    np.testing.assert_array_equal(terminated, [True, False, True])
+    np.testing.assert_array_equal(infos["_final_obs"], terminated)
+    np.testing.assert_array_equal(infos["success"], terminated)
+    np.testing.assert_allclose(infos["final_obs"]["proprio"][:, 1], [5, 4, 5])
+    np.testing.assert_allclose(observation["proprio"][:, 1], [0, 4, 0])
+    assert not truncated.any()
+
+    one = env.step(np.array([[-1], [0], [1]], np.float32))
+    np.testing.assert_allclose(one[0]["proprio"][::2, 2], [-2, 6])  # the env's own bounds
+    assert capfd.readouterr().out.count("prints") in (0, 17)  # in workers, prints go to stderr
+
+
+def test_starts_depend_on_seed_and_world_alone():
+    def starts(num_envs: int, workers: int, long: bool) -> np.ndarray:
+        env = make_gym(TASK, num_envs, workers=workers)
+        rows = [env.reset(seed=5)[0]["proprio"][:, 0]]
+        if long:
+            env.step_chunk(np.zeros((num_envs, 3, 1), np.float32))
+        rows.append(env.reset()[0]["proprio"][:, 0])
+        env.close()
+        return np.stack(rows)
+
+    here = starts(3, 0, long=False)
+    np.testing.assert_array_equal(here, starts(3, 2, long=True))
+    np.testing.assert_array_equal(here[:, :2], starts(2, 0, long=True))
+    assert len(np.unique(here)) == here.size
+
+
+def test_returned_arrays_are_the_callers_own(env):
+    observation, _ = env.reset(seed=0)
+    observation["proprio"][:] = 99
+    again = env.step_chunk(np.zeros((3, 1, 1), np.float32), active=np.zeros(3, bool))[0]
+    assert again["proprio"].max() < 99
+
+
+def test_pictures(env):
+    env.reset(seed=0)
+    env.step_chunk(np.zeros((3, 2, 1), np.float32), active=np.array([False, True, False]))
+    assert env.frame(0).max() == 0 and env.frame(1).shape == (2, 3, 3) and env.frame(1).min() == 2
+
+
+def test_bad_chunks(env):
+    env.reset(seed=0)
+    with pytest.raises(BadInput, match=r"expected \(3, Ta, 1\)"):
+        env.step_chunk(np.zeros((3, 2, 2), np.float32))
+    with pytest.raises(BadInput, match="actions"):
+        env.step(np.zeros((2, 1), np.float32))
+    chunk = np.zeros((3, 1, 1), np.float32)
+    chunk[2] = np.nan
+    with pytest.raises(NonFinite, match="world 2"):
+        env.step_chunk(chunk)
+    env.step_chunk(chunk, active=np.array([True, True, False]))  # a resting world's chunk does not matter
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nan_is_a_warning_and_a_truncation(workers, caplog):
+    env = make_gym(TASK, 2, workers=workers, kwargs={"nan_at": 2})
+    env.reset(seed=0)
+    active = np.array([False, True])
+    _, _, terminated, truncated, infos = env.step_chunk(np.zeros((2, 4, 1), np.float32), active=active)
+    assert truncated.tolist() == [False, True] and not terminated.any() and infos["steps"].tolist() == [0, 2]
+    assert infos["final_obs"]["proprio"][1, 1] == 1 and np.isfinite(infos["final_obs"]["proprio"]).all()
+    assert "world 1" in caplog.text and "non-finite" in caplog.text
+    env.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_env_that_raises_is_named(workers):
+    env = make_gym(TASK, 2, workers=workers, kwargs={"fail_at": 2})
+    env.reset(seed=0)
+    with pytest.raises(RobolearnError, match="world 1 of gym:.*ValueError: the motor burnt"):
+        env.step_chunk(np.zeros((2, 2, 1), np.float32), active=np.array([False, True]))
+    with pytest.raises(RobolearnError, match="cannot be used any more"):
+        env.reset(seed=0)
+    env.close()
+
+
+def test_a_worker_that_dies_is_named():
+    env = make_gym(TASK, 2, workers=2, kwargs={"die_at": 2})
+    env.reset(seed=0)
+    with pytest.raises(RobolearnError, match="world 0 .*exit code 7"):
+        env.step_chunk(np.zeros((2, 2, 1), np.float32))
+    env.close()
+
+    env = make_gym(TASK, 2, workers=2)
+    env.reset(seed=0)
+    pids = env._pool.pids()  # type: ignore[attr-defined]
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(RobolearnError, match="world 1 .*killed by SIGKILL"):
+        env.step_chunk(np.zeros((2, 2, 1), np.float32))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)  # the other one was ended and collected
+    env.close()
+
+
+def test_a_light_env_stays_here_and_a_file_in_the_current_folder_is_found(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent)
+    env = make_gym("gym:reach2d:Reach2D-v0", 4)
+    assert type(env._pool).__name__ == "LocalPool"
+    assert (env.prompt, env.max_episode_steps, env.interface.control_hz) == ("go round the disc to the goal", 60, 20)
+    env.reset(seed=0)
+    _, _, terminated, truncated, _ = env.step_chunk(np.zeros((4, 80, 2), np.float32))
+    assert truncated.all() and not terminated.any()
+    assert env.frame(2).shape == (128, 128, 3)
+
+
+def test_demonstrations_of_the_example_are_imperfect_and_take_both_sides():
+    reach2d = importlib.import_module("reach2d")
+    env = gymnasium.make("Reach2D-v0", disable_env_checker=True)
+    rng = np.random.default_rng(0)
+    episodes = [reach2d.demonstrate(env, rng) for _ in range(200)]
+    assert 0.3 < np.mean([episode.success for episode in episodes]) < 0.65
+    middle = [e.observation["proprio"][len(e) // 2] for e in episodes if e.success]
+    left = np.mean([row[0] < row[6] for row in middle])
+    assert 0.3 < left < 0.7
+    for episode in episodes[:5]:
+        assert episode.observation["proprio"].shape == (len(episode), 8) and np.abs(episode.action).max() <= 1
+        assert episode.success == (episode.reward[-1] > 0)
+
+
+def test_the_class_is_exported():
+    assert OutsideVectorEnv.__mro__[1] is gymnasium.vector.VectorEnv
