@@ -37,10 +37,8 @@ class ChunkWrapper(gymnasium.Wrapper):
         space = env.action_space
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
             raise BadInput("action space", got=space, expected="a Box of shape (Da,)")
-        chunk_shape = (execute_steps, *space.shape)
-        self.action_space = gymnasium.spaces.Box(
-            np.broadcast_to(space.low, chunk_shape), np.broadcast_to(space.high, chunk_shape), dtype=np.float32
-        )
+        low, high = (np.broadcast_to(bound, (execute_steps, *space.shape)) for bound in (space.low, space.high))
+        self.action_space = gymnasium.spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
         self._tells_success = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -27,7 +27,7 @@ from robolearn.core import ArraySpec, BadInput, Interface
 from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
 from sim.outside.features import FeatureMap
 from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool
+from sim.outside.worker import LocalPool, WorkerPool, cores
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def make_gym(
     first = build(**arguments)  # here, so that bad input is found without a process
     if workers is None:
         heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
-        workers = len(os.sched_getaffinity(0)) if heavy else 0
+        workers = cores() if heavy else 0
     if workers > 0:
         first.close()
         return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)

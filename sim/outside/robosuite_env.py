@@ -19,11 +19,15 @@ from robolearn.core import ArraySpec, BadInput, Interface
 from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
 from sim.outside.mujoco_view import adapt_robosuite
 from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool
+from sim.outside.worker import LocalPool, WorkerPool, cores
 
 CONTROL_HZ = 20
 HORIZON = 200
 FRAME_SHAPE = (256, 256)  # height, width [px]
+
+# robosuite's own requirements would take NumPy back to 1.26 and compile a keyboard driver; of those that are not ours
+# anyway, a simulation uses only this one.
+INSTALL = "Run: pip install --no-deps robosuite==1.5.2 && pip install termcolor"
 
 PROMPTS = {
     "Lift": "lift the cube",
@@ -66,7 +70,7 @@ def make_robosuite(
     arguments = {"task": task, "max_episode_steps": max_episode_steps, "robot": robot}
     recipe = Recipe("sim.outside.robosuite_env:build", arguments)
     if workers is None:
-        workers = len(os.sched_getaffinity(0))
+        workers = cores()
     if workers > 0:
         return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)
     _check_names(_robosuite(), name, robot)
@@ -113,19 +117,17 @@ def parse(task: str) -> str:
 
 def _require_robosuite(task: str) -> None:
     if importlib.util.find_spec("robosuite") is None:
-        raise BadInput(
-            f"task {task!r}",
-            got="no robosuite",
-            expected="it installed",
-            hint="Run: pip install --no-deps robosuite==1.5.2 && pip install termcolor",
-        )
+        raise BadInput(f"task {task!r}", got="no robosuite", expected="it installed", hint=INSTALL)
 
 
 def _robosuite() -> Any:
     """Import robosuite, quietly, adapted to the MuJoCo that is installed, and without a trace in the environment."""
     logging.getLogger("robosuite_logs").addFilter(_only_errors)
     before = os.environ.get("MUJOCO_GL")
-    module = importlib.import_module("robosuite")
+    try:
+        module = importlib.import_module("robosuite")
+    except ImportError as error:
+        raise BadInput("robosuite", got=f"an installation that lacks {error.name!r}", hint=INSTALL) from error
     if before is None:  # robosuite writes the name of its GL there, which would bind every other renderer
         os.environ.pop("MUJOCO_GL", None)
     adapt_robosuite()

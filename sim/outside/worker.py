@@ -12,8 +12,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
 from typing import BinaryIO, Protocol
 
 import numpy as np
@@ -217,12 +219,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
+    # Read ahead, so that neither side ever waits to write while the other waits to write too.
+    inbox: SimpleQueue[tuple[bytes, int, bytes] | None] = SimpleQueue()
+    threading.Thread(target=_read_ahead, args=(requests, inbox), daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what the env prints must not mix with the replies
     worlds: dict[int, World] = {}
     try:
-        while True:
-            kind, w, payload = wire.receive(requests)
+        while (request := inbox.get()) is not None:
+            kind, w, payload = request
             try:
                 answer, body = _answer(worlds, replies, kind, w, payload)
             except BadInput as error:
@@ -231,14 +236,27 @@ def main() -> None:
                 summary = f"{type(error).__name__}: {error}".replace("\n", " ")
                 answer, body = wire.ERROR, f"{summary}\n{traceback.format_exc()}".encode()
             wire.send(replies, answer, w, body)
-    except (EOFError, BrokenPipeError):
-        for world in worlds.values():
-            world.close()
+    except BrokenPipeError:
+        pass
+    for world in worlds.values():
+        world.close()
+    os._exit(0)  # nobody listens to what an interpreter has to say when it ends
 
 
-def _answer(
-    worlds: dict[int, World], replies: BinaryIO, kind: bytes, w: int, payload: bytes
-) -> tuple[bytes, bytes]:
+def _read_ahead(requests: BinaryIO, inbox: SimpleQueue[tuple[bytes, int, bytes] | None]) -> None:
+    try:
+        while True:
+            inbox.put(wire.receive(requests))
+    except EOFError:
+        inbox.put(None)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _answer(worlds: dict[int, World], replies: BinaryIO, kind: bytes, w: int, payload: bytes) -> tuple[bytes, bytes]:
     if kind == wire.BUILD:  # here `w` is how many worlds there are
         recipe = Recipe.from_json(payload[4 * w :].decode())
         for index in np.frombuffer(payload, np.uint32, count=w):

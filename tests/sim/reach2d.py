@@ -115,4 +115,4 @@ def demonstrate(env: gymnasium.Env, rng: np.random.Generator) -> Episode:
     )
 
 
-gymnasium.register("Reach2D-v0", entry_point=Reach2D, max_episode_steps=60)
+gymnasium.register("Reach2D-v0", entry_point="reach2d:Reach2D", max_episode_steps=60)
