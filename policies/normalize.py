@@ -20,7 +20,7 @@ Statistics = Mapping[str, Mapping[str, ArrayLike]]
 """Feature name, or "action" → {"mean", "std", "min", "max", …} → one number per component."""
 
 CLIP = 10.0  # standard deviations
-STD_FLOOR = 1e-2  # a component that never moved must not turn sensor noise into a signal
+STD_FLOOR = 1e-3  # a component that never moved must not turn rounding into a signal; 1 mm is still seen
 WIDEN = 0.1  # of the demonstrations' half-range, on either side
 HALF_FLOOR = 0.05  # of an action component's half-range: what demonstrations hardly use keeps small noise
 
