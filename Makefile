@@ -1,0 +1,63 @@
+# `make quickstart` and `make test` need nothing but Python 3.11 or 3.12: they make .venv and install into it.
+#   make quickstart ARGS="--task pick_place --seed 1"   OUT=runs/name chooses the folder
+#   make test ARGS="tests/runs -x"                      PYTHON=/path/to/python3.12 chooses the interpreter
+SHELL := /bin/sh
+BIN := .venv/bin
+ARGS ?=
+OUT ?=
+export PYTHON
+
+.PHONY: help quickstart test check lint format wheel-test clean
+
+help:
+	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
+	@echo "make test         all tests"
+	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
+	@echo "make lint         ruff, pyright, import-linter"
+	@echo "make format       let ruff put the source in order"
+	@echo "make wheel-test   build the wheel, install it in a clean environment, import it"
+	@echo "make clean        remove .venv and caches (runs/ and data/ stay)"
+
+# A folder with content is never overwritten: runs/quickstart, then runs/quickstart-2, and so on.
+quickstart: .venv/.base
+	@out="$(OUT)"; \
+	if [ -z "$$out" ]; then \
+	  out=runs/quickstart; n=1; \
+	  while [ -e "$$out" ]; do n=$$((n + 1)); out=runs/quickstart-$$n; done; \
+	fi; \
+	$(BIN)/robolearn quickstart --out "$$out" $(ARGS)
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: lint test
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel-test: .venv/.dev
+	$(BIN)/python -m pytest -q tests/house/test_wheel.py
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: .made when the environment is whole, .base and .dev when that much is installed in it.
+.venv/.made:
+	@python=$$(.ci/find-python) && echo "making .venv with $$python" && "$$python" -m venv --clear .venv
+	@touch $@
+
+.venv/.base: pyproject.toml | .venv/.made
+	@.ci/install .
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/.made
+	@.ci/install '.[dev,robosuite]'
+	@touch .venv/.base $@

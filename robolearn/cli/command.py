@@ -1,0 +1,54 @@
+"""What every command is: a frozen dataclass whose fields are its flags, with a `run` that returns its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """The flags that all commands share, and the way in which results are shown."""
+
+    json: bool = False
+    """Print the result as one JSON object, the last line of stdout."""
+    verbose: bool = False
+    """Log details, and show the traceback when something fails."""
+
+    def run(self) -> dict[str, Any]:
+        """Do the work and return the result; its keys are an interface for scripts."""
+        raise NotImplementedError
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        """Print `result` for people: by default one line per value, successes as "93.5% (90.1–95.9, 400 episodes)"."""
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 2))
+        for key, value in _lines(result):
+            table.add_row(key, value)
+        console.print(table)
+
+
+def rate_text(rate: Mapping[str, Any]) -> str:
+    """A success ``{"rate", "low", "high", "episodes"}`` for people: ``93.5% (90.1–95.9, 400 episodes)``."""
+    low, high = 100 * rate["low"], 100 * rate["high"]
+    return f"{100 * rate['rate']:.1f}% ({low:.1f}–{high:.1f}, {rate['episodes']} episodes)"
+
+
+def _lines(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and {"rate", "low", "high", "episodes"} <= value.keys():
+            lines.append((name, rate_text(value)))
+        elif isinstance(value, Mapping):
+            lines.extend(_lines(value, f"{name}."))
+        elif isinstance(value, float):
+            lines.append((name, f"{value:.4g}"))
+        else:
+            lines.append((name, str(value)))
+    return lines

@@ -1,0 +1,146 @@
+"""The way into the `robolearn` program: find the command, parse its flags, run it, show its result.
+
+Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from robolearn import __version__
+from robolearn.cli.command import Command
+from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
+from robolearn.core import BadInput, RobolearnError
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES) -> int:
+    """Run one command line; returns the exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    command: Command | None = None
+    try:
+        if not args or args[0] in ("-h", "--help", "help"):
+            print_help(entries)
+            return 0
+        if args[0] in ("-V", "--version", "version"):
+            print(f"robolearn {__version__}")
+            return 0
+        entry, rest = find(args, entries)
+        command = parse(entry, rest)
+        set_up_logging(command.verbose)
+        result = command.run()
+        show(command, result)
+        sys.stdout.flush()
+        return 0
+    except RobolearnError as error:
+        if command is not None and command.verbose:
+            log.exception("the traceback, because of --verbose")
+        print(f"robolearn: error: {_one_line(error)}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        more = "; --resume goes on from there" if hasattr(command, "resume") else ""
+        print(f"\nrobolearn: stopped. What was finished is on disk{more}.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; without this Python complains once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def parse(entry: Entry, args: list[str]) -> Command:
+    """The command of `entry` with `args` as its flags.
+
+    Raises:
+      BadInput: a flag is unknown, missing or has a wrong value.
+      SystemExit: help was asked for and printed.
+    """
+    import tyro  # late: `robolearn --help` does without
+
+    kind = entry.load()
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, prog=f"robolearn {entry.name}", args=args, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise BadInput(
+            f"robolearn {entry.name}: {_unbox(complaint.getvalue())}", hint=f"See robolearn {entry.name} --help"
+        ) from None
+
+
+def show(command: Command, result: dict[str, Any]) -> None:
+    """Print `result`: with --json as one line, otherwise for people."""
+    if command.json:
+        from robolearn.runs.files import plain
+
+        print(json.dumps(plain(result), allow_nan=False))
+        return
+    from rich.console import Console
+
+    # A pipe has no width: rich would cut tables at 80 columns.
+    command.show(result, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Log to stderr: stdout belongs to the result."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S"
+    )
+    for room in ("robolearn", "robots", "sim", "policies", "hardware"):
+        logging.getLogger(room).setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def print_help(entries: tuple[Entry, ...]) -> None:
+    """The overview: what the program is for, its commands by group, and how to begin."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print("[bold]robolearn[/bold]: from demonstrations to a robot policy that RL has made reliable\n")
+    console.print(
+        "usage: [bold]robolearn[/bold] COMMAND [FLAGS]    ([bold]robolearn[/bold] COMMAND --help lists the flags)\n"
+    )
+    width = max(len(entry.name) for entry in entries)
+    for group in dict.fromkeys(entry.group for entry in entries):
+        console.print(f"[bold cyan]{group}[/bold cyan]")
+        table = Table.grid(padding=(0, 2))
+        table.add_column(width=width + 2)
+        for entry in entries:
+            if entry.group == group:
+                table.add_row(f"  [bold]{entry.name}[/bold]", entry.summary)
+        console.print(table)
+        console.print()
+    console.print("[bold cyan]Examples[/bold cyan]")
+    table = Table.grid(padding=(0, 2))
+    for line, meaning in EXAMPLES:
+        table.add_row(f"  {line}", f"[dim]# {meaning}[/dim]")
+    console.print(table)
+    console.print(
+        "\nEvery command shows its progress and takes --json to end with one JSON object."
+        "\nExit codes: 0 done, 1 failed, 2 bad input, 130 Ctrl-C (finished work stays on disk)."
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _unbox(text: str) -> str:
+    """What tyro says in a box of several lines, as one line."""
+    lines = [line.strip().strip("│").strip() for line in text.splitlines()]
+    kept: list[str] = []
+    for line in lines:
+        if line.startswith("For full helptext"):
+            break
+        if line and line[0] not in "╭╰─":
+            kept.append(line)
+    return " ".join(kept) or "bad flags"

@@ -1,0 +1,76 @@
+"""The table of commands. Only the command that is asked for is imported, so `robolearn --help` answers at once.
+
+To add the command ``collect``:
+
+1. write ``robolearn/cli/collect.py``; it imports torch, mujoco and other rooms only inside `run`::
+
+    @dataclass(frozen=True, kw_only=True)
+    class Collect(Command):
+        \"\"\"Record demonstrations of a task by its scripted expert.\"\"\"
+
+        task: str = "lift"
+        \"\"\"Which task.\"\"\"
+
+        def run(self) -> dict[str, Any]:
+            return {"episodes": ...}
+
+2. add ``Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations", "Demonstrations")`` below.
+
+Names of two words, such as ``benchmark sim``, work as well. A positional argument is a field of type
+``tyro.conf.Positional[...]``. Bad input is raised as `BadInput`; `main` turns it into one line and exit code 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from robolearn.cli.command import Command
+from robolearn.core import BadInput
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command.
+
+    Attributes:
+      name: as typed, one or two words.
+      target: ``module:Class`` of the `Command`.
+      summary: half a line for ``robolearn --help``.
+      group: the heading that it stands under there.
+    """
+
+    name: str
+    target: str
+    summary: str
+    group: str
+
+    def load(self) -> type[Command]:
+        """Import the command's class."""
+        module, name = self.target.split(":")
+        return getattr(import_module(module), name)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Look"),
+)
+
+EXAMPLES: tuple[tuple[str, str], ...] = (("robolearn runs", "what is in runs/"),)
+
+
+def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, list[str]]:
+    """The entry that `argv` begins with, and the arguments that are left.
+
+    Raises:
+      BadInput: there is none.
+    """
+    by_name = {entry.name: entry for entry in entries}
+    for words in (2, 1):
+        entry = by_name.get(" ".join(argv[:words]))
+        if entry is not None and len(argv) >= words:
+            return entry, argv[words:]
+    below = [entry.name for entry in entries if entry.name.startswith(f"{argv[0]} ")]
+    if below:
+        rest = " ".join(argv[:2])
+        raise BadInput(f"command {argv[0]!r}", got=rest, expected="one word more", available=below)
+    raise BadInput("command", got=argv[0], available=by_name)

@@ -1,0 +1,114 @@
+"""The exact training state on disk: tensors in safetensors, everything else in JSON, never pickle.
+
+A state is a folder ``state-00000007`` with ``tensors.safetensors`` and ``meta.json``. It is written under another
+name, synced and renamed, and only then the one before it is deleted: whenever the process is killed, at least one
+whole state is there, and a folder with the right name is always whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from robolearn.core import BadInput
+from robolearn.runs.files import read_json, sync_directory, sync_tree, write_json
+
+TENSORS, META = "tensors.safetensors", "meta.json"
+_NAME = re.compile(r"state-(\d{8})")
+_BESIDE = ".writing"
+
+
+def save_state(folder: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+    """Write a new state into `folder` and delete the older ones. Returns the new state's folder.
+
+    Args:
+      folder: e.g. ``runs/lift/state``; made if need be.
+      tensors: name → tensor on any device; stored as they are, bit for bit.
+      meta: JSON values (counters, hyperparameters, generator states).
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / _BESIDE
+    shutil.rmtree(beside, ignore_errors=True)  # what a kill left behind
+    beside.mkdir()
+    save_file(_storable(tensors), beside / TENSORS)
+    write_json(beside / META, {"sha256": _digest(beside / TENSORS), "meta": dict(meta)})
+    sync_tree(beside)
+    older = _states(folder)
+    place = folder / f"state-{(older[-1][0] if older else 0) + 1:08d}"
+    beside.rename(place)
+    sync_directory(folder)
+    for _, path in older:
+        shutil.rmtree(path, ignore_errors=True)
+    return place
+
+
+def load_latest_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """(tensors on the CPU, meta) of the newest state in `folder`, or None if there is none.
+
+    Raises:
+      BadInput: the state is damaged.
+    """
+    states = _states(Path(folder))
+    if not states:
+        return None
+    path = states[-1][1]
+    stored = read_json(path / META, what=f"training state {path}")
+    try:
+        if _digest(path / TENSORS) != stored["sha256"]:
+            raise ValueError("the checksum does not match")
+        return load_file(path / TENSORS), dict(stored["meta"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(
+            f"training state {path}",
+            got=f"a damaged one ({error})",
+            expected="what save_state wrote",
+            hint="Restore it from a copy, or start another --out",
+        ) from error
+
+
+def _states(folder: Path) -> list[tuple[int, Path]]:
+    if not folder.is_dir():
+        return []
+    matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in matches if match)
+
+
+def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    # safetensors stores neither views with gaps nor two names for one memory: those become copies.
+    seen: set[int] = set()
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        flat = tensor.detach().to("cpu").contiguous()
+        start = flat.untyped_storage().data_ptr()
+        if start in seen or flat.untyped_storage().nbytes() != flat.numel() * flat.element_size():
+            flat = flat.clone()
+        else:
+            seen.add(start)
+        out[name] = flat
+    return out
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`tensors` under ``prefix/``, to keep several groups in one state."""
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def unprefixed(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, Tensor]:
+    """The inverse of `prefixed`: the tensors under ``prefix/``, with their own names."""
+    start = f"{prefix}/"
+    return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}

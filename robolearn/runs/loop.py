@@ -1,0 +1,148 @@
+"""The one loop that imitation and reinforcement learning share: iterate, log, save, export; resume exactly."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from robolearn.core import BadInput
+from robolearn.runs.files import replace_directory
+from robolearn.runs.run import Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+
+class Trainer(Protocol):
+    """What the loop drives."""
+
+    def iterate(self, i: int) -> Mapping[str, float]:
+        """Do iteration `i` (0-based) and return its metrics."""
+        ...
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iterations depend on: weights, optimiser, random numbers, counters."""
+        ...
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """Go on as if what `state` returned had just been reached."""
+        ...
+
+    def export(self, path: Path) -> None:
+        """Write the policy folder into the new folder `path`. Must not change the state."""
+        ...
+
+
+def run_loop(
+    run: Run,
+    trainer: Trainer,
+    total: int,
+    *,
+    checkpoint_every: int,
+    progress: Callable[[int, Mapping[str, float]], None] | None = None,
+) -> dict[str, Any]:
+    """Bring `trainer` to `total` iterations, from the latest state of `run` if it has one.
+
+    After every `checkpoint_every` iterations and at the end the state is saved and the policy exported. Logged
+    rows have ``step`` (the iteration), ``wall_s`` (seconds of work since the run began, over all resumptions) and
+    ``iteration_s``. Ctrl-C lets the iteration end and saves it; a second Ctrl-C stops at once.
+
+    Returns ``{"iterations", "wall_s", "resumed_at"}``.
+
+    Raises:
+      BadInput: the state is damaged, or of a run that has gone further than `total`.
+      KeyboardInterrupt: after the state was saved.
+    """
+    from robolearn.runs.checkpoint import load_latest_state, save_state
+
+    if checkpoint_every < 1:
+        raise BadInput("checkpoint_every", got=checkpoint_every, expected="at least 1")
+    start, before_s = 0, 0.0
+    found = load_latest_state(run.state_dir)
+    if found is not None:
+        tensors, meta = found
+        start, before_s = _resume(run, trainer, tensors, meta, total)
+    run.rewind(start)
+    began = time.monotonic()
+
+    def wall_s() -> float:
+        return before_s + time.monotonic() - began
+
+    def save(done: int) -> None:
+        tensors, meta = trainer.state()
+        save_state(run.state_dir, tensors, {"iteration": done, "wall_s": wall_s(), "trainer": meta})
+        _export(run, trainer)
+
+    with _deferred_interrupt() as interrupted:
+        for i in range(start, total):
+            iteration_began = time.monotonic()
+            metrics = dict(trainer.iterate(i))
+            iteration_s = time.monotonic() - iteration_began
+            run.log(i, {**metrics, "iteration_s": iteration_s, "wall_s": wall_s()})
+            if progress is not None:
+                progress(i + 1, metrics)
+            if (i + 1) % checkpoint_every == 0 or i + 1 == total or interrupted():
+                save(i + 1)
+            if interrupted():
+                raise KeyboardInterrupt
+    return {"iterations": total, "wall_s": wall_s(), "resumed_at": start}
+
+
+def _resume(
+    run: Run, trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any], total: int
+) -> tuple[int, float]:
+    try:
+        start, before_s = int(meta["iteration"]), float(meta["wall_s"])
+        trainer.load_state(tensors, meta["trainer"])
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise BadInput(
+            f"training state in {run.state_dir}",
+            got=f"one that does not fit ({type(error).__name__}: {error})",
+            expected="the state of this run",
+        ) from error
+    if start > total:
+        raise BadInput(f"run {run.path}: total iterations", got=total, expected=f"at least {start}, already done")
+    # A kill between the saving and the exporting leaves a policy that is older than the state, or none.
+    _export(run, trainer)
+    log.info("resumed %s at iteration %d of %d", run.path, start, total)
+    return start, before_s
+
+
+def _export(run: Run, trainer: Trainer) -> None:
+    beside = run.path / ".policy.new"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    trainer.export(beside)
+    replace_directory(beside, run.policy_dir)
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Within, the first Ctrl-C only turns the yielded function true; the second one raises as usual."""
+    seen = False
+
+    def note(signum: int, frame: Any) -> None:
+        nonlocal seen
+        if seen:
+            raise KeyboardInterrupt
+        seen = True
+        log.warning("stopping after this iteration; Ctrl-C again stops at once")
+
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or previous is not signal.default_int_handler:
+        yield lambda: seen  # only the main thread may handle signals, and somebody else's handler stays
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: seen
+    finally:
+        signal.signal(signal.SIGINT, previous)

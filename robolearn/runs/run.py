@@ -1,0 +1,253 @@
+"""A run folder: ``runs/<name>/`` with configuration, metrics, TensorBoard events, state and policy.
+
+config.json      what was asked for; compared on --resume
+metrics.jsonl    one line per logged step
+tensorboard/     the same numbers for TensorBoard
+state/           the exact training state (`robolearn.runs.checkpoint`)
+policy/          the policy folder, whole at any moment at which it exists
+result.json      written at the end; a run that has it is finished
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from robolearn.core import BadInput
+from robolearn.runs.files import plain, read_json, write_json, write_text
+from robolearn.runs.lock import LOCK_NAME, FolderLock, is_locked
+
+CONFIG, METRICS, RESULT = "config.json", "metrics.jsonl", "result.json"
+
+# What a kill before the first config.json can leave behind: such a folder still counts as empty.
+_LEFTOVERS = {LOCK_NAME, f".{CONFIG}.tmp"}
+
+
+class Run:
+    """A run folder that this process works in. Use as a context manager, or `close` it.
+
+    Attributes:
+      path: the folder.
+      config: the configuration as stored in ``config.json`` (plain JSON values).
+      resumed: whether the folder was there before.
+    """
+
+    def __init__(self, path: Path, config: dict[str, Any], lock: FolderLock, *, resumed: bool) -> None:
+        self.path = path
+        self.config = config
+        self.resumed = resumed
+        self._lock = lock
+        self._rows: Any = None
+        self._events: Any = None
+        self._first_step = 0
+
+    @classmethod
+    def create(
+        cls, path: str | Path, config: Mapping[str, Any], *, resume: bool = False, may_differ: Iterable[str] = ()
+    ) -> Run:
+        """Start a run in `path`, or go on with the one that is there.
+
+        Args:
+          path: the run folder; made with its parents if need be.
+          config: what identifies the run; anything `robolearn.runs.files.plain` can turn into JSON.
+          resume: go on with an existing run of the same configuration.
+          may_differ: dotted names, e.g. ``"total"`` or ``"env"`` (with all below it), that a resumed run may
+            change. Their new values are stored.
+
+        Raises:
+          BadInput: the folder has content and `resume` is false; it has no ``config.json`` and `resume` is true;
+            a live process works in it; the configuration differs from the stored one.
+        """
+        path = Path(path)
+        wanted = plain(dict(config))
+        if path.exists() and not path.is_dir():
+            raise BadInput(f"run {path}", got="a file", expected="a folder, or a new name")
+        _check_content(path, resume)
+        path.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(path)
+        try:
+            # Again, now that nobody else can write: another process may have begun a run in between.
+            _check_content(path, resume)
+            if resume:
+                stored = read_json(path / CONFIG, what=f"run {path}")
+                _check_same(stored, wanted, tuple(may_differ), path)
+            if not resume or stored != wanted:
+                write_json(path / CONFIG, wanted)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, wanted, lock, resumed=resume)
+
+    @property
+    def state_dir(self) -> Path:
+        """Where `robolearn.runs.checkpoint` keeps the training state."""
+        return self.path / "state"
+
+    @property
+    def policy_dir(self) -> Path:
+        """Where the policy folder is."""
+        return self.path / "policy"
+
+    def rewind(self, step: int) -> None:
+        """Forget the metrics of `step` and later: a resumed run computes them again. Call before `log`."""
+        self._first_step = step
+        path = self.path / METRICS
+        if not path.exists():
+            return
+        kept = [json.dumps(row) + "\n" for row in read_metrics(path) if row["step"] < step]
+        write_text(path, "".join(kept))
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Append one row to ``metrics.jsonl`` and to the TensorBoard events. Steps are logged in rising order."""
+        row = plain({"step": step, **metrics})
+        if self._rows is None:
+            self._rows = (self.path / METRICS).open("a", encoding="utf-8")
+        self._rows.write(json.dumps(row, allow_nan=False) + "\n")
+        self._rows.flush()
+        if self._events is None:
+            # Late, because it brings torch along, which a mere look at a run does not need.
+            from torch.utils.tensorboard import SummaryWriter
+
+            purge = self._first_step if self.resumed else None
+            self._events = SummaryWriter(str(self.path / "tensorboard"), purge_step=purge, flush_secs=10)
+        for key, value in row.items():
+            if key != "step" and isinstance(value, int | float):
+                self._events.add_scalar(key, value, step)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Store `result` as ``result.json``, which marks the run as finished."""
+        write_json(self.path / RESULT, dict(result))
+
+    def close(self) -> None:
+        """Flush everything and let the folder go. Safe to call twice."""
+        for stream in (self._rows, self._events):
+            if stream is not None:
+                stream.close()
+        self._rows = self._events = None
+        self._lock.release()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The rows of a run's ``metrics.jsonl`` (the file or the run folder), oldest first.
+
+    A last line that a kill cut short is left out.
+    """
+    path = Path(path)
+    path = path / METRICS if path.is_dir() else path
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and "step" in row:
+                yield row
+
+
+Status = Literal["in use", "finished", "resumable"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What one sees of a run from outside.
+
+    Attributes:
+      path: the run folder.
+      status: a live process works in it, it has its result, or ``--resume`` would go on with it.
+      step: the last logged step, or None.
+      wall_s: seconds of work up to that step, or None where they were not logged.
+      modified: when something last changed [s since the epoch].
+    """
+
+    path: Path
+    status: Status
+    step: int | None
+    wall_s: float | None
+    modified: float
+
+
+def is_run(path: Path) -> bool:
+    """Whether `path` is a run folder. (A policy folder has a ``config.json`` too, but neither of the others.)"""
+    return (path / CONFIG).is_file() and ((path / LOCK_NAME).exists() or (path / METRICS).exists())
+
+
+def inspect_run(path: str | Path) -> RunInfo:
+    """Look at a run without touching it.
+
+    Raises:
+      BadInput: `path` is not a run folder.
+    """
+    path = Path(path)
+    if not is_run(path):
+        raise BadInput(f"run {path}", got="no run folder", expected=f"a folder with {CONFIG}")
+    status: Status = "in use" if is_locked(path) else "finished" if (path / RESULT).exists() else "resumable"
+    last: dict[str, Any] = {}
+    for row in read_metrics(path):
+        last = row
+    changed = [entry.stat().st_mtime for entry in path.iterdir() if entry.exists()]
+    return RunInfo(path, status, last.get("step"), last.get("wall_s"), max(changed, default=time.time()))
+
+
+def find_runs(folder: str | Path, depth: int = 2) -> list[RunInfo]:
+    """The runs in `folder` and up to `depth` levels below, by path."""
+    found: list[RunInfo] = []
+    for path in sorted(p for p in Path(folder).iterdir() if p.is_dir() and not p.name.startswith(".")):
+        if is_run(path):
+            found.append(inspect_run(path))
+        if depth > 1:
+            found.extend(find_runs(path, depth - 1))
+    return found
+
+
+def _check_content(path: Path, resume: bool) -> None:
+    content = {entry.name for entry in path.iterdir()} - _LEFTOVERS if path.is_dir() else set()
+    if resume and CONFIG not in content:
+        raise BadInput(f"run {path}", got=f"no {CONFIG}", expected="a run to resume", hint="Start it without --resume")
+    if content and not resume:
+        holder = " and in use" if is_locked(path) else ""
+        raise BadInput(
+            f"run {path}",
+            got=f"a folder that is not empty{holder}",
+            expected="a new one",
+            hint="--resume goes on with it, another --out starts afresh",
+        )
+
+
+def _check_same(stored: dict[str, Any], wanted: dict[str, Any], may_differ: tuple[str, ...], path: Path) -> None:
+    old, new = _flatten(stored), _flatten(wanted)
+    for key in sorted(old.keys() | new.keys()):
+        if any(key == name or key.startswith(name + ".") for name in may_differ):
+            continue
+        if key not in old or key not in new or old[key] != new[key]:
+            raise BadInput(
+                f"run {path}: configuration {key!r}",
+                got=_shown(new, key),
+                expected=f"{_shown(old, key)}, as when the run began",
+                hint="Resume with the same settings, or start another --out",
+            )
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _shown(flat: Mapping[str, Any], key: str) -> str:
+    return json.dumps(flat[key]) if key in flat else "nothing"
