@@ -1,1 +1,1 @@
-"""The `robolearn` program: the only place where rooms are put together. See `robolearn.cli.registry` to add a command."""
+"""The `robolearn` program, the only place where rooms are put together. `registry` says how to add a command."""

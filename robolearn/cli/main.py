@@ -1,4 +1,4 @@
-"""The way into the `robolearn` program: find the command, read its flags, run it, show its result, choose the exit code.
+"""The way into the `robolearn` program: find the command, parse its flags, run it, show its result.
 
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 """

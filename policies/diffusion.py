@@ -1,0 +1,116 @@
+"""Diffusion policies over action chunks (Chi et al. 2023), with the noise schedules of diffusers.
+
+Training: DDPM (Ho et al. 2020). Sampling: DDIM (Song et al. 2021) with `eta` between 0, deterministic given
+the first noise, and 1, the ancestral sampler of DDPM. Everything here is normalised: see `policies.normalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from diffusers.schedulers.scheduling_ddim import DDIMScheduler
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
+from torch import Tensor, nn
+
+from policies.diffusion_config import DiffusionConfig
+from policies.networks.embedding import FourierEmbedding
+from policies.networks.encoder import ObservationEncoder
+from policies.networks.field import build_field
+from robolearn.core import Interface
+
+
+class DiffusionPolicy(nn.Module):
+    """A denoiser over normalised action chunks, with the outer interface of `policies.flow.FlowPolicy`.
+
+    Attributes:
+      config: the `DiffusionConfig`.
+      action_dim: Da.
+      cond_dim: C, length of the condition.
+      noise_shape: shape of one sample's noise: (Tp, Da), or with eta > 0 (1 + K, Tp, Da): the first noise
+        and that of every step, so that a sample is a function of its noise.
+      scheduler: the diffusers scheduler of the sampler.
+    """
+
+    name = "diffusion"
+
+    def __init__(self, config: DiffusionConfig, interface: Interface) -> None:
+        super().__init__()
+        self.config = config
+        self.action_dim = interface.action.size
+        net = config.network
+        self.encoder = ObservationEncoder(
+            interface.observation, observe=config.observe, image_features=net.image_features
+        )
+        self.time = FourierEmbedding(net.embedding)
+        self.cond_dim = self.encoder.size
+        self.field = build_field(
+            net, horizon=config.horizon, action_dim=self.action_dim, embedding=net.embedding, cond=self.cond_dim
+        )
+        chunk = (config.horizon, self.action_dim)
+        self.noise_shape = chunk if config.eta == 0.0 else (1 + config.steps, *chunk)
+        shared = {
+            "num_train_timesteps": config.train_steps,
+            "beta_schedule": config.schedule,
+            "prediction_type": config.prediction,
+            "clip_sample": True,
+        }
+        self.forward_process = DDPMScheduler(**shared)
+        self.scheduler = DDIMScheduler(**shared)
+        self.scheduler.set_timesteps(config.steps)
+
+    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
+        return self.encoder(observation)
+
+    def predict(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
+        """What `config.prediction` names, (B, Tp, Da), for noisy chunks x at schedule steps t (B,)."""
+        return self.field(x, self.time(t / self.config.train_steps), cond)
+
+    def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
+        """Noise (B, *noise_shape) → actions (B, Tp, Da) in [-1, 1], deterministically."""
+        eta = self.config.eta
+        x, extra = (x0, None) if eta == 0.0 else (x0[:, 0], x0[:, 1:])
+        for k, t in enumerate(self.scheduler.timesteps.tolist()):
+            prediction = self.predict(x, torch.full((len(x),), t, device=x.device), cond)
+            step = self.scheduler.step(
+                prediction,
+                t,
+                x,
+                eta=eta,
+                # With a clipped x1 the noise that fits it must be taken, or eta = 1 is not DDPM.
+                use_clipped_model_output=True,
+                variance_noise=None if extra is None else extra[:, k],
+                return_dict=False,
+            )
+            x = step[0]
+        return x.clamp(-1.0, 1.0)
+
+    def loss(
+        self,
+        observation: Mapping[str, Tensor],
+        action: Tensor,
+        is_pad: Tensor | None,
+        generator: torch.Generator,
+        target: DiffusionPolicy | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """As `FlowPolicy.loss`; `target` is not used."""
+        cond = self.encode(observation)
+        device = action.device
+        t = torch.randint(self.config.train_steps, (len(action),), generator=generator, device=device)
+        noise = torch.randn(action.shape, generator=generator, device=device, dtype=action.dtype)
+        # x_t = √ᾱ_t x1 + √(1 − ᾱ_t) ε
+        noisy = self.forward_process.add_noise(action, noise, t)  # type: ignore[arg-type]
+        if self.config.prediction == "epsilon":
+            wanted = noise
+        elif self.config.prediction == "sample":
+            wanted = action
+        else:
+            wanted = self.forward_process.get_velocity(action, noise, t)  # type: ignore[arg-type]
+        error = (self.predict(noisy, t, cond) - wanted).square().mean(dim=2)
+        if is_pad is None or not self.config.mask_padding:
+            loss = error.mean()
+        else:
+            weight = (~is_pad).to(error.dtype)
+            loss = (error * weight).sum() / weight.sum().clamp_min(1.0)
+        return loss, {"loss": loss.detach()}

@@ -1,0 +1,235 @@
+"""Flow policies over action chunks: rectified flow, and shortcut models that are trained for large steps.
+
+Rectified flow: Liu et al. 2023, "Flow Straight and Fast"; as a policy: ReinFlow (2025), π0 (2024).
+Shortcut models: Frans et al. 2025, "One Step Diffusion via Shortcut Models".
+Flow time τ runs from 0 (noise) to 1 (action). Everything here is normalised: see `policies.normalize`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from policies.networks.embedding import FourierEmbedding
+from policies.networks.encoder import ObservationEncoder
+from policies.networks.field import NetworkConfig, build_field
+from robolearn.core import BadInput, Interface
+
+TIME_SAMPLING = ("uniform", "beta", "logit_normal")
+
+
+@dataclass(frozen=True)
+class FlowConfig:
+    """What a flow policy is.
+
+    Attributes:
+      kind: "rectified", or "shortcut" whose velocity also depends on the step size d.
+      steps: K, Euler steps from noise to action.
+      horizon: Tp, actions in a predicted chunk.
+      execute: Ta, how many of them are executed.
+      observe: To, observed steps. More than one needs Ta = 1, see `policies.policy`.
+      network: the velocity network.
+      time_sampling: density of τ in training: "uniform"; "beta" as in π0, more weight near the noise;
+        "logit_normal", more weight in the middle.
+      mask_padding: leave the padded steps of a chunk that reaches over the end of its episode out of the
+        loss: nobody commanded them. False trains on them (a repetition of the last action).
+      consistency: share of a batch that trains self-consistency (shortcut only).
+      levels: the smallest trained step of a shortcut model is 2^-levels.
+    """
+
+    kind: Literal["rectified", "shortcut"] = "rectified"
+    steps: int = 4
+    horizon: int = 4
+    execute: int = 4
+    observe: int = 1
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    time_sampling: Literal["uniform", "beta", "logit_normal"] = "uniform"
+    mask_padding: bool = True
+    consistency: float = 0.25
+    levels: int = 4
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("rectified", "shortcut"):
+            raise BadInput("flow kind", got=self.kind, available=("rectified", "shortcut"))
+        if self.time_sampling not in TIME_SAMPLING:
+            raise BadInput("time sampling", got=self.time_sampling, available=TIME_SAMPLING)
+        check_chunk(self.steps, self.horizon, self.execute, self.observe)
+        if self.kind == "shortcut" and not (0 < self.consistency < 1 and 1 <= self.levels <= 10):
+            raise BadInput("shortcut", got=(self.consistency, self.levels), expected="0 < consistency < 1, levels 1..10")
+        if self.kind == "shortcut" and self.steps > 2**self.levels:
+            raise BadInput("shortcut steps", got=self.steps, expected=f"at most 2^levels = {2**self.levels}")
+
+
+class FlowPolicy(nn.Module):
+    """A velocity field v(x, τ, condition[, d]) over normalised action chunks.
+
+    Attributes:
+      config: the `FlowConfig`.
+      action_dim: Da.
+      cond_dim: C, length of the condition.
+      embedding_dim: E, length of `embed`'s output.
+      noise_shape: shape of one sample's noise, (Tp, Da).
+    """
+
+    name = "flow"
+
+    def __init__(self, config: FlowConfig, interface: Interface) -> None:
+        super().__init__()
+        self.config = config
+        self.action_dim = interface.action.size
+        net = config.network
+        self.encoder = ObservationEncoder(
+            interface.observation, observe=config.observe, image_features=net.image_features
+        )
+        self.time = FourierEmbedding(net.embedding)
+        self.cond_dim = self.encoder.size
+        self.embedding_dim = net.embedding * (2 if config.kind == "shortcut" else 1)
+        self.field = build_field(
+            net, horizon=config.horizon, action_dim=self.action_dim, embedding=self.embedding_dim, cond=self.cond_dim
+        )
+        self.noise_shape = (config.horizon, self.action_dim)
+
+    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
+        return self.encoder(observation)
+
+    def embed(self, tau: Tensor, d: Tensor | None = None) -> Tensor:
+        """Flow time (B,) and step size (B,) → (B, E). `d` counts for shortcut models only, None means 0."""
+        if self.config.kind == "rectified":
+            return self.time(tau)
+        return torch.cat((self.time(tau), self.time(torch.zeros_like(tau) if d is None else d)), dim=1)
+
+    def velocity(self, x: Tensor, tau: Tensor, cond: Tensor, d: Tensor | None = None) -> Tensor:
+        """v(x, τ, condition, d), of the shape of `x`.
+
+        Args:
+          x: (B, Tp, Da), or flat (B, Tp·Da).
+          tau: (B,) in [0, 1].
+          cond: (B, C) from `encode`.
+          d: (B,) step size; what a step of the sampler uses is ``time_grid().diff()``.
+        """
+        chunk = x.view(len(x), *self.noise_shape)
+        return self.field(chunk, self.embed(tau, d), cond).view_as(x)
+
+    def time_grid(self, steps: int | None = None) -> Tensor:
+        """(K+1,) flow times τ_0 = 0 … τ_K = 1, float32 on the policy's device.
+
+        The one definition: samplers, likelihoods and noise schedules all take their times from here. Equal
+        steps; only a shortcut model with K that is no power of two halves some of the last ones, because it
+        has learned the steps 2^-j at multiples of themselves and no others.
+        """
+        k = self.config.steps if steps is None else steps
+        coarse = 2 ** int(math.log2(k)) if self.config.kind == "shortcut" else k
+        grid = [i / coarse for i in range(2 * coarse - k)]
+        grid += [1 - i / (2 * coarse) for i in reversed(range(2 * (k - coarse) + 1))]
+        return torch.tensor(grid, device=self.time.frequency.device)
+
+    def sample(self, cond: Tensor, x0: Tensor, steps: int | None = None) -> Tensor:
+        """Noise x0 (B, Tp, Da) → actions (B, Tp, Da) in [-1, 1], deterministically.
+
+        Euler: x ← x + (τ_{k+1} − τ_k) v(x, τ_k, condition, τ_{k+1} − τ_k); the last x is cut to ±1.
+        """
+        grid = self.time_grid(steps)
+        sizes = grid.diff()
+        embeddings = self.embed(grid[:-1], sizes)
+        x = x0
+        for embedding, size in zip(embeddings.unbind(), sizes.tolist(), strict=True):
+            v = self.field(x, embedding.expand(len(x), -1), cond)
+            x = torch.add(x, v, alpha=size)
+        return x.clamp(-1.0, 1.0)
+
+    def loss(
+        self,
+        observation: Mapping[str, Tensor],
+        action: Tensor,
+        is_pad: Tensor | None,
+        generator: torch.Generator,
+        target: FlowPolicy | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The training loss of a batch and its named parts (detached scalars).
+
+        Args:
+          observation: normalised tensors.
+          action: (B, Tp, Da) normalised.
+          is_pad: (B, Tp) true where the chunk reaches over the end of its episode, or None.
+          generator: source of all randomness, on the device of the policy.
+          target: the network that makes the targets of self-consistency, e.g. the moving average; the
+            policy itself if None. Never differentiated.
+        """
+        cond = self.encode(observation)
+        batch, like = len(action), {"device": action.device, "dtype": action.dtype}
+        weight = torch.ones(batch, self.config.horizon, **like)
+        if is_pad is not None and self.config.mask_padding:
+            weight = (~is_pad).to(action.dtype)
+        x0 = torch.randn(action.shape, generator=generator, **like)
+        consistent = max(1, round(batch * self.config.consistency)) if self.config.kind == "shortcut" else 0
+        tau = self._training_times(batch, generator, action)
+        d = None
+        # x_τ = τ x1 + (1 − τ) x0,  target u = x1 − x0
+        if consistent:
+            d = torch.zeros(batch, **like)
+            d[:consistent], tau[:consistent] = self._shortcut_steps(consistent, generator, action)
+        x = torch.lerp(x0, action, tau[:, None, None])
+        u = action - x0
+        if consistent:
+            teacher = self if target is None else target
+            c = slice(0, consistent)
+            with torch.no_grad():
+                teacher_cond = cond[c] if target is None else teacher.encode({k: v[c] for k, v in observation.items()})
+                u[c] = teacher._two_half_steps(x[c], tau[c], d[c] if d is not None else tau[c], teacher_cond)
+        error = (self.velocity(x, tau, cond, d) - u).square().mean(dim=2) * weight
+        loss = error.sum() / weight.sum().clamp_min(1.0)
+        if not consistent:
+            return loss, {"loss": loss.detach()}
+        with torch.no_grad():
+            parts = {
+                "loss": loss.detach(),
+                "loss_consistency": error[:consistent].sum() / weight[:consistent].sum().clamp_min(1.0),
+                "loss_flow": error[consistent:].sum() / weight[consistent:].sum().clamp_min(1.0),
+            }
+        return loss, parts
+
+    def _two_half_steps(self, x: Tensor, tau: Tensor, d: Tensor, cond: Tensor) -> Tensor:
+        """The mean velocity (B, Tp, Da) of two steps d/2 from (x, τ): the target of one step d."""
+        # s(x, τ, d) ← [s(x, τ, d/2) + s(x', τ + d/2, d/2)] / 2,  x' = x + d/2 · s(x, τ, d/2)
+        half = d / 2
+        # Below the smallest trained step the field itself (d = 0) is asked, as in the paper.
+        size = torch.where(half < 2.0**-self.config.levels, 0.0, half)
+        first = self.velocity(x, tau, cond, size)
+        second = self.velocity(x + half[:, None, None] * first, tau + half, cond, size)
+        return (first + second) / 2
+
+    def _shortcut_steps(self, n: int, generator: torch.Generator, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Steps d = 2^-k, k uniform in 0..levels, and times τ uniform over the multiples of d below 1."""
+        k = torch.randint(self.config.levels + 1, (n,), generator=generator, device=like.device)
+        d = torch.pow(2.0, -k.to(like.dtype))
+        u = torch.rand(n, generator=generator, device=like.device, dtype=like.dtype)
+        return d, torch.floor(u / d) * d
+
+    def _training_times(self, n: int, generator: torch.Generator, like: Tensor) -> Tensor:
+        """τ (B,) for flow matching."""
+        if self.config.time_sampling == "logit_normal":
+            return torch.randn(n, generator=generator, device=like.device, dtype=like.dtype).sigmoid_()
+        u = torch.rand(n, generator=generator, device=like.device, dtype=like.dtype)
+        # π0: (s − τ)/s ~ Beta(1.5, 1), whose inverse distribution function is u^(1/1.5); s = 0.999
+        return 0.999 * (1.0 - u.pow(1 / 1.5)) if self.config.time_sampling == "beta" else u
+
+
+def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:
+    """Raise `BadInput` unless K, Tp, Ta, To make sense together."""
+    if min(steps, horizon, execute, observe) < 1:
+        raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected="at least 1 each")
+    if execute > horizon:
+        raise BadInput("executed steps Ta", got=execute, expected=f"at most the horizon Tp = {horizon}")
+    if observe > 1 and execute > 1:
+        raise BadInput(
+            "observed steps To",
+            got=f"To = {observe} with Ta = {execute}",
+            expected="To = 1 or Ta = 1",
+            hint="What was seen inside an executed chunk never reaches the policy",
+        )

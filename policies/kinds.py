@@ -1,0 +1,59 @@
+"""The kinds of policy by name: configuration ↔ JSON, and configuration → network."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from torch import nn
+
+from policies.diffusion_config import DiffusionConfig
+from policies.flow import FlowConfig, FlowPolicy
+from robolearn.core import BadInput, Interface
+
+PolicyConfig = FlowConfig | DiffusionConfig
+CONFIGS: dict[str, type[PolicyConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+
+Config = TypeVar("Config")
+
+
+def build_net(config: PolicyConfig, interface: Interface) -> nn.Module:
+    """A fresh network; its random weights come from torch's global generator."""
+    if isinstance(config, FlowConfig):
+        return FlowPolicy(config, interface)
+    from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
+
+    return DiffusionPolicy(config, interface)
+
+
+def config_to_json(config: Any) -> dict[str, Any]:
+    """A frozen dataclass → plain dict, nested ones included."""
+    return dataclasses.asdict(config)
+
+
+def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
+    """The inverse of `config_to_json` for a dataclass whose fields all have defaults.
+
+    Raises:
+      BadInput: an unknown field, or a value of another type than the default's.
+    """
+    if not isinstance(data, Mapping):
+        raise BadInput(what, got=type(data).__name__, expected="an object with the policy's settings")
+    default = cls()
+    known = {f.name: getattr(default, f.name) for f in dataclasses.fields(default)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in known:
+            raise BadInput(f"{what}: setting", got=key, available=known)
+        wanted = known[key]
+        if dataclasses.is_dataclass(wanted):
+            value = config_from_json(type(wanted), value, what)
+        elif isinstance(wanted, tuple) and isinstance(value, list):
+            value = tuple(value)
+        elif isinstance(wanted, float) and type(value) is int:
+            value = float(value)
+        if type(value) is not type(wanted):
+            raise BadInput(f"{what}: setting {key!r}", got=repr(value), expected=type(wanted).__name__)
+        values[key] = value
+    return cls(**values)

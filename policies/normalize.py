@@ -1,0 +1,127 @@
+"""Observations and actions in the units of the world ↔ the numbers that networks see.
+
+Observation vectors are standardised. Actions are scaled linearly per component so that what the
+demonstrations used, widened a little, fills [-1, 1]: exploration noise of one size then suits every component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from policies.networks.encoder import is_image
+from robolearn.core import BadInput, Interface
+
+Statistics = Mapping[str, Mapping[str, ArrayLike]]
+"""Feature name, or "action" → {"mean", "std", "min", "max", …} → one number per component."""
+
+CLIP = 10.0  # standard deviations
+STD_FLOOR = 1e-3  # a component that never moved must not turn rounding into a signal; 1 mm is still seen
+WIDEN = 0.1  # of the demonstrations' half-range, on either side
+HALF_FLOOR = 0.05  # of an action component's half-range: what demonstrations hardly use keeps small noise
+
+
+class Normalizer(nn.Module):
+    """Statistics as buffers, so that they travel inside ``model.safetensors``.
+
+    Observation vectors: z = clip((x − mean) / max(std, floor), ±10).
+    Images: uint8 HWC → floats CHW in [0, 1].
+    Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].
+
+    Built by `from_statistics`; the constructor alone gives the identity, to load weights into.
+    """
+
+    def __init__(self, interface: Interface) -> None:
+        super().__init__()
+        self.images = frozenset(key for key, spec in interface.observation.items() if is_image(spec))
+        self.vectors = tuple(key for key in sorted(interface.observation) if key not in self.images)
+        for key in self.vectors:
+            shape = interface.observation[key].shape
+            self.register_buffer(_buffer(key, "mean"), torch.zeros(shape))
+            self.register_buffer(_buffer(key, "inverse_std"), torch.ones(shape))
+        self.action_centre: Tensor
+        self.action_half: Tensor
+        self.register_buffer("action_centre", torch.zeros(interface.action.shape))
+        self.register_buffer("action_half", torch.ones(interface.action.shape))
+
+    @staticmethod
+    def from_statistics(interface: Interface, statistics: Statistics) -> Normalizer:
+        """The normaliser of a dataset.
+
+        Raises:
+          BadInput: a feature without statistics, of another size, or with numbers that are not finite.
+        """
+        self = Normalizer(interface)
+        for key in self.vectors:
+            shape = interface.observation[key].shape
+            mean, std = (_statistic(statistics, key, name, shape) for name in ("mean", "std"))
+            self.get_buffer(_buffer(key, "mean")).copy_(mean)
+            self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))
+        low, high = (_statistic(statistics, "action", name, interface.action.shape) for name in ("min", "max"))
+        centre, half = action_range(low, high)
+        self.action_centre.copy_(centre)
+        self.action_half.copy_(half)
+        return self
+
+    def observation(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """{feature: (B, [To,] …)} in the world's units → normalised tensors. Features nobody asked for are left out.
+
+        Raises:
+          BadInput: a feature is missing or has another shape.
+        """
+        out: dict[str, Tensor] = {}
+        for key in (*self.vectors, *self.images):
+            if key not in observation:
+                raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
+            value = observation[key]
+            if key in self.images:
+                out[key] = value.movedim(-1, -3).to(self.action_half.dtype) / 255.0
+                continue
+            mean = self.get_buffer(_buffer(key, "mean"))
+            if value.shape[-mean.ndim :] != mean.shape:
+                raise BadInput(f"observation {key!r}", got=tuple(value.shape[1:]), expected=tuple(mean.shape))
+            out[key] = ((value - mean) * self.get_buffer(_buffer(key, "inverse_std"))).clamp_(-CLIP, CLIP)
+        return out
+
+    def action(self, action: Tensor) -> Tensor:
+        """(…, Da) in the world's [-1, 1] → normalised; demonstrations lie within ±1."""
+        return (action - self.action_centre) / self.action_half
+
+    def action_back(self, action: Tensor) -> Tensor:
+        """(…, Da) normalised, within ±1 → the world's units, within ±1."""
+        return torch.addcmul(self.action_centre, action, self.action_half)
+
+
+def action_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Centre and half-range (Da,) of each action component from the demonstrations' extremes.
+
+    [low, high] is widened by 10% of its half-range on either side, cut to [-1, 1], and made at least ±0.05
+    wide; a range that the floor would push over ±1 is moved back inside.
+    """
+    half = (high - low) / 2
+    low, high = (low - WIDEN * half).clamp(-1, 1), (high + WIDEN * half).clamp(-1, 1)
+    half = ((high - low) / 2).clamp_min(HALF_FLOOR)
+    centre = ((low + high) / 2).clamp(half - 1, 1 - half)
+    return centre, half
+
+
+def _statistic(statistics: Statistics, key: str, name: str, shape: tuple[int, ...]) -> Tensor:
+    if key not in statistics:
+        raise BadInput("dataset statistics", got=f"none for {key!r}", expected=key, available=statistics)
+    if name not in statistics[key]:
+        raise BadInput(f"dataset statistics of {key!r}", got=f"no {name!r}", available=statistics[key])
+    value = np.asarray(statistics[key][name], dtype=np.float64)
+    if value.shape != tuple(shape):
+        raise BadInput(f"dataset statistics of {key!r}: {name}", got=value.shape, expected=tuple(shape))
+    if not np.isfinite(value).all():
+        raise BadInput(f"dataset statistics of {key!r}: {name}", got="NaN or infinity", expected="finite numbers")
+    return torch.from_numpy(value).float()
+
+
+def _buffer(feature: str, name: str) -> str:
+    """Buffer names may not contain dots."""
+    return f"{feature.replace('.', '/')}/{name}"

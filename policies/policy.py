@@ -1,0 +1,119 @@
+"""`ChunkPolicy`: a network, its normaliser and its interface, as the `Policy` that worlds and arms meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from policies.noise import WorldNoise
+from policies.normalize import Normalizer
+from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
+
+
+class ChunkNet(Protocol):
+    """What flow and diffusion policies have in common; see `policies.flow.FlowPolicy`."""
+
+    name: str
+    config: Any
+    noise_shape: tuple[int, ...]
+
+    def encode(self, observation: Mapping[str, Tensor]) -> Tensor: ...
+
+    def sample(self, cond: Tensor, x0: Tensor) -> Tensor: ...
+
+    def loss(
+        self,
+        observation: Mapping[str, Tensor],
+        action: Tensor,
+        is_pad: Tensor | None,
+        generator: torch.Generator,
+        target: Any = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]: ...
+
+
+class ChunkPolicy(nn.Module):
+    """Numpy observations of N worlds → chunks of actions; implements `robolearn.core.Policy`.
+
+    Attributes:
+      net: the network, on normalised tensors.
+      normalizer: between the two.
+      interface: what the policy needs to see and what it commands.
+      execute_steps: Ta.
+      noise: where samples start; world w's noise depends on (seed, w, call) alone.
+
+    With To > 1 the last To observations of every world are kept, one per call (so Ta = 1); `begin` makes
+    worlds forget theirs when their episodes start.
+    """
+
+    def __init__(self, net: nn.Module, normalizer: Normalizer, interface: Interface) -> None:
+        super().__init__()
+        self.net: Any = net  # a ChunkNet; nn.Module and a protocol have no common type
+        self.normalizer = normalizer
+        self.interface = interface
+        self.execute_steps: int = self.net.config.execute
+        self.noise = WorldNoise(self.net.noise_shape)
+        self._observe: int = self.net.config.observe
+        self._history: dict[str, NDArray] = {}
+        self._fresh: NDArray[np.bool_] | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.normalizer.action_half.device
+
+    def reset(self, seed: int) -> None:
+        """Start the noise anew and forget all history."""
+        self.noise.reset(seed)
+        self._history, self._fresh = {}, None
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        """Forget the history of the worlds (N,) that are true: a new episode starts there."""
+        if self._observe > 1:
+            self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
+
+    @torch.inference_mode()
+    def act(self, observation: Observation) -> ActionChunk:
+        """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`.
+
+        Raises:
+          BadInput: a feature is missing or has another shape.
+          NonFinite: the observation, or the network on it, gave NaN.
+        """
+        needed = {key: self._feature(observation, key) for key in self.interface.observation}
+        if self._observe > 1:
+            needed = self._remember(needed)
+        tensors = {key: torch.from_numpy(value).to(self.device) for key, value in needed.items()}
+        cond = self.net.encode(self.normalizer.observation(tensors))
+        x0 = torch.from_numpy(self.noise.draw(len(cond))).to(self.device)
+        actions = self.normalizer.action_back(self.net.sample(cond, x0)).cpu().numpy()
+        if not np.isfinite(actions).all():
+            bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
+            raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
+        return actions
+
+    def _feature(self, observation: Observation, key: str) -> NDArray:
+        if key not in observation:
+            raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
+        spec, value = self.interface.observation[key], observation[key]
+        if value.shape[1:] != tuple(spec.shape):
+            raise BadInput(f"observation {key!r}", got=value.shape, expected=("N", *spec.shape))
+        return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
+
+    def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
+        """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""
+        for key, value in observation.items():
+            old = self._history.get(key)
+            if old is None or len(old) != len(value):
+                self._history[key] = np.repeat(value[:, None], self._observe, axis=1)
+                continue
+            history = np.concatenate((old[:, 1:], value[:, None]), axis=1)
+            if self._fresh is not None:
+                history[self._fresh] = value[self._fresh, None]
+            self._history[key] = history
+        self._fresh = None
+        return self._history

@@ -1,0 +1,204 @@
+"""The plumbing of the `robolearn` program: exit codes, one-line errors, JSON, quick help."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import robolearn.cli.command
+import robolearn.cli.main
+import robolearn.cli.registry
+from robolearn.core import BadInput, RobolearnError
+
+main = robolearn.cli.main.main
+Entry = robolearn.cli.registry.Entry
+PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try(robolearn.cli.command.Command):
+    """A command for these tests."""
+
+    how: Literal["well", "bad", "fail", "stop", "bug"] = "well"
+    """What happens."""
+    times: int = 1
+    resume: bool = False
+
+    def run(self) -> dict[str, Any]:
+        if self.how == "bad":
+            raise BadInput("task", got="lft", available=["lift", "peg_insert"])
+        if self.how == "fail":
+            raise RobolearnError("physics\nexploded")
+        if self.how == "stop":
+            raise KeyboardInterrupt
+        if self.how == "bug":
+            raise ZeroDivisionError
+        rate = {"rate": np.float64(0.935), "low": 0.901, "high": 0.959, "episodes": 400}
+        return {"success": rate, "wall_s": {"total": float("nan")}, "path": Path("runs/x"), "times": self.times}
+
+
+@pytest.fixture
+def entries(monkeypatch: pytest.MonkeyPatch) -> tuple[Entry, ...]:
+    # Importlib mode gives this file no name to import it by, so the class is handed over directly.
+    monkeypatch.setattr(Entry, "load", lambda self: Try)
+    return tuple(Entry(name, "", f"what {name} does", "Tests") for name in ("try", "bench sim", "bench rl"))
+
+
+def test_a_result_for_scripts_is_one_json_line(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:
+    assert main(["try", "--json", "--times", "3"], entries) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out) == {
+        "success": {"rate": 0.935, "low": 0.901, "high": 0.959, "episodes": 400},
+        "wall_s": {"total": None},
+        "path": "runs/x",
+        "times": 3,
+    }
+
+
+def test_a_result_for_people_is_a_summary(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:
+    assert main(["try"], entries) == 0
+    assert re.search(r"success +93\.5% \(90\.1–95\.9, 400 episodes\)", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "line"),
+    [
+        ("bad", 2, "robolearn: error: task: got lft; available: lift, peg_insert (did you mean lift?)\n"),
+        ("fail", 1, "robolearn: error: physics exploded\n"),
+        ("stop", 130, "\nrobolearn: stopped. What was finished is on disk; --resume goes on from there.\n"),
+    ],
+)
+def test_exit_codes_and_one_line(
+    entries: tuple[Entry, ...], capsys: pytest.CaptureFixture, how: str, code: int, line: str
+) -> None:
+    assert main(["try", "--how", how], entries) == code
+    out, err = capsys.readouterr()
+    assert not out and err == line
+
+
+def test_a_bug_is_not_hidden(entries: tuple[Entry, ...]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        main(["try", "--how", "bug"], entries)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--tims", "3"], "--tims"),
+        (["--times", "three"], "three"),
+        (["--how", "badly"], "'well', 'bad'"),
+        (["stray"], "stray"),
+    ],
+)
+def test_bad_flags_are_one_line_and_exit_code_2(
+    entries: tuple[Entry, ...], capsys: pytest.CaptureFixture, args: list[str], words: str
+) -> None:
+    assert main(["try", *args], entries) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and words in err
+    assert err.startswith("robolearn: error: robolearn try: ") and err.endswith("See robolearn try --help\n")
+    assert not set(err) & set("╭│╰─")
+
+
+def test_commands_of_two_words(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:
+    assert main(["bench", "sim", "--json"], entries) == 0
+    assert main(["bench"], entries) == 2
+    assert "available: bench sim, bench rl" in capsys.readouterr().err
+    assert main(["bench", "sin"], entries) == 2
+    assert "did you mean bench sim?" in capsys.readouterr().err
+
+
+def test_an_unknown_command_suggests_the_nearest(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:
+    assert main(["tyr"], entries) == 2
+    err = capsys.readouterr().err
+    assert "got tyr" in err and "did you mean try?" in err and err.count("\n") == 1
+
+
+def test_the_help_names_every_command_by_group(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:
+    for args in ([], ["--help"], ["-h"], ["help"]):
+        assert main(args, entries) == 0
+        out = capsys.readouterr().out
+        assert "Tests" in out
+        assert all(entry.name in out and entry.summary in out for entry in entries)
+
+
+def test_the_help_of_a_command_lists_its_flags(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["try", "--help"], entries)
+    assert not stop.value.code
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("robolearn try", "--how", "What happens.", "--json", "--resume"))
+    assert "--no-json" not in out
+
+
+def test_the_version(capsys: pytest.CaptureFixture) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"robolearn {robolearn.__version__}\n"
+
+
+def test_every_registered_command_loads_light_and_has_a_docstring() -> None:
+    """A module that drags torch or MuJoCo in at import makes every --help slow."""
+    script = (
+        "import sys\n"
+        "from robolearn.cli.registry import ENTRIES\n"
+        "for entry in ENTRIES:\n"
+        "    assert entry.load().__doc__, entry\n"
+        "    heavy = {'torch', 'mujoco', 'numba', 'matplotlib', 'pyarrow', 'diffusers'} & set(sys.modules)\n"
+        "    assert not heavy, (entry.name, heavy)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_help_answers_within_a_second() -> None:
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=60)
+        times.append(time.monotonic() - began)
+        assert "robolearn COMMAND" in done.stdout
+    assert min(times) < 1.0
+
+
+def test_a_reader_that_leaves_early_causes_no_traceback(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*PROGRAM, "runs", "--json", str(tmp_path)], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writer)
+    assert done.returncode == 1 and not done.stderr
+
+
+def test_a_real_ctrl_c_ends_with_130() -> None:
+    script = (
+        "import sys, time\n"
+        "from dataclasses import dataclass\n"
+        "from robolearn.cli.command import Command\n"
+        "from robolearn.cli.main import main\n"
+        "from robolearn.cli.registry import Entry\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Wait(Command):\n"
+        "    def run(self):\n"
+        "        print('waiting', flush=True)\n"
+        "        time.sleep(30)\n"
+        "        return {}\n"
+        "sys.exit(main(['wait'], (Entry('wait', '__main__:Wait', '', ''),)))\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "waiting\n"
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 130 and err == "\nrobolearn: stopped. What was finished is on disk.\n"

@@ -1,0 +1,137 @@
+"""The make targets and contracts: a working Python is found, broken layers are noticed, versions agree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import robolearn
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("robolearn", "robots", "sim", "policies", "hardware")
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def find_python(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ROOT / ".ci" / "find-python"],
+        env={"HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:/bin:/usr/bin", **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_find_python_passes_over_shims_that_fail_and_versions_that_do_not_fit(tmp_path: Path) -> None:
+    for name in ("python3.11", "python3.12", "python"):
+        script(tmp_path / "bin" / name, "echo 'pyenv: command not found' >&2; exit 127")
+    script(tmp_path / "bin" / "python3", f'exec {sys.executable} "$@"')
+    found = find_python(tmp_path)
+    assert found.returncode == 0 and Path(found.stdout.strip()).exists() and not found.stderr
+
+
+def test_find_python_takes_the_one_that_is_named(tmp_path: Path) -> None:
+    script(tmp_path / "bin" / "python3.11", "exit 1")
+    found = find_python(tmp_path, PYTHON=sys.executable)
+    assert found.returncode == 0 and found.stdout.strip() == sys.executable
+
+
+def test_find_python_says_in_one_line_that_there_is_none(tmp_path: Path) -> None:
+    for name in ("python3.11", "python3.12", "python3", "python", "uv"):
+        script(tmp_path / "bin" / name, "exit 1")
+    found = find_python(tmp_path)
+    assert found.returncode == 2 and not found.stdout
+    assert found.stderr.count("\n") == 1 and "no Python 3.11 or 3.12" in found.stderr
+
+
+def make_quickstart(tmp_path: Path, *args: str) -> str:
+    """`make quickstart` in a copy whose environment is already there and whose program only echoes."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("")
+    script(tmp_path / ".venv" / "bin" / "robolearn", 'echo "$@"')
+    for stamp in (".made", ".base"):
+        (tmp_path / ".venv" / stamp).touch()
+    done = subprocess.run(
+        ["make", "-s", "quickstart", *args], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def test_quickstart_never_names_a_folder_that_is_there(tmp_path: Path) -> None:
+    assert make_quickstart(tmp_path) == "quickstart --out runs/quickstart"
+    (tmp_path / "runs" / "quickstart").mkdir(parents=True)
+    assert make_quickstart(tmp_path) == "quickstart --out runs/quickstart-2"
+    (tmp_path / "runs" / "quickstart-2").mkdir()
+    assert make_quickstart(tmp_path, "ARGS=--seed 1") == "quickstart --out runs/quickstart-3 --seed 1"
+    assert make_quickstart(tmp_path, "OUT=runs/quickstart", "ARGS=--resume") == (
+        "quickstart --out runs/quickstart --resume"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "contract"),
+    [
+        (None, "", ""),
+        ("robolearn/core/extra.py", "import robolearn.runs", "Upper rooms"),
+        ("robots/extra.py", "import sim", "Upper rooms"),
+        ("sim/extra.py", "import hardware", "Upper rooms"),
+        ("robolearn/rl/__init__.py", "import sim", "Only robolearn.cli"),
+        ("robolearn/presets.py", "import hardware", "Only robolearn.cli"),
+        ("robolearn/cli/extra.py", "import sim, hardware", ""),
+    ],
+)
+def test_the_contracts_notice_a_room_that_reaches_up(
+    tmp_path: Path, file: str | None, line: str, contract: str
+) -> None:
+    # Rooms without their files: what is tested is the contracts, not today's imports.
+    for room in (*PACKAGES, "robolearn/cli", "robolearn/runs", "robolearn/core"):
+        (tmp_path / room).mkdir(parents=True, exist_ok=True)
+        (tmp_path / room / "__init__.py").touch()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    if file is not None:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(line + "\n")
+    done = lint_imports(tmp_path)
+    assert (done.returncode == 0) == (not contract), done.stdout
+    assert not contract or f"{contract}" in done.stdout.split("Broken contracts")[-1], done.stdout
+
+
+def test_the_contracts_are_kept() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    assert package.findtext("version") == robolearn.__version__
+    assert package.findtext("name") == "robolearn" and package.get("format") == "3"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["dynamic"] == ["version"]
+    assert package.findtext("license") == project["license"]
+
+
+def test_launch_and_tests_are_no_packages() -> None:
+    assert not list((ROOT / "launch").rglob("__init__.py"))
+    assert not list((ROOT / "tests").rglob("__init__.py"))

@@ -1,0 +1,106 @@
+"""The wheel, built and installed in a clean environment: all five packages, their data, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import robolearn
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("robolearn", "robots", "sim", "policies", "hardware")
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for top in sys.argv[1:]:
+    package = importlib.import_module(top)
+    assert package.__file__.startswith(sys.prefix), package.__file__
+    for module in pkgutil.walk_packages(package.__path__, top + "."):
+        if module.ispkg:
+            importlib.import_module(module.name)
+            print(module.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    # From a copy: setuptools writes into the source, and would take up what an older build left there.
+    source = folder / "source"
+    source.mkdir()
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in (*PACKAGES, "launch", "tests"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=ignore)
+    for name in ("pyproject.toml", "LICENSE", "README.md", "package.xml"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, source)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source), cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a clean environment with the wheel; libraries are lent by the one that runs the tests."""
+    place = tmp_path_factory.mktemp("clean") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=60)
+    python = place / "bin" / "python"
+    pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel), cwd=place)
+    (site,) = place.glob("lib/python*/site-packages")
+    # A plain path, not a site folder: the lender's own .pth files, an editable robolearn among them, are not read.
+    (site / "lent.pth").write_text("\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}) + "\n")
+    return python
+
+
+def pip(*args: str, cwd: Path) -> None:
+    call([sys.executable, "-m", "pip", "--disable-pip-version-check", *args], cwd)
+
+
+def call(command: list[str], cwd: Path) -> str:
+    """Run `command` where the checkout can be neither imported nor taken for an installed robolearn."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None:
+    assert wheel.name == f"robolearn-{robolearn.__version__}-py3-none-any.whl"
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"robolearn-{robolearn.__version__}.dist-info"}
+
+
+def test_every_source_and_data_file_is_in_the_wheel(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert not wanted - names
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+
+
+def test_every_package_imports_from_the_wheel(python: Path) -> None:
+    imported = call([str(python), "-c", IMPORT_ALL, *PACKAGES], python.parent).split()
+    here = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*/__init__.py")
+    }
+    assert set(imported) == here - set(PACKAGES)
+
+
+def test_the_program_is_installed(python: Path) -> None:
+    assert (
+        call([str(python.with_name("robolearn")), "--version"], python.parent) == f"robolearn {robolearn.__version__}\n"
+    )
