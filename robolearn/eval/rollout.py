@@ -241,8 +241,8 @@ class _Tally:
 
     @staticmethod
     def zeros(n: int) -> _Tally:
-        flags = (np.zeros(n, np.bool_) for _ in range(3))
-        return _Tally(np.zeros(n, np.int64), np.zeros(n, np.float64), *flags)
+        solved, terminated, truncated = np.zeros((3, n), np.bool_)
+        return _Tally(np.zeros(n, np.int64), np.zeros(n, np.float64), solved, terminated, truncated)
 
     def add(self, other: _Tally, worlds: NDArray[np.bool_]) -> None:
         self.steps[worlds] += other.steps[worlds]

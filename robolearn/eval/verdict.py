@@ -3,7 +3,8 @@
 - Paired starts (same seed, same worlds): the exact McNemar test, a binomial test on the starts where exactly
   one of the two succeeds; interval of the difference by Newcombe (1998, Stat. Med. 17:2635, method 10).
 - Unpaired: Barnard's exact test (1945), more powerful than Fisher's; interval of the difference by Newcombe
-  (1998, Stat. Med. 17:873, method 10).
+  (1998, Stat. Med. 17:873, method 10). Barnard's test takes n_a · n_b memory; beyond `EXACT_UP_TO` the pooled
+  score test, its limit for many episodes, takes its place.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from robolearn.core import BadInput
 from robolearn.eval.intervals import wilson
 from robolearn.eval.rollout import Evaluation, same_starts
 
+EXACT_UP_TO = 250_000  # n_a · n_b, about a second and 100 MB
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -29,6 +32,7 @@ class Verdict:
       rates: success rates of A and B, in [0, 1].
       episodes: episodes of A and of B.
       paired: whether both met the same starts.
+      test: the name of the test.
       p_value: two-sided, of the hypothesis that both succeed equally often.
       difference: rate of B minus rate of A.
       low: lower bound of the difference.
@@ -40,16 +44,12 @@ class Verdict:
     rates: tuple[float, float]
     episodes: tuple[int, int]
     paired: bool
+    test: str
     p_value: float
     difference: float
     low: float
     high: float
     level: float = 0.95
-
-    @property
-    def test(self) -> str:
-        """The name of the test."""
-        return "exact McNemar" if self.paired else "Barnard"
 
     @property
     def better(self) -> str | None:
@@ -111,7 +111,7 @@ def compare_paired(a: ArrayLike, b: ArrayLike, *, names: tuple[str, str] = ("A",
     p_value = float(stats.binomtest(only_b, discordant, 0.5).pvalue) if discordant else 1.0
     low, high = paired_difference_interval(both, only_a, only_b, n - both - discordant, level=level)
     rates = (float(x.mean()), float(y.mean()))
-    return Verdict(names, rates, (n, n), True, p_value, (only_b - only_a) / n, low, high, level)
+    return Verdict(names, rates, (n, n), True, "exact McNemar", p_value, (only_b - only_a) / n, low, high, level)
 
 
 def compare_unpaired(
@@ -123,13 +123,20 @@ def compare_unpaired(
     names: tuple[str, str] = ("A", "B"),
     level: float = 0.95,
 ) -> Verdict:
-    """Barnard's exact test of two independent counts."""
+    """Barnard's exact test of two independent counts (for very many episodes, the pooled score test)."""
     low, high = difference_interval(successes_a, episodes_a, successes_b, episodes_b, level=level)
-    table = [[successes_a, successes_b], [episodes_a - successes_a, episodes_b - successes_b]]
-    # barnard_exact answers p = 1 for tables in which all, or none, succeeded. Sums may exceed 1 by rounding.
-    p_value = min(1.0, float(stats.barnard_exact(table, alternative="two-sided").pvalue))
     rates = (successes_a / episodes_a, successes_b / episodes_b)
-    return Verdict(names, rates, (episodes_a, episodes_b), False, p_value, rates[1] - rates[0], low, high, level)
+    difference = rates[1] - rates[0]
+    if episodes_a * episodes_b <= EXACT_UP_TO:
+        test, table = "Barnard", [[successes_a, successes_b], [episodes_a - successes_a, episodes_b - successes_b]]
+        # p = 1 for tables in which all, or none, succeeded. Sums of probabilities may exceed 1 by rounding.
+        p_value = min(1.0, float(stats.barnard_exact(table, alternative="two-sided").pvalue))
+    else:
+        # z = (p̂_b − p̂_a) / √(p̄ (1 − p̄)(1/n_a + 1/n_b)), with p̄ the rate of both together
+        pooled = (successes_a + successes_b) / (episodes_a + episodes_b)
+        error = math.sqrt(pooled * (1 - pooled) * (1 / episodes_a + 1 / episodes_b))
+        test, p_value = "pooled score", float(2 * stats.norm.sf(abs(difference) / error)) if error else 1.0
+    return Verdict(names, rates, (episodes_a, episodes_b), False, test, p_value, difference, low, high, level)
 
 
 def difference_interval(k_a: int, n_a: int, k_b: int, n_b: int, *, level: float = 0.95) -> tuple[float, float]:

@@ -47,7 +47,7 @@ class FakeEnv:
         return self._observe(), {}
 
     def _observe(self) -> dict:
-        difficulty = [start(self.seed, w, self.index[w]) for w in range(self.num_envs)]
+        difficulty = [start(self.seed, w, int(self.index[w])) for w in range(self.num_envs)]
         return {"objects": np.stack([difficulty, self.index, self.t], axis=1).astype(np.float32)}
 
     def step(self, actions: np.ndarray) -> tuple:
@@ -60,7 +60,7 @@ class FakeEnv:
         reward, steps = np.zeros(n, np.float32), np.zeros(n, int)
         terminated, truncated, success = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
         for a in range(chunks.shape[1]):
-            for w in np.flatnonzero(moving):
+            for w in np.flatnonzero(moving).tolist():
                 difficulty = start(self.seed, w, self.index[w])
                 if self.t[w] == 0:
                     self.solved[w] = chunks[w, a, 0] >= difficulty

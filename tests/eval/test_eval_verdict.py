@@ -52,6 +52,8 @@ def test_newcombe_intervals_of_the_difference() -> None:
     # Newcombe (1998), Stat. Med. 17:873, table II: 56/70 − 48/80
     assert difference_interval(48, 80, 56, 70) == pytest.approx((0.0524, 0.3339), abs=5e-5)
     assert difference_interval(56, 70, 48, 80) == pytest.approx((-0.3339, -0.0524), abs=5e-5)
+    # Newcombe (1998), Stat. Med. 17:2635: cells 36, 12, 2, 0
+    assert paired_difference_interval(36, 2, 12, 0) == pytest.approx((0.0569, 0.3404), abs=5e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -87,6 +89,13 @@ def test_better_in_either_direction_and_no_difference() -> None:
         assert verdict.p_value == 1 and verdict.better is None
         assert verdict.sentence.startswith("No difference can be claimed: B 100.0%, A 100.0%, p = 1, ")
     assert json.loads(json.dumps(up.to_json()))["better"] == "B"
+
+
+def test_very_many_episodes_take_the_score_test() -> None:
+    exact, score = compare_unpaired(460, 500, 475, 500), compare_unpaired(461, 501, 475, 500)
+    assert (exact.test, score.test) == ("Barnard", "pooled score")
+    assert score.p_value == pytest.approx(exact.p_value, rel=0.1)
+    assert compare_unpaired(2000, 2000, 2000, 2000).p_value == 1
 
 
 def test_lengths_must_agree() -> None:
