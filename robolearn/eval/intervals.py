@@ -1,0 +1,147 @@
+r"""Intervals for what an evaluation measures: success rates, returns, cycle times.
+
+A rate p̂ = k/n of n independent episodes is reported with a two-sided interval:
+
+- Clopper-Pearson (1934) inverts the binomial test, covers at least as often as it says and is the default;
+- Wilson (1927) inverts the score test, is narrower and covers as often as it says on average.
+
+Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from robolearn.core import BadInput
+
+METHODS = ("clopper_pearson", "wilson")
+
+
+@dataclass(frozen=True)
+class Success:
+    """A success rate with its interval.
+
+    Attributes:
+      rate: successes / episodes, in [0, 1].
+      low: lower bound of the interval, in [0, 1].
+      high: upper bound of the interval, in [0, 1].
+      episodes: how many episodes were run.
+    """
+
+    rate: float
+    low: float
+    high: float
+    episodes: int
+
+    @staticmethod
+    def of(successes: int, episodes: int, *, method: str = "clopper_pearson", level: float = 0.95) -> Success:
+        """`successes` of `episodes`, with the interval of `method` (one of `METHODS`)."""
+        if method not in METHODS:
+            raise BadInput("interval", got=method, expected="a known method", available=METHODS)
+        low, high = (clopper_pearson if method == "clopper_pearson" else wilson)(successes, episodes, level=level)
+        return Success(successes / episodes, low, high, episodes)
+
+    @property
+    def successes(self) -> int:
+        """How many episodes succeeded."""
+        return round(self.rate * self.episodes)
+
+    def to_json(self) -> dict[str, float | int]:
+        """``{"rate", "low", "high", "episodes"}``, the shape that every command prints."""
+        return {"rate": self.rate, "low": self.low, "high": self.high, "episodes": self.episodes}
+
+    def __str__(self) -> str:
+        return f"{self.rate:.1%} [{self.low:.1%}, {self.high:.1%}] of {self.episodes}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its interval, in the unit of the values; NaN where there are too few values.
+
+    Attributes:
+      mean: NaN without values.
+      low: lower bound, NaN with fewer than two values.
+      high: upper bound, NaN with fewer than two values.
+      count: number of values.
+    """
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """``{"mean", "low", "high", "count"}``; NaN, which JSON does not know, becomes None."""
+        return {
+            "mean": _none_if_nan(self.mean),
+            "low": _none_if_nan(self.low),
+            "high": _none_if_nan(self.high),
+            "count": self.count,
+        }
+
+
+def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The two-sided Wilson score interval (low, high) of a rate, without continuity correction."""
+    _check(successes, episodes, level)
+    z = float(stats.norm.ppf(0.5 + level / 2))
+    n, p = episodes, successes / episodes
+    # Roots of (p̂ − p)² = z² p (1 − p) / n:
+    #   (p̂ + z²/2n ± z √(p̂ (1 − p̂)/n + z²/4n²)) / (1 + z²/n)
+    centre = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # The bounds at k = 0 and k = n are exact; rounding must not move them past the rate.
+    low = 0.0 if successes == 0 else (centre - half) / scale
+    high = 1.0 if successes == episodes else (centre + half) / scale
+    return low, high
+
+
+def clopper_pearson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The two-sided Clopper-Pearson interval (low, high) of a rate."""
+    _check(successes, episodes, level)
+    interval = stats.binomtest(successes, episodes).proportion_ci(confidence_level=level, method="exact")
+    return float(interval.low), float(interval.high)
+
+
+def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
+    """Mean of `values` (n,) with its BCa bootstrap interval.
+
+    The interval is a function of (values, seed), so a report made twice says the same.
+    """
+    x = np.asarray(values, dtype=np.float64).ravel()
+    _check_level(level)
+    if not np.isfinite(x).all():
+        raise BadInput("values for an interval", got="NaN or infinity", expected="finite numbers")
+    if len(x) == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    mean = float(x.mean())
+    if len(x) == 1:
+        return Estimate(mean, math.nan, math.nan, 1)
+    if np.ptp(x) < 1e-12 * max(1.0, abs(mean)):  # every resample is the same: BCa divides by zero
+        return Estimate(mean, mean, mean, len(x))
+    result = stats.bootstrap(
+        (x,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed)
+    )
+    return Estimate(mean, float(result.confidence_interval.low), float(result.confidence_interval.high), len(x))
+
+
+def _check(successes: int, episodes: int, level: float) -> None:
+    _check_level(level)
+    if episodes < 1:
+        raise BadInput("episodes", got=episodes, expected="at least 1")
+    if not 0 <= successes <= episodes:
+        raise BadInput("successes", got=successes, expected=f"between 0 and {episodes}")
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise BadInput("confidence level", got=level, expected="between 0 and 1")
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,188 @@
+"""Videos of chosen episodes: H.264 in MP4, small enough to be put into a report.
+
+Nothing is drawn while an evaluation runs. Afterwards the worlds of the chosen episodes run again, alone and from
+the same seed: what happens in a world depends on (seed, world) and on the policy's noise, which is drawn for all
+the worlds at every call, so the episodes repeat themselves while the other worlds rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Env, Policy
+from robolearn.eval.rollout import Evaluation, Progress, run_episodes
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Video:
+    """A video file and what it shows."""
+
+    caption: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row of an evaluation, and why it was chosen.
+
+    Attributes:
+      row: index into the arrays of the `Evaluation`.
+      name: ``"worst"`` or ``"best"``.
+      reason: in words.
+    """
+
+    row: int
+    name: str
+    reason: str
+
+
+def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, crf: int = 26) -> int:
+    """Write HWC uint8 `frames` of one size as H.264 (yuv420p); returns how many there were.
+
+    Odd sizes, which the format does not know, are padded by repeating the last row or column. The file appears
+    under its name only when it is whole.
+
+    Raises:
+      BadInput: no frames, or frames that are not (H, W, 3) uint8 of one size.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    rate = Fraction(fps).limit_denominator(1000)
+    count, shape = 0, None
+    try:
+        with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+            stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf), "preset": "slow"})
+            stream.pix_fmt = "yuv420p"
+            for frame in frames:
+                shape = shape or frame.shape
+                if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape != shape or frame.shape[2] != 3:
+                    raise BadInput("video frame", got=f"{frame.shape} {frame.dtype}", expected=f"{shape}, RGB, uint8")
+                even = np.pad(frame, ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0)), mode="edge")
+                if count == 0:
+                    stream.height, stream.width = even.shape[:2]
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
+                count += 1
+            if count == 0:
+                raise BadInput("video", got="no frames", expected="at least one")
+            container.mux(stream.encode())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def choose_episodes(evaluation: Evaluation) -> list[Choice]:
+    """The worst episode (a failure, else the slowest success) and the best (the quickest success).
+
+    Among equals the one with the lowest index within its world, since it is the soonest to be run again.
+    """
+    succeeded, steps = evaluation.succeeded, evaluation.steps
+    rows = np.arange(evaluation.episodes)
+    by = np.lexsort  # the last key counts most
+    choices = []
+    if not succeeded.all():
+        failures = rows[~succeeded]
+        row = failures[by((evaluation.world[failures], evaluation.index[failures]))[0]]
+        choices.append(Choice(int(row), "worst", "failed"))
+    else:
+        row = by((evaluation.world, evaluation.index, -steps))[0]
+        choices.append(Choice(int(row), "worst", "slowest success"))
+    if succeeded.any():
+        solved = rows[succeeded]
+        row = solved[by((evaluation.world[solved], evaluation.index[solved], steps[solved]))[0]]
+        choices.append(Choice(int(row), "best", "quickest success"))
+    return choices
+
+
+def record_episodes(
+    env: Env,
+    policy: Policy,
+    evaluation: Evaluation,
+    folder: Path,
+    *,
+    choices: Sequence[Choice] | None = None,
+    title: str = "",
+    fps: float | None = None,
+    progress: Progress | None = None,
+) -> list[Video]:
+    """Run chosen episodes of `evaluation` again and write ``<folder>/<name>.mp4`` for each.
+
+    Args:
+      env: the worlds of the evaluation; ``env.frame(world)`` draws.
+      policy: the policy of the evaluation.
+      evaluation: says which episodes there are and how they ended.
+      folder: where the videos go.
+      choices: which; those of `choose_episodes` by default.
+      title: begins every caption, e.g. ``"imitation"``.
+      fps: frames per second; the control rate by default, so that videos run at the speed of the arm.
+      progress: told how many episodes have run again.
+
+    Returns:
+      The videos; an empty list, with a warning in the log, where the world cannot be drawn.
+
+    Raises:
+      BadInput: `env` has another number of worlds than the evaluation.
+    """
+    if env.num_envs != evaluation.num_envs:
+        raise BadInput("worlds to record", got=env.num_envs, expected=f"{evaluation.num_envs}, as in the evaluation")
+    choices = choose_episodes(evaluation) if choices is None else choices
+    rows = np.array([choice.row for choice in choices], dtype=np.int64)
+    wanted = {(int(evaluation.world[row]), int(evaluation.index[row])): row for row in rows}
+    if not wanted:
+        return []
+    env.reset(seed=evaluation.seed)
+    if env.frame(next(iter(wanted))[0]) is None:
+        log.warning("task %r cannot be drawn here: no videos", env.task)
+        return []
+
+    quota = np.zeros(env.num_envs, np.int64)
+    np.maximum.at(quota, evaluation.world[rows], evaluation.index[rows] + 1)
+    frames: dict[int, list[NDArray[np.uint8]]] = {int(row): [] for row in rows}
+
+    def watch(worlds: NDArray[np.intp], index: NDArray[np.intp]) -> None:
+        # Before each step: after the last one the world already shows the start of its next episode.
+        for episode in zip(worlds.tolist(), index.tolist(), strict=True):
+            if episode in wanted and (picture := env.frame(episode[0])) is not None:
+                frames[int(wanted[episode])].append(np.array(picture))
+
+    again = run_episodes(env, policy, quota, evaluation.seed, progress=progress, watch=watch)
+    videos = []
+    for choice in choices:
+        world, index = evaluation.world[choice.row], evaluation.index[choice.row]
+        repeat = int(np.flatnonzero((again.world == world) & (again.index == index))[0])
+        if not _same(evaluation, choice.row, again, repeat):
+            log.warning(
+                "episode %d of world %d did not repeat itself (%d steps, at first %d): the video shows the repeat",
+                index,
+                world,
+                again.steps[repeat],
+                evaluation.steps[choice.row],
+            )
+        path = Path(folder) / f"{choice.name}.mp4"
+        still = frames[choice.row][-1:] * round(fps or evaluation.control_hz)  # a second to see how it ended
+        write_video(path, frames[choice.row] + still, fps=fps or evaluation.control_hz)
+        videos.append(Video(_caption(title, choice, again, repeat), path))
+    return videos
+
+
+def _same(a: Evaluation, row_a: int, b: Evaluation, row_b: int) -> bool:
+    return bool(a.steps[row_a] == b.steps[row_b] and a.succeeded[row_a] == b.succeeded[row_b])
+
+
+def _caption(title: str, choice: Choice, again: Evaluation, row: int) -> str:
+    outcome = "solved" if again.succeeded[row] else "not solved"
+    head = f"{title}, {choice.name}" if title else choice.name
+    where = f"world {again.world[row]}, episode {again.index[row]}"
+    return f"{head}: {choice.reason} ({where}; {outcome} in {again.cycle_time_s[row]:.1f} s)"

@@ -1,0 +1,96 @@
+"""Intervals against values from the literature and an independent implementation."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from robolearn.core import BadInput
+from robolearn.eval.intervals import Success, bootstrap_mean, clopper_pearson, wilson
+
+# Newcombe (1998), Stat. Med. 17:857, table I: 95% intervals of 81/263, 15/148, 0/20, 1/29
+NEWCOMBE = {
+    (81, 263): ((0.2553, 0.3662), (0.2527, 0.3676)),
+    (15, 148): ((0.0624, 0.1605), (0.0578, 0.1617)),
+    (0, 20): ((0.0, 0.1611), (0.0, 0.1684)),
+    (1, 29): ((0.0061, 0.1718), (0.0009, 0.1776)),
+}
+
+
+@pytest.mark.parametrize("counts", NEWCOMBE)
+def test_published_intervals(counts: tuple[int, int]) -> None:
+    score, exact = NEWCOMBE[counts]
+    assert wilson(*counts) == pytest.approx(score, abs=5e-5)
+    assert clopper_pearson(*counts) == pytest.approx(exact, abs=5e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
+def test_intervals_hold_the_rate_and_agree_with_scipy(n: int, share: float, level: float) -> None:
+    k = round(share * n)
+    for low, high in (wilson(k, n, level=level), clopper_pearson(k, n, level=level)):
+        assert 0 <= low <= k / n <= high <= 1
+    assert wilson(k, n, level=level) == pytest.approx(
+        tuple(stats.binomtest(k, n).proportion_ci(level, method="wilson")), abs=1e-9
+    )
+    # Clopper-Pearson by the quantiles of the beta distribution
+    tail = (1 - level) / 2
+    low, high = clopper_pearson(k, n, level=level)
+    assert low == pytest.approx(stats.beta.ppf(tail, k, n - k + 1) if k else 0.0, abs=1e-8)
+    assert high == pytest.approx(stats.beta.isf(tail, k + 1, n - k) if k < n else 1.0, abs=1e-8)
+
+
+def test_clopper_pearson_covers_at_least_as_often_as_it_says() -> None:
+    n = 40
+    bounds = np.array([clopper_pearson(k, n) for k in range(n + 1)])
+    for p in (0.02, 0.3, 0.5, 0.87, 0.99):
+        inside = (bounds[:, 0] <= p) & (p <= bounds[:, 1])
+        assert stats.binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.95
+
+
+def test_success_is_json_with_exactly_the_shared_keys() -> None:
+    success = Success.of(390, 400)
+    assert json.loads(json.dumps(success.to_json())) == {
+        "rate": 0.975, "low": success.low, "high": success.high, "episodes": 400
+    }  # fmt: skip
+    assert success.successes == 390
+    assert 0.93 < success.low < 0.975 < success.high < 1
+    assert str(success).startswith("97.5% [")
+
+
+@pytest.mark.parametrize(("k", "n", "level"), [(0, 0, 0.95), (-1, 5, 0.95), (6, 5, 0.95), (1, 2, 1.0)])
+def test_impossible_counts_are_refused(k: int, n: int, level: float) -> None:
+    with pytest.raises(BadInput, match="expected"):
+        wilson(k, n, level=level)
+    with pytest.raises(BadInput, match="expected"):
+        clopper_pearson(k, n, level=level)
+
+
+def test_unknown_method_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(BadInput, match="did you mean wilson"):
+        Success.of(1, 2, method="wilsn")
+
+
+def test_bootstrap_is_close_to_student_for_many_values_and_repeats() -> None:
+    values = np.random.default_rng(3).normal(5.0, 2.0, 400)
+    estimate = bootstrap_mean(values)
+    half = stats.t.ppf(0.975, 399) * values.std(ddof=1) / 20
+    assert estimate.mean == pytest.approx(values.mean())
+    assert estimate.low == pytest.approx(values.mean() - half, abs=0.03)
+    assert estimate.high == pytest.approx(values.mean() + half, abs=0.03)
+    assert bootstrap_mean(values) == estimate
+
+
+def test_bootstrap_of_few_or_equal_values() -> None:
+    assert bootstrap_mean([]).to_json() == {"mean": None, "low": None, "high": None, "count": 0}
+    assert bootstrap_mean([2.0]).to_json() == {"mean": 2.0, "low": None, "high": None, "count": 1}
+    assert bootstrap_mean([2.0] * 9).to_json() == {"mean": 2.0, "low": 2.0, "high": 2.0, "count": 9}
+    assert math.isnan(bootstrap_mean([]).mean)
+    with pytest.raises(BadInput, match="NaN"):
+        bootstrap_mean([1.0, math.nan])
