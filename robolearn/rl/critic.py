@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from policies.networks.encoder import ObservationEncoder
+
+Normalise = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
 class Critic(nn.Module):
@@ -20,7 +24,7 @@ class Critic(nn.Module):
         super().__init__()
         self.encoder = encoder
         layers: list[nn.Module] = []
-        width = encoder.out_dim
+        width = encoder.size
         for size in hidden:
             layers += [nn.Linear(width, size), nn.LayerNorm(size), nn.SiLU()]
             width = size
@@ -36,7 +40,8 @@ class Critic(nn.Module):
 
 
 @torch.no_grad()
-def values(critic: Critic, observation: dict[str, Tensor], batch: int = 4096) -> Tensor:
-    """(B,) values, in slices that bound the memory."""
+def values(critic: Critic, normalise: Normalise, observation: dict[str, Tensor], batch: int = 4096) -> Tensor:
+    """(B,) values of observations as the worlds give them, in slices that bound the memory."""
     size = len(next(iter(observation.values())))
-    return torch.cat([critic({k: v[i : i + batch] for k, v in observation.items()}) for i in range(0, size, batch)])
+    slices = ({key: v[i : i + batch] for key, v in observation.items()} for i in range(0, size, batch))
+    return torch.cat([critic(normalise(part)) for part in slices])

@@ -21,16 +21,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from policies.checkpoint import save_policy
-from policies.ema import EMA
+from policies.ema import Ema
 from policies.flow import FlowPolicy
 from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
-from robolearn.core import BadInput, Env, check_compatible
-from robolearn.rl.calibrate import Calibration, calibrate_noise
+from robolearn.core import BadInput, Env, Observation, check_compatible
+from robolearn.rl.calibrate import CANDIDATES, Calibration, calibrate_noise
 from robolearn.rl.critic import Critic, values
 from robolearn.rl.gae import gae
 from robolearn.rl.noise import NoiseConfig
@@ -44,8 +46,8 @@ from robolearn.rl.ppo import (
 )
 from robolearn.rl.reward_scale import RewardScale
 from robolearn.rl.rollout import Rollout, collect
-from robolearn.rl.stochastic_flow import StochasticFlow
-from robolearn.runs import pack_optimizer, unpack_optimizer
+from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
+from robolearn.runs.packing import pack_optimizer, unpack_optimizer
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +134,8 @@ class ReinFlowTrainer:
             )
         self.generator = torch.Generator().manual_seed(config.seed)
         torch.manual_seed(config.seed)
-        self.critic = Critic(ObservationEncoder.like(self.net.encoder))
-        self.average = EMA(self.net, config.average)
+        self.critic = Critic(ObservationEncoder(policy.interface.observation))
+        self.average = Ema(self.net, config.average)
         self.scale = RewardScale(env.num_envs, config.gamma)
         self.calibration: Calibration | None = None
         self.env_steps = 0
@@ -158,16 +160,16 @@ class ReinFlowTrainer:
         self.actor.noise.schedule(i / self.iterations)
         self._set_lr(i / self.iterations)
         start = time.perf_counter()
-        with torch.inference_mode():
+        with torch.no_grad():
             rollout, self.observation = collect(
                 self.env,
                 self.observation,
                 decisions=self.config.decisions,
                 execute=self._execute,
                 chunk_shape=self.actor.chunk_shape,
-                sampler=lambda feature: self.actor.sample(feature, self.generator),
-                normalise=self.policy.normalise,
-                to_action=self.policy.to_action,
+                sampler=lambda o: self.actor.sample(self.policy.normalizer.observation(o), self.generator),
+                to_tensors=self._to_tensors,
+                to_action=self._to_action,
                 scale=self.scale,
             )
         collected = time.perf_counter()
@@ -188,13 +190,26 @@ class ReinFlowTrainer:
         start = time.perf_counter()
         noise = self.config.noise
         if not noise.sigma_max:
-            self.calibration = calibrate_noise(self.policy, self.net, self.env, noise, self.config.seed)
+            self.calibration = calibrate_noise(self._act_with_noise, self._execute, self.env, noise, self.config.seed)
             self.env_steps += self.calibration.env_steps
             noise = self.calibration.noise
             self._build(noise)
             log.info("noise range %.3f to %.3f (%s)", noise.sigma_min, noise.sigma_max, self.calibration.reason)
         self.observation, _ = self.env.reset(seed=self.config.seed)
         self.calibration_wall_s = time.perf_counter() - start
+
+    def _to_tensors(self, observation: Observation) -> dict[str, Tensor]:
+        return {key: torch.tensor(observation[key]) for key in self.policy.interface.observation}
+
+    def _to_action(self, chunk: Tensor) -> NDArray[np.float32]:
+        return self.policy.normalizer.action_back(chunk).numpy()
+
+    @torch.inference_mode()
+    def _act_with_noise(self, observation: Observation, sigma: float, generator: torch.Generator) -> Tensor:
+        chunk = sample_with_noise(
+            self.net, self.policy.normalizer.observation(self._to_tensors(observation)), sigma, generator
+        )
+        return self.policy.normalizer.action_back(chunk)
 
     def _set_lr(self, progress: float) -> None:
         low, high = self.config.actor_lr_end, self.config.actor_lr
@@ -204,18 +219,18 @@ class ReinFlowTrainer:
     def _learn(self, rollout: Rollout, *, actor_learns: bool) -> dict[str, float]:
         c = self.config
         shape = rollout.reward.shape
-        observation = {key: value.clone() for key, value in rollout.observation.items()}
-        chain = rollout.chain.clone()
-        value = values(self.critic, observation).reshape(shape)
-        next_value = values(self.critic, rollout.next_observation).reshape(shape)
+        normalise = self.policy.normalizer.observation
+        observation, chain = rollout.observation, rollout.chain
+        value = values(self.critic, normalise, observation).reshape(shape)
+        next_value = values(self.critic, normalise, rollout.next_observation).reshape(shape)
         advantage, target = gae(
             rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam
         )
         advantage, target = advantage.flatten(), target.flatten()
         # The old likelihood is the training network's own: every ratio is 1 before the first step.
         with torch.no_grad():
-            old = self.actor.evaluate(observation, chain).log_prob
-        reference = self.actor.reference_mean(observation, chain) if c.regulariser == "kl" else None
+            old = self.actor.evaluate(normalise(observation), chain).log_prob
+        reference = self.actor.reference_mean(normalise(observation), chain) if c.regulariser == "kl" else None
 
         sums: dict[str, float] = {}
         count = 0
@@ -225,7 +240,7 @@ class ReinFlowTrainer:
             for index in order.split(c.minibatch):
                 if len(index) < 2:
                     continue
-                batch = {key: v[index] for key, v in observation.items()}
+                batch = normalise({key: v[index] for key, v in observation.items()})
                 loss_value = value_loss(self.critic(batch), target[index])
                 _step(self.critic_optimizer, loss_value, self.critic, c.max_grad_norm)
                 step = {"value_loss": loss_value.item()}
@@ -279,8 +294,9 @@ class ReinFlowTrainer:
         tensors: dict[str, Tensor] = {}
         _put(tensors, "actor", self.actor.state_dict())
         _put(tensors, "critic", self.critic.state_dict())
-        _put(tensors, "average", self.average.state_dict())
+        _put(tensors, "average", self.average.module.state_dict())
         meta: dict[str, Any] = {"env_steps": self.env_steps, "calibration_wall_s": self.calibration_wall_s}
+        meta["average_updates"] = self.average.updates
         for name, optimizer in (("actor_opt", self.actor_optimizer), ("critic_opt", self.critic_optimizer)):
             packed, meta[name] = pack_optimizer(optimizer)
             _put(tensors, name, packed)
@@ -302,7 +318,8 @@ class ReinFlowTrainer:
             self.calibration = Calibration.from_json(meta["calibration"])
         self.actor.load_state_dict(_get(tensors, "actor"))
         self.critic.load_state_dict(_get(tensors, "critic"))
-        self.average.load_state_dict(_get(tensors, "average"))
+        self.average.module.load_state_dict(_get(tensors, "average"))
+        self.average.updates = int(meta["average_updates"])
         unpack_optimizer(self.actor_optimizer, _get(tensors, "actor_opt"), meta["actor_opt"])
         unpack_optimizer(self.critic_optimizer, _get(tensors, "critic_opt"), meta["critic_opt"])
         self.generator.set_state(tensors["generator"])
@@ -317,8 +334,8 @@ class ReinFlowTrainer:
 
     def export(self, path: Path) -> None:
         """Write the averaged policy to the checkpoint folder `path`."""
-        net = self.average.averaged(self.net)
-        save_policy(self.policy.with_net(net), path)
+        net = self.average.module
+        save_policy(ChunkPolicy(net, self.policy.normalizer, self.policy.interface), path)
 
     def _restart_seed(self) -> int:
         return self.config.seed * 1_000_003 + self.env_steps
@@ -332,8 +349,6 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max
 
 
 def _calibration_budget(env: Env) -> int:
-    from robolearn.rl.calibrate import CANDIDATES
-
     return (len(CANDIDATES) + 1) * env.num_envs * env.max_episode_steps
 
 

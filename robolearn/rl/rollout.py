@@ -18,8 +18,8 @@ class Rollout:
     """T decisions (action chunks) in N worlds; T and N are flattened into B = T·N where noted.
 
     Attributes:
-      observation: normalised features (T·N, To, …).
-      next_observation: features (T·N, To, …) after each chunk; the *final* one where an episode ended.
+      observation: features (T·N, …) as the worlds give them: images stay uint8 until a minibatch needs them.
+      next_observation: features (T·N, …) after each chunk; the *final* one where an episode ended.
       chain: (T·N, K + 1, D).
       reward: (T, N) scaled.
       terminated, ended: (T, N) bool; ended = terminated or truncated.
@@ -39,7 +39,7 @@ class Rollout:
 
 
 Sampler = Callable[[dict[str, Tensor]], Tensor]
-"""Normalised observation → (N, K + 1, D) chains."""
+"""Observation (N, …) → (N, K + 1, D) chains."""
 
 
 def collect(
@@ -50,7 +50,7 @@ def collect(
     execute: int,
     chunk_shape: tuple[int, int],
     sampler: Sampler,
-    normalise: Callable[[Observation], dict[str, Tensor]],
+    to_tensors: Callable[[Observation], dict[str, Tensor]],
     to_action: Callable[[Tensor], NDArray[np.float32]],
     scale: Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[np.float32]],
 ) -> tuple[Rollout, Observation]:
@@ -63,7 +63,7 @@ def collect(
       execute: Ta.
       chunk_shape: (Tp, Da).
       sampler: draws chains.
-      normalise: observation → features.
+      to_tensors: copies the features that the policy needs.
       to_action: (N, Tp, Da) normalised chunk → actions in [-1, 1].
       scale: rewards → scaled rewards.
 
@@ -72,17 +72,17 @@ def collect(
     """
     features, next_features, chains, rewards, terminations, ends = [], [], [], [], [], []
     success = episodes = env_steps = 0
-    feature = normalise(observation)
+    feature = to_tensors(observation)
     for _ in range(decisions):
         chain = sampler(feature)
         chunk = to_action(chain[:, -1].reshape(env.num_envs, *chunk_shape).clamp(-1, 1))
         observation, reward, terminated, truncated, infos = env.step_chunk(chunk[:, :execute])
         ended = terminated | truncated
         features.append(feature)
-        feature = normalise(observation)
+        feature = to_tensors(observation)
         after = feature
         if ended.any():
-            final = normalise(infos["final_obs"])
+            final = to_tensors(infos["final_obs"])
             mask = torch.from_numpy(ended)
             after = {
                 key: torch.where(mask.reshape(-1, *[1] * (value.dim() - 1)), final[key], value)

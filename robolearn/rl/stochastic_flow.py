@@ -123,3 +123,15 @@ class StochasticFlow(nn.Module):
         x = chain[:, :-1].reshape(batch * steps, self.chunk_dim)
         mean, log_sigma = self._moments(flow, x, tau, dtau, cond.repeat_interleave(steps, 0))
         return mean.reshape(batch, steps, -1), log_sigma.reshape(batch, steps, -1)
+
+
+def sample_with_noise(flow: FlowPolicy, observation: dict[str, Tensor], sigma: float, generator: torch.Generator) -> Tensor:
+    """(B, Tp, Da) normalised chunks of the flow with the same noise σ in every denoising step."""
+    cond = flow.encode(observation)
+    x = torch.randn((len(cond), *flow.noise_shape), generator=generator)
+    grid = flow.time_grid()
+    for k in range(len(grid) - 1):
+        dtau = (grid[k + 1] - grid[k]).expand(len(x))
+        x = x + dtau[:, None, None] * flow.velocity(x, grid[k].expand(len(x)), cond, dtau)
+        x = x + sigma * torch.randn(x.shape, generator=generator)
+    return x.clamp(-1, 1)

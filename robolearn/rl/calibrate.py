@@ -1,0 +1,99 @@
+"""Choosing the exploration noise by measurement, not by hand per task.
+
+Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a sparse reward nothing
+is left to learn from. Between the two lies the largest noise under which the pre-trained policy still keeps most
+of its success. That is measured: the worlds play one episode each at every candidate, and σ_max is the largest
+candidate that keeps at least `KEEP` of the success without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robolearn.core import Env, Observation
+from robolearn.rl.noise import NoiseConfig
+
+CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
+KEEP = 0.7
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured and chosen.
+
+    Attributes:
+      sigma: the candidates tried, 0 first.
+      success: rate at each.
+      noise: the range chosen.
+      env_steps: control steps spent.
+      reason: in words.
+    """
+
+    sigma: tuple[float, ...]
+    success: tuple[float, ...]
+    noise: NoiseConfig
+    env_steps: int
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Calibration:
+        """The inverse of `to_json`."""
+        return Calibration(
+            tuple(data["sigma"]), tuple(data["success"]), NoiseConfig(**data["noise"]), data["env_steps"], data["reason"]
+        )
+
+
+Act = Callable[[Observation, float, torch.Generator], Tensor]
+"""(observation, σ, generator) → (N, Tp, Da) actions in [-1, 1], with noise σ in every denoising step."""
+
+
+def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: int) -> Calibration:
+    """Measure success against noise and choose the range.
+
+    Args:
+      act: the pre-trained policy with a fixed noise.
+      execute: Ta.
+      env: the worlds; they are reset.
+      noise: what is given besides the range.
+      seed: of starts and noise; the same starts for every candidate.
+    """
+    rates: list[float] = []
+    steps = 0
+    for sigma in (0.0, *CANDIDATES):
+        rate, used = _one_episode_each(act, execute, env, sigma, seed)
+        rates.append(rate)
+        steps += used
+        if rates[0] > 0 and rate < 0.25 * rates[0]:
+            break  # more noise will not bring it back
+    kept = [s for s, rate in zip(CANDIDATES, rates[1:], strict=False) if rate >= KEEP * rates[0]]
+    sigma_max = max(kept, default=CANDIDATES[0])
+    chosen = replace(noise, sigma_max=sigma_max, sigma_min=sigma_max * noise.min_share)
+    reason = f"success {rates[0]:.0%} without noise, " + ", ".join(
+        f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
+    )
+    return Calibration((0.0, *CANDIDATES[: len(rates) - 1]), tuple(rates), chosen, steps, reason)
+
+
+def _one_episode_each(act: Act, execute: int, env: Env, sigma: float, seed: int) -> tuple[float, int]:
+    generator = torch.Generator().manual_seed(seed)
+    observation, _ = env.reset(seed=seed + 7919)
+    active = np.ones(env.num_envs, dtype=bool)
+    success = np.zeros(env.num_envs, dtype=bool)
+    steps = 0
+    while active.any():
+        chunk = act(observation, sigma, generator).numpy()[:, :execute]
+        observation, _, terminated, truncated, infos = env.step_chunk(chunk, active)
+        success |= active & infos["success"]
+        steps += int(infos["steps"].sum())
+        active &= ~(terminated | truncated)
+    return float(success.mean()), steps
