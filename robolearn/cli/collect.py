@@ -1,0 +1,65 @@
+"""``robolearn collect``: demonstrations of a task by its scripted expert."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collect(Command):
+    """Record demonstrations of a task by its scripted expert, as a LeRobotDataset v3.0."""
+
+    task: str = "lift"
+    """lift, pick_place or peg_insert."""
+    episodes: int = 200
+    """How many episodes, successful or not."""
+    quality: str = "mixed"
+    """expert, mixed (two strategies, each with its own bias, some haste) or poor."""
+    out: Path
+    """The data set's folder."""
+    seed: int = 0
+    """Of starts and of the expert's mistakes."""
+    worlds: int = 50
+    """Worlds side by side."""
+    resume: bool = False
+    """Go on until an existing data set has this many episodes."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.core import BadInput
+        from robolearn.data.collect import collect
+        from robolearn.data.writer import EpisodeWriter
+        from robolearn.runs import Progress
+        from sim.experts import make_expert
+        from sim.registry import make_env
+
+        if self.episodes < 1:
+            raise BadInput("episodes", got=self.episodes, expected="at least 1")
+        begun = time.perf_counter()
+        worlds = max(1, min(self.worlds, self.episodes))
+        env = make_env(self.task, worlds)
+        try:
+            expert = make_expert(self.task, env.interface, worlds, self.quality, self.seed)
+            with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
+                have = writer.episodes
+                # A resumed recording must not meet the starts of the first part again.
+                seed = self.seed * 1_000_003 + have
+                with Progress(f"collecting {self.task}", total=max(self.episodes - have, 0), unit="episodes",
+                              quiet=self.json) as progress:  # fmt: skip
+                    got = collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress)
+                total, frames = writer.episodes, writer.frames
+        finally:
+            env.close()
+        return {
+            "dataset": str(self.out),
+            "task": self.task,
+            "quality": self.quality,
+            "episodes": total,
+            "frames": frames,
+            "expert_success": got.successes / got.episodes if got.episodes else None,
+            "wall_s": {"total": time.perf_counter() - begun},
+        }

@@ -1,0 +1,96 @@
+"""Recording: a teleoperator, or a script in its place, acts in N worlds; finished episodes go to the writer.
+
+The number of episodes is divided over the worlds beforehand, so that quick episodes are not favoured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Env, Episode, Observation, Teleoperator
+from robolearn.data.writer import EpisodeWriter
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was recorded."""
+
+    episodes: int
+    successes: int
+    frames: int
+
+
+def collect(
+    env: Env,
+    teleoperator: Teleoperator,
+    writer: EpisodeWriter,
+    episodes: int,
+    seed: int,
+    *,
+    progress: Callable[[int, dict[str, float]], None] | None = None,
+) -> Collected:
+    """Record exactly `episodes` episodes, successful or not.
+
+    Args:
+      env: N worlds; reset with `seed`.
+      teleoperator: commands all of them.
+      writer: every finished episode is safe on disk before the next step.
+      episodes: how many.
+      seed: of the starts.
+      progress: told the number done and the success rate so far.
+    """
+    n = env.num_envs
+    quota = np.full(n, episodes // n) + (np.arange(n) < episodes % n)
+    running: list[_Running] = [_Running() for _ in range(n)]
+    observation, _ = env.reset(seed=seed)
+    teleoperator.reset(np.ones(n, dtype=bool))
+    done = successes = frames = 0
+    while (active := quota > 0).any():
+        action = teleoperator.command(observation)
+        before = {key: np.array(value) for key, value in observation.items()}
+        observation, reward, terminated, truncated, infos = env.step_chunk(action[:, None], active)
+        for w in np.flatnonzero(active):
+            running[w].add(before, action, reward, int(w))
+        ended = active & (terminated | truncated)
+        for w in np.flatnonzero(ended):
+            episode = running[w].finish(bool(infos["success"][w]), bool(terminated[w]), bool(truncated[w]), env.prompt)
+            writer.write(episode)
+            running[w] = _Running()
+            quota[w] -= 1
+            done += 1
+            successes += episode.success
+            frames += len(episode)
+            if progress is not None:
+                progress(done, {"success": successes / done})
+        teleoperator.reset(ended)
+    return Collected(done, successes, frames)
+
+
+class _Running:
+    """The steps of one world's present episode."""
+
+    def __init__(self) -> None:
+        self._observations: list[dict[str, NDArray]] = []
+        self._actions: list[NDArray[np.float32]] = []
+        self._rewards: list[float] = []
+
+    def add(self, observation: Observation, action: NDArray, reward: NDArray, world: int) -> None:
+        self._observations.append({key: value[world] for key, value in observation.items()})
+        self._actions.append(action[world])
+        self._rewards.append(float(reward[world]))
+
+    def finish(self, success: bool, terminated: bool, truncated: bool, task: str) -> Episode:
+        keys = self._observations[0]
+        return Episode(
+            observation={key: np.stack([o[key] for o in self._observations]) for key in keys},
+            action=np.stack(self._actions).astype(np.float32),
+            reward=np.array(self._rewards, dtype=np.float32),
+            success=success,
+            terminated=terminated,
+            truncated=truncated,
+            task=task,
+        )
