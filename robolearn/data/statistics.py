@@ -1,0 +1,87 @@
+"""Statistics of features: of one array exactly, of many episodes from their parts.
+
+The names and shapes are LeRobot's: ``min max mean std q01 q10 q50 q90 q99`` of D components and ``count`` (1,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
+
+Stats = dict[str, NDArray]
+"""Statistic → (D,), or (E, D) where E parts are stacked; ``count`` → (1,) or (E, 1) int64."""
+
+
+def describe(frames: NDArray) -> Stats:
+    """The exact statistics of `frames` (T, D), T ≥ 1.
+
+    Quantiles interpolate linearly between the two nearest of the sorted frames.
+    """
+    frames = np.asarray(frames, dtype=np.float64)
+    count = len(frames)
+    ordered = np.sort(frames, axis=0)
+    mean = frames.mean(axis=0)
+    stats: Stats = {
+        "min": ordered[0],
+        "max": ordered[-1],
+        "mean": mean,
+        "std": np.sqrt(np.mean((frames - mean) ** 2, axis=0)),
+        "count": np.array([count], dtype=np.int64),
+    }
+    for name, q in QUANTILES.items():
+        below = int(q * (count - 1))
+        above = min(below + 1, count - 1)
+        stats[name] = ordered[below] + (q * (count - 1) - below) * (ordered[above] - ordered[below])
+    return stats
+
+
+def describe_many(frames: Mapping[str, NDArray]) -> dict[str, Stats]:
+    """`describe` for several features (T, D) or (T,) of the same frames, in one pass over them together."""
+    columns = {name: array.reshape(len(array), -1) for name, array in frames.items()}
+    together = describe(np.concatenate(list(columns.values()), axis=1, dtype=np.float64))
+    return split(together, {name: array.shape[1] for name, array in columns.items()})
+
+
+def split(together: Stats, sizes: Mapping[str, int]) -> dict[str, Stats]:
+    """Statistics (…, Σ D) of features side by side → feature → (…, D), D from `sizes`."""
+    stats: dict[str, Stats] = {}
+    start = 0
+    for name, size in sizes.items():
+        part = slice(start, start + size)
+        stats[name] = {key: value if key == "count" else value[..., part] for key, value in together.items()}
+        start += size
+    return stats
+
+
+def aggregate(parts: Stats) -> Stats:
+    """Statistics of the union of E parts, each statistic of `parts` stacked as (E, D).
+
+    With the weights w_e = n_e / Σ n:
+
+        mean = Σ w_e mean_e,    std² = Σ w_e (std_e² + (mean_e − mean)²)
+
+    which are exact. Quantiles are the weighted means of the parts' quantiles, LeRobot's convention: an
+    approximation. Whoever normalises by quantiles takes those of `describe` over all frames.
+    """
+    count = parts["count"]
+    weight = count / count.sum()
+    mean = (weight * parts["mean"]).sum(axis=0)
+    stats: Stats = {
+        "min": parts["min"].min(axis=0),
+        "max": parts["max"].max(axis=0),
+        "mean": mean,
+        "std": np.sqrt((weight * (parts["std"] ** 2 + (parts["mean"] - mean) ** 2)).sum(axis=0)),
+        "count": count.sum(axis=0),
+    }
+    for name in QUANTILES:
+        stats[name] = (weight * parts[name]).sum(axis=0)
+    return stats
+
+
+def merge(a: Stats, b: Stats) -> Stats:
+    """`aggregate` of two parts that are not stacked."""
+    return aggregate({name: np.stack([a[name], b[name]]) for name in a})

@@ -1,0 +1,121 @@
+"""Arrow tables of the v3.0 format: frames, episodes and tasks, built from arrays and turned back into them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+from robolearn.data.statistics import QUANTILES, Stats
+
+STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
+_INDEX_COLUMN = "__index_level_0__"
+
+
+def frames_table(schema: pa.Schema, frames: Mapping[str, NDArray]) -> pa.Table:
+    """One row per frame; a vector column takes (T, D), a plain one (T,)."""
+    columns = []
+    for field in schema:
+        values = frames[field.name]
+        if pa.types.is_fixed_size_list(field.type):
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1), type=field.type.value_type)
+            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type))
+        else:
+            columns.append(pa.array(np.ascontiguousarray(values).reshape(-1), type=field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def episode_row(facts: Mapping[str, int], tasks: Sequence[str], stats: Mapping[str, Stats]) -> pa.Table:
+    """The row of one episode: `facts` as int64 columns, its tasks, and ``stats/<feature>/<statistic>``."""
+    columns: dict[str, pa.Array] = {name: pa.array([value], type=pa.int64()) for name, value in facts.items()}
+    columns["tasks"] = pa.array([list(tasks)], type=pa.list_(pa.string()))
+    for feature, values in stats.items():
+        for name in STATISTICS:
+            flat = pa.array(values[name], type=pa.int64() if name == "count" else pa.float64())
+            offsets = pa.array([0, len(flat)], type=pa.int32())
+            columns[f"stats/{feature}/{name}"] = pa.ListArray.from_arrays(offsets, flat)
+    return pa.table(columns)
+
+
+def stacked_stats(episodes: pa.Table, features: Sequence[str]) -> Stats:
+    """The statistics of E `episodes`, the features side by side: statistic → (E, Σ D)."""
+    stats: Stats = {}
+    for name in STATISTICS:
+        parts = [_matrix(episodes[f"stats/{feature}/{name}"]) for feature in features]
+        stats[name] = parts[0] if name == "count" else np.concatenate(parts, axis=1)
+    return stats
+
+
+def _matrix(column: pa.ChunkedArray) -> NDArray:
+    return column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+
+
+def tasks_table(tasks: Sequence[str]) -> pa.Table:
+    """Task i in words. The words are the pandas index, which LeRobot looks them up by."""
+    table = pa.table(
+        {
+            "task_index": pa.array(range(len(tasks)), type=pa.int64()),
+            _INDEX_COLUMN: pa.array(list(tasks), type=pa.string()),
+        }
+    )
+
+    def described(name: str | None, field: str, kind: str, numpy: str) -> dict[str, str | None]:
+        return {"name": name, "field_name": field, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
+
+    pandas = {
+        "index_columns": [_INDEX_COLUMN],
+        "column_indexes": [
+            {
+                "name": None,
+                "field_name": None,
+                "pandas_type": "unicode",
+                "numpy_type": "object",
+                "metadata": {"encoding": "UTF-8"},
+            }
+        ],
+        "columns": [
+            described("task_index", "task_index", "int64", "int64"),
+            described(None, _INDEX_COLUMN, "unicode", "object"),
+        ],
+        "creator": {"library": "pyarrow", "version": pa.__version__},
+        "pandas_version": "2.2.0",
+    }
+    return table.replace_schema_metadata({"pandas": json.dumps(pandas)})
+
+
+def tasks_of(table: pa.Table, *, what: str) -> list[str]:
+    """The inverse of `tasks_table`, whatever the index column is called."""
+    words = [field.name for field in table.schema if pa.types.is_string(field.type) or _is_large_string(field.type)]
+    if "task_index" not in table.column_names or not words:
+        raise BadInput(what, got=f"columns {table.column_names}", expected="task_index and the task in words")
+    order = np.argsort(table["task_index"].to_numpy())
+    names = table[words[0]].to_pylist()
+    return [str(names[i]) for i in order]
+
+
+def _is_large_string(kind: pa.DataType) -> bool:
+    return pa.types.is_large_string(kind)
+
+
+def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, what: str) -> NDArray:
+    """A contiguous (N, *shape) array of a column of lists, nested lists or plain values.
+
+    Raises:
+      BadInput: a row with another number of components, or a null.
+    """
+    length = len(column)
+    flat = column.combine_chunks()
+    while _is_list(flat.type):
+        flat = flat.flatten()
+    if len(flat) != length * int(np.prod(shape)) or (flat.null_count and not pa.types.is_floating(flat.type)):
+        raise BadInput(what, got=f"{len(flat)} values in {length} rows", expected=f"{shape} in every row")
+    # A copy: Arrow's own memory is read-only, which torch refuses to share.
+    return np.array(flat.to_numpy(zero_copy_only=False), dtype=dtype).reshape(length, *shape)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)

@@ -1,0 +1,143 @@
+"""Training windows: To observations up to a step and the Tp actions from it, gathered in bulk.
+
+    observations   t − To + 1 … t      before the first step of the episode: its first observation, marked as pad
+    actions        t … t + Tp − 1      after the last step of the episode: its last action, marked as pad
+
+Every frame t of the chosen episodes is one window. All frames lie in memory as torch tensors, so a batch is one
+vectorised gather per feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robolearn.core import BadInput
+from robolearn.data.reader import Dataset
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B windows.
+
+    Attributes:
+      observation: feature → (B, To, …) float32.
+      observation_is_pad: (B, To) bool, true before the episode began.
+      action: (B, Tp, Da) float32.
+      action_is_pad: (B, Tp) bool, true after the episode ended.
+    """
+
+    observation: dict[str, Tensor]
+    observation_is_pad: Tensor
+    action: Tensor
+    action_is_pad: Tensor
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+class Windows:
+    """The windows of `dataset`.
+
+    Args:
+      To, Tp: observed and predicted steps, each at least 1.
+      episodes: which episodes (default all).
+      weights: one per chosen episode, ≥ 0. Frames are then drawn *with* replacement, a frame of episode e in
+        proportion to its weight; without weights every window comes once per epoch.
+      device: where the frames lie and the batches come from.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        To: int,
+        Tp: int,
+        *,
+        episodes: Sequence[int] | None = None,
+        weights: Sequence[float] | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if To < 1 or Tp < 1:
+            raise BadInput("windows", got=f"To={To}, Tp={Tp}", expected="at least 1 step each")
+        self.To, self.Tp = To, Tp
+        chosen = list(range(dataset.episodes)) if episodes is None else [int(e) for e in episodes]
+        frames = dataset.frames_of(chosen)
+        if not len(frames):
+            raise BadInput(f"windows of {dataset.path}", got="no episodes", expected="at least one")
+        lengths = dataset.lengths[chosen]
+        first = np.repeat(dataset.starts[chosen], lengths)
+        last = np.repeat(dataset.starts[chosen] + lengths - 1, lengths)
+        self._cumulative = None if weights is None else _cumulative(weights, lengths)
+        self._frame = torch.from_numpy(frames).to(device)
+        self._first = torch.from_numpy(first).to(device)
+        self._last = torch.from_numpy(last).to(device)
+        self._observation = {key: torch.from_numpy(array).to(device) for key, array in dataset.observation.items()}
+        self._action = torch.from_numpy(dataset.action).to(device)
+        self._past = torch.arange(1 - To, 1, device=device)
+        self._future = torch.arange(Tp, device=device)
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self._frame)
+
+    def gather(self, index: Tensor) -> Batch:
+        """The windows `index` (B,) int64."""
+        index = index.to(self._frame.device)
+        frame, first, last = self._frame[index, None], self._first[index, None], self._last[index, None]
+        seen = frame + self._past
+        done = frame + self._future
+        seen_rows = torch.maximum(seen, first)
+        done_rows = torch.minimum(done, last)
+        return Batch(
+            observation={key: _rows(array, seen_rows) for key, array in self._observation.items()},
+            observation_is_pad=seen < first,
+            action=_rows(self._action, done_rows),
+            action_is_pad=done > last,
+        )
+
+    def batches_per_epoch(self, batch_size: int) -> int:
+        """The last one may be smaller."""
+        if batch_size < 1:
+            raise BadInput("batch size", got=batch_size, expected="at least 1")
+        return -(-len(self) // batch_size)
+
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """(len(self),) the order of the windows in `epoch`, the same for the same arguments."""
+        rng = np.random.default_rng([seed, epoch])
+        if self._cumulative is None:
+            return torch.from_numpy(rng.permutation(len(self)))
+        drawn = np.searchsorted(self._cumulative, rng.random(len(self)), side="right")
+        return torch.from_numpy(np.minimum(drawn, len(self) - 1))
+
+    def batches(self, batch_size: int, seed: int, epoch: int, *, start: int = 0) -> Iterator[Batch]:
+        """The batches of `epoch` from batch `start` on."""
+        count = self.batches_per_epoch(batch_size)
+        order = self.order(seed, epoch)
+        for batch in range(start, count):
+            yield self.gather(order[batch * batch_size : (batch + 1) * batch_size])
+
+    def stream(self, batch_size: int, seed: int, *, start: int = 0) -> Iterator[Batch]:
+        """Batches without end, epoch after epoch. `start` batches are passed over, at no cost: the way to resume."""
+        epoch, batch = divmod(start, self.batches_per_epoch(batch_size))
+        while True:
+            yield from self.batches(batch_size, seed, epoch, start=batch)
+            epoch, batch = epoch + 1, 0
+
+
+def _rows(array: Tensor, rows: Tensor) -> Tensor:
+    return array.index_select(0, rows.reshape(-1)).reshape(*rows.shape, *array.shape[1:])
+
+
+def _cumulative(weights: Sequence[float], lengths: np.ndarray) -> np.ndarray:
+    """(windows,) the cumulative probability of the windows."""
+    weight = np.asarray(weights, np.float64)
+    if weight.shape != lengths.shape:
+        raise BadInput("weights", got=f"{len(weight)} weights", expected=f"one for each of {len(lengths)} episodes")
+    if not np.isfinite(weight).all() or weight.min() < 0 or not weight.sum():
+        raise BadInput("weights", got=weights, expected="finite numbers ≥ 0, one of them positive")
+    cumulative = np.cumsum(np.repeat(weight, lengths))
+    return cumulative / cumulative[-1]
