@@ -33,6 +33,7 @@ class Ema(Generic[Net]):
         """Follow `module` by one step; its buffers are copied."""
         self.updates += 1
         beta = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        torch._foreach_lerp_(list(self.module.parameters()), list(module.parameters()), 1.0 - beta)
+        for mine, theirs in zip(self.module.parameters(), module.parameters(), strict=True):
+            mine.lerp_(theirs, 1.0 - beta)
         for mine, theirs in zip(self.module.buffers(), module.buffers(), strict=True):
             mine.copy_(theirs)

@@ -60,7 +60,9 @@ class FlowConfig:
             raise BadInput("time sampling", got=self.time_sampling, available=TIME_SAMPLING)
         check_chunk(self.steps, self.horizon, self.execute, self.observe)
         if self.kind == "shortcut" and not (0 < self.consistency < 1 and 1 <= self.levels <= 10):
-            raise BadInput("shortcut", got=(self.consistency, self.levels), expected="0 < consistency < 1, levels 1..10")
+            raise BadInput(
+                "shortcut", got=(self.consistency, self.levels), expected="0 < consistency < 1, levels 1..10"
+            )
         if self.kind == "shortcut" and self.steps > 2**self.levels:
             raise BadInput("shortcut steps", got=self.steps, expected=f"at most 2^levels = {2**self.levels}")
 

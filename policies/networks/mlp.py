@@ -8,7 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "mish": F.mish, "relu": F.relu, "tanh": torch.tanh}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "mish": F.mish,
+    "relu": F.relu,
+    "tanh": torch.tanh,
+}
 
 
 class ResidualMlp(nn.Module):
@@ -21,7 +26,14 @@ class ResidualMlp(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, width: int = 256, depth: int = 3, activation: str = "silu", norm: bool = False
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        width: int = 256,
+        depth: int = 3,
+        activation: str = "silu",
+        norm: bool = False,
     ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
@@ -29,6 +41,14 @@ class ResidualMlp(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth - 1))
         self.norms = nn.ModuleList(nn.LayerNorm(width) if norm else nn.Identity() for _ in range(depth - 1))
         self.last = nn.Linear(width, outputs)
+        # He et al. 2015: hidden layers keep the scale of their input, which torch's own initialisation shrinks
+        # layer by layer; an output near zero is a good first guess.
+        for layer in [self.first, *self.layers]:
+            assert isinstance(layer, nn.Linear)
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+        nn.init.xavier_uniform_(self.last.weight, gain=0.1)
+        nn.init.zeros_(self.last.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs) → (B, outputs)."""
@@ -55,7 +75,9 @@ class MlpField(nn.Module):
     ) -> None:
         super().__init__()
         flat = horizon * action_dim
-        self.mlp = ResidualMlp(flat + embedding + cond, flat, width=width, depth=depth, activation=activation, norm=norm)
+        self.mlp = ResidualMlp(
+            flat + embedding + cond, flat, width=width, depth=depth, activation=activation, norm=norm
+        )
 
     def forward(self, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
         """x (B, Tp, Da), embedding (B, E), cond (B, C) → (B, Tp, Da)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -55,7 +56,7 @@ class UNet1dField(nn.Module):
         self.shrink = nn.ModuleList(nn.Conv1d(a, a, 3, stride=2, padding=1) for a in channels[:-1])
         self.middle = FilmBlock(channels[-1], channels[-1], c, act)
         self.grow = nn.ModuleList(
-            nn.ConvTranspose1d(b, a, 4, stride=2, padding=1) for a, b in zip(channels[:-1], channels[1:], strict=True)
+            nn.ConvTranspose1d(b, a, 4, stride=2, padding=1) for a, b in itertools.pairwise(channels)
         )
         self.up = nn.ModuleList(FilmBlock(2 * a, a, c, act) for a in channels[:-1])
         self.leave = nn.Conv1d(channels[0], action_dim, 1)

@@ -1,0 +1,1 @@
+"""Imitation: demonstrations → policy."""

@@ -1,0 +1,272 @@
+"""Imitation of demonstrations: one step of supervised learning after the other, exactly resumable.
+
+The loop, the files and the progress bar are those of `robolearn.runs`; which loss, the policy knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.checkpoint import save_policy
+from policies.ema import Ema
+from policies.flow import FlowConfig
+from policies.kinds import PolicyConfig, build_net
+from policies.normalize import Normalizer, Statistics
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, Interface, NonFinite
+from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+
+VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
+
+
+class WindowBatch(Protocol):
+    """B training windows."""
+
+    @property
+    def observation(self) -> dict[str, Tensor]:
+        """Feature → (B, To, …), as stored."""
+        ...
+
+    @property
+    def action(self) -> Tensor:
+        """(B, Tp, Da) in the world's [-1, 1]."""
+        ...
+
+    @property
+    def action_is_pad(self) -> Tensor:
+        """(B, Tp), true after the end of the episode."""
+        ...
+
+
+class WindowSource(Protocol):
+    """Training windows in memory, e.g. `robolearn.data.windows.Windows`."""
+
+    def __len__(self) -> int: ...
+
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """The indices of an epoch, the same for the same arguments."""
+        ...
+
+    def gather(self, index: Tensor) -> WindowBatch: ...
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """How a policy is trained on demonstrations.
+
+    Attributes:
+      policy: what is trained.
+      steps: gradient steps in total.
+      steps_per_iteration: gradient steps that make one iteration of the loop.
+      batch: windows per gradient step.
+      lr: learning rate after the warm-up of `warmup` steps; a cosine brings it down to `lr_final`.
+      weight_decay: AdamW's.
+      grad_clip: largest norm of the gradient.
+      ema: decay β of the averaged weights, which are the ones that are exported.
+      validation: share of the episodes that is kept for validation.
+      seed: of the weights, the order of the data and the noise.
+      threads: of torch; results are reproducible for one number of threads.
+    """
+
+    policy: PolicyConfig = field(default_factory=FlowConfig)
+    steps: int = 3000
+    steps_per_iteration: int = 50
+    batch: int = 256
+    lr: float = 1e-3
+    lr_final: float = 1e-4
+    warmup: int = 100
+    weight_decay: float = 1e-6
+    grad_clip: float = 1.0
+    ema: float = 0.995
+    validation: float = 0.0
+    seed: int = 0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "steps_per_iteration", "batch", "threads"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"imitation: {name}", got=getattr(self, name), expected="at least 1")
+        if not 0.0 <= self.ema < 1.0 or not 0.0 <= self.validation < 1.0:
+            raise BadInput("imitation: ema, validation", got=(self.ema, self.validation), expected="in [0, 1)")
+        if not (self.lr > 0 and self.lr_final >= 0 and self.grad_clip > 0 and self.weight_decay >= 0):
+            raise BadInput("imitation: lr, grad_clip, weight_decay", expected="positive numbers")
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations of the loop make up `steps`; the last one may go a little further."""
+        return -(-self.steps // self.steps_per_iteration)
+
+
+def learning_rate(config: ImitationConfig, step: int) -> float:
+    """The learning rate of a gradient step, counted from 0."""
+    if step < config.warmup:
+        return config.lr * (step + 1) / config.warmup
+    # lr = lr_final + (lr_0 − lr_final) (1 + cos π s) / 2,  s ∈ [0, 1] after the warm-up
+    s = min(1.0, (step - config.warmup) / max(1, config.steps - config.warmup))
+    return config.lr_final + (config.lr - config.lr_final) * 0.5 * (1.0 + math.cos(math.pi * s))
+
+
+def split_episodes(episodes: int, config: ImitationConfig) -> tuple[list[int], list[int]]:
+    """Indices of the episodes (for training, for validation); at least one for training.
+
+    Whole episodes, because neighbouring windows of one episode are almost copies of each other.
+    """
+    held = min(round(episodes * config.validation), episodes - 1)
+    order = np.random.default_rng([config.seed, episodes]).permutation(episodes)
+    return sorted(int(e) for e in order[held:]), sorted(int(e) for e in order[:held])
+
+
+class ImitationTrainer:
+    """A trainer for `robolearn.runs.run_loop`: no loop, no clock, no files but `export`.
+
+    All randomness is a function of (seed, iteration), the data's order one of (seed, epoch): the state is
+    weights, averaged weights, optimiser and a counter, and a resumed run repeats an uninterrupted one bit
+    for bit on the CPU.
+
+    Attributes:
+      net: the network being trained, on normalised tensors.
+      ema: its moving average, what `export` writes and what makes a shortcut model's targets.
+      normalizer: fixed by the dataset's statistics.
+      done: iterations done.
+
+    Raises:
+      BadInput: no windows, or statistics that do not fit the interface.
+    """
+
+    def __init__(
+        self,
+        config: ImitationConfig,
+        windows: WindowSource,
+        interface: Interface,
+        statistics: Statistics,
+        *,
+        validation: WindowSource | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if len(windows) < 1:
+            raise BadInput("training windows", got="none", expected="at least one")
+        self.config, self.windows, self.interface = config, windows, interface
+        self.device = torch.device(device)
+        self.normalizer = Normalizer.from_statistics(interface, statistics).to(self.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.net: Any = build_net(config.policy, interface).to(self.device)
+        self.ema: Ema[Any] = Ema(self.net, config.ema)
+        self.optimizer = torch.optim.AdamW(
+            self.net.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+        )
+        self.done = 0
+        self._generator = torch.Generator(self.device)
+        self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
+        self._validation = None
+        if validation is not None and len(validation):
+            self._validation = self._normalised(validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS]))
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them.
+
+        Raises:
+          NonFinite: the loss is NaN or infinite.
+        """
+        config = self.config
+        first = i * config.steps_per_iteration
+        sums: dict[str, Tensor] = {}
+        self._generator.manual_seed(_mix(config.seed, i))
+        with _threads(config.threads):
+            for step in range(first, first + config.steps_per_iteration):
+                for key, value in self._step(step).items():
+                    sums[key] = sums[key] + value if key in sums else value
+            metrics = {key: float(value) / config.steps_per_iteration for key, value in sums.items()}
+            if not math.isfinite(metrics["loss"]):
+                raise NonFinite(f"imitation: the loss became {metrics['loss']} in iteration {i}")
+            metrics |= self._validate()
+        self.done = i + 1
+        return metrics | {"lr": learning_rate(config, first), "epoch": float(self._epoch)}
+
+    def _step(self, step: int) -> dict[str, Tensor]:
+        """One gradient step; named scalars."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config, step)
+        observation, action, is_pad = self._normalised(self.windows.gather(self._indices(step)))
+        loss, parts = self.net.loss(observation, action, is_pad, self._generator, self.ema.module)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.grad_clip)
+        self.optimizer.step()
+        self.ema.update(self.net)
+        return parts | {"grad_norm": norm}
+
+    def _indices(self, step: int) -> Tensor:
+        """The windows of a gradient step: batch after batch through the orders of the epochs."""
+        epoch, batch = divmod(step, -(-len(self.windows) // self.config.batch))
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, self.windows.order(self.config.seed, epoch)
+        return self._order[batch * self.config.batch : (batch + 1) * self.config.batch]
+
+    def _normalised(self, batch: WindowBatch) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        observation = {key: value.to(self.device) for key, value in batch.observation.items()}
+        action = self.normalizer.action(batch.action.to(self.device))
+        return self.normalizer.observation(observation), action, batch.action_is_pad.to(self.device)
+
+    def _validate(self) -> dict[str, float]:
+        """The loss of the averaged weights on held-out windows, with the same noise every time."""
+        if self._validation is None:
+            return {}
+        observation, action, is_pad = self._validation
+        generator = torch.Generator(self.device).manual_seed(0)
+        with torch.no_grad():
+            loss, _ = self.ema.module.loss(observation, action, is_pad, generator)
+        return {"validation_loss": float(loss)}
+
+    def policy(self) -> ChunkPolicy:
+        """The policy with the averaged weights; shares them with the trainer."""
+        return ChunkPolicy(self.ema.module, self.normalizer, self.interface).eval()
+
+    def export(self, path: Path) -> None:
+        """Write `policy` as a checkpoint folder."""
+        save_policy(self.policy(), path)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iterations depend on."""
+        tensors = {f"net.{key}": value for key, value in self.net.state_dict().items()}
+        tensors |= {f"ema.{key}": value for key, value in self.ema.module.state_dict().items()}
+        optimizer, meta = pack_optimizer(self.optimizer)
+        tensors |= {f"optimizer.{key}": value for key, value in optimizer.items()}
+        tensors = {key: value.detach().clone() for key, value in tensors.items()}
+        return tensors, {"done": self.done, "ema_updates": self.ema.updates, "optimizer": meta}
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """Go on as if what `state` returned had just been reached."""
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+        self.net.load_state_dict(part("net."))
+        self.ema.module.load_state_dict(part("ema."))
+        unpack_optimizer(self.optimizer, {k: v.clone() for k, v in part("optimizer.").items()}, meta["optimizer"])
+        self.done, self.ema.updates = int(meta["done"]), int(meta["ema_updates"])
+
+
+def _mix(seed: int, i: int) -> int:
+    """One seed from two numbers, without the collisions of their sum."""
+    return int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Torch's number of threads, within."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,129 @@
+"""Checkpoints: there and back, and one line for everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from policies.checkpoint import load_policy, save_policy
+from policies.diffusion_config import DiffusionConfig
+from policies.flow import FlowConfig
+from policies.kinds import build_net
+from policies.networks.field import NetworkConfig
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
+
+SMALL = NetworkConfig(width=32, depth=2, channels=(8, 16))
+INTERFACE = Interface(
+    {"robot.state": ArraySpec((3,), names=("x", "y", "z"))},
+    ArraySpec((2,)),
+    control_hz=20.0,
+    embodiment="panda",
+    action_kind="tcp_delta",
+)
+STATISTICS = {
+    "robot.state": {"mean": [1, 2, 3], "std": [0.1, 0.2, 0.3]},
+    "action": {"min": [-0.1, 0.0], "max": [0.5, 1.0]},
+}
+
+
+def make(config=None) -> ChunkPolicy:
+    config = FlowConfig(kind="shortcut", network=SMALL) if config is None else config
+    return ChunkPolicy(build_net(config, INTERFACE), Normalizer.from_statistics(INTERFACE, STATISTICS), INTERFACE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_policy(make(), tmp_path / "run" / "policy")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        FlowConfig(network=SMALL),
+        FlowConfig(network=NetworkConfig(kind="unet1d", channels=(8, 16)), horizon=6),
+        DiffusionConfig(network=SMALL, steps=3, eta=1.0),
+    ],
+)
+def test_there_and_back(tmp_path, config):
+    policy = make(config)
+    save_policy(policy, tmp_path / "p")
+    save_policy(policy, tmp_path / "p")  # over itself
+    loaded = load_policy(tmp_path / "p")
+    assert loaded.interface == INTERFACE
+    assert loaded.net.config == config
+    seen = {"robot.state": np.ones((4, 3), np.float32)}
+    np.testing.assert_array_equal(loaded.act(seen), policy.act(seen))
+    assert sorted(f.name for f in (tmp_path / "p").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_run_folder_will_do(folder):
+    (folder.parent / "config.json").write_text("{}")  # the run's own
+    assert load_policy(folder.parent).interface == load_policy(folder).interface
+
+
+def edit(folder: Path, **changes) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def weights(folder: Path, change) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+
+
+DAMAGE = {
+    "config.json and model": lambda f: (f / "config.json").unlink(),
+    "unreadable": lambda f: (f / "config.json").write_text('{"format": '),
+    '"robolearn.policy"': lambda f: (f / "config.json").write_text('{"format": "another"}'),
+    "got list": lambda f: (f / "config.json").write_text("[]"),
+    "version: got 99": lambda f: edit(f, version=99),
+    "available: flow, diffusion": lambda f: edit(f, kind="flaw"),
+    "setting: got layers": lambda f: edit(f, settings={"network": {"layers": 3}}),
+    "expected int": lambda f: edit(f, settings={"steps": "four"}),
+    "executed steps": lambda f: edit(f, settings={"execute": 40}),
+    "interface": lambda f: edit(f, interface={"action": 3}),
+    "got config.json, expected config.json and model.safetensors": lambda f: (f / "model.safetensors").unlink(),
+    "a damaged file": lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-9]),
+    "a damaged file ": lambda f: (f / "model.safetensors").write_bytes(b"not weights"),
+    "no tensor 'net.field": lambda f: weights(f, lambda t: t.pop("net.field.mlp.first.weight")),
+    "a tensor 'more'": lambda f: weights(f, lambda t: t.update(more=torch.ones(1))),
+    "robot/state/mean: got": lambda f: weights(f, lambda t: t.update({"normalizer.robot/state/mean": torch.ones(9)})),
+    "NaN or infinity": lambda f: weights(f, lambda t: t["net.field.mlp.last.bias"].fill_(torch.nan)),
+}
+
+
+@pytest.mark.parametrize("words", DAMAGE)
+def test_damage_is_named_in_one_line(folder, words):
+    DAMAGE[words](folder)
+    with pytest.raises(BadInput) as caught:
+        load_policy(folder)
+    message = str(caught.value)
+    assert words.strip() in message
+    assert str(folder) in message or words == "executed steps"
+    assert "\n" not in message
+
+
+def test_no_folder_and_a_file(tmp_path):
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(BadInput, match="folder"):
+            load_policy(path)
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="a file"):
+        load_policy(tmp_path / "file")
+
+
+def test_weights_that_are_not_finite_are_not_written(folder):
+    before = (folder / "model.safetensors").read_bytes()
+    policy = make()
+    policy.net.field.mlp.last.bias.data.fill_(torch.inf)
+    with pytest.raises(NonFinite):
+        save_policy(policy, folder)
+    assert (folder / "model.safetensors").read_bytes() == before
