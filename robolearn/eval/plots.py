@@ -28,7 +28,8 @@ COLOURS = {
     "--c3": "#4b7f3c",
     "--c4": "#7d5ba6",
     "--c5": "#9c4456",
-    "--c6": "#7a7466",
+    "--c6": "#2b8580",
+    "--c7": "#94801a",
 }
 """CSS variable → light colour of the series, in order; told apart by colour-blind eyes too."""
 
@@ -106,7 +107,9 @@ def draw(curve: Curve) -> Figure:
       BadInput: x, y or the band differ in length.
     """
     with mpl.rc_context(_STYLE):
-        figure, axes = _canvas(curve.title, curve.x_label, curve.y_label, percent=curve.percent)
+        figure, axes = _canvas(
+            curve.title, curve.x_label, curve.y_label, percent=curve.percent, lines=len(curve.series)
+        )
         largest = 0.0
         for series, colour in zip(curve.series, _cycle(len(curve.series)), strict=True):
             x, y = _column(series, "x"), _column(series, "y")
@@ -137,7 +140,9 @@ def draw_solved_within(names: Sequence[str], solved_s: Sequence[ArrayLike], epis
       episodes: per outcome, how many episodes there were, failures included.
     """
     with mpl.rc_context(_STYLE):
-        figure, axes = _canvas("Solved within a given time", "cycle time [s]", "episodes solved [%]", percent=True)
+        figure, axes = _canvas(
+            "Solved within a given time", "cycle time [s]", "episodes solved [%]", percent=True, lines=len(names)
+        )
         times = [np.sort(np.asarray(values, dtype=np.float64)) for values in solved_s]
         end = max((float(t[-1]) for t in times if len(t)), default=1.0) * 1.05
         for name, t, n, colour in zip(names, times, episodes, _cycle(len(names)), strict=True):
@@ -177,17 +182,17 @@ def to_png(figure: Figure, *, dpi: int = 180) -> bytes:
     return buffer.getvalue()
 
 
-def _canvas(title: str, x_label: str, y_label: str, *, percent: bool) -> tuple[Figure, Axes]:
+def _canvas(title: str, x_label: str, y_label: str, *, percent: bool, lines: int) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(5.0, 3.1), layout="constrained")
     axes = figure.add_subplot()
-    axes.set_title(_plain(title), loc="left", pad=18)
+    axes.set_title(_plain(title), loc="left", pad=18 if lines > 1 else 8)  # the legend stands between title and axes
     axes.set_xlabel(_plain(x_label))
     axes.set_ylabel(_plain(y_label))
     axes.grid(axis="y", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.tick_params(length=0, pad=5)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     if percent:
         axes.set_ylim(0, 1.02)

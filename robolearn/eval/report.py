@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from robolearn.eval import page
@@ -124,7 +125,7 @@ def render(data: ReportData) -> str:
         page.section("Do it again, step by step", _commands(data.commands)),
         page.section("Settings", _settings(data.settings)),
         page.section("Notes", "".join(f"<p>{text(note)}</p>" for note in data.notes)),
-        f'<p class="muted">{text(data.footer)}</p>' if data.footer else "",
+        f'<footer class="muted">{text(data.footer)}</footer>' if data.footer else "",
     ]
     return page.page(data.title, "\n".join(part for part in body if part))
 
@@ -181,7 +182,8 @@ def _outcome_table(outcomes: Sequence[Outcome]) -> str:
         for i, o in enumerate(outcomes)
     ]
     head = ("policy", "solved", "success", "95% interval", "cycle time of successes [s]", "return")
-    return page.table(head, rows, numeric=range(1, 6))
+    remark = "Intervals are at 95%: Clopper-Pearson for success, bootstrap for means."
+    return page.table(head, rows, numeric=range(1, 6)) + f'<p class="muted">{remark}</p>'
 
 
 def _estimate(value: Estimate | None) -> str:
@@ -192,14 +194,13 @@ def _estimate(value: Estimate | None) -> str:
 
 
 def _solved_within(outcomes: Sequence[Outcome]) -> str:
-    timed = [o for o in outcomes if len(list(o.solved_s)) > 0]  # type: ignore[arg-type]
-    if not timed:
+    if not any(np.size(o.solved_s) for o in outcomes):
         return ""
     figure = draw_solved_within(
         [o.name for o in outcomes], [o.solved_s for o in outcomes], [o.success.episodes for o in outcomes]
     )
     caption = "Share of all episodes solved by then; where a line ends is the success rate."
-    return f'<div style="height:1.1rem"></div>{page.grid([_figure(to_svg(figure, "solved"), caption)])}'
+    return f'<div class="solo">{_figure(to_svg(figure, "solved"), caption)}</div>'
 
 
 def _curve(curve: Curve, prefix: str) -> str:
@@ -228,14 +229,14 @@ def _wall(heading: str, parts: Mapping[str, float]) -> str:
         named["other"] = other
     if not named or total <= 0:
         return ""
-    spans = "".join(
-        f'<span style="flex:{s / total:.5f};background:var({_colour(i)})" title="{text(name)}: {s:.1f} s"></span>'
-        for i, (name, s) in enumerate(named.items())
-    )
-    rows = [
-        (f"{page.swatch(_colour(i))} {text(name)}", f"{s:.1f}", f"{s / total:.1%}")
-        for i, (name, s) in enumerate(named.items())
+    coloured = [
+        (text(name), s, "--muted" if name == "other" else _colour(i)) for i, (name, s) in enumerate(named.items())
     ]
+    spans = "".join(
+        f'<span style="flex:{s / total:.5f};background:var({colour})" title="{name}: {s:.1f} s"></span>'
+        for name, s, colour in coloured
+    )
+    rows = [(f"{page.swatch(colour)} {name}", f"{s:.1f}", f"{s / total:.1%}") for name, s, colour in coloured]
     rows.append(("total", f"{total:.1f}", "100%"))
     head = f"<h3>{text(heading)}</h3>" if heading else ""
     bar = f'<div class="bar" role="img" aria-label="shares of {total:.1f} s of wall time">{spans}</div>'

@@ -35,7 +35,7 @@ def test_mcnemar_by_hand() -> None:
     # 0 against 9: p = 2 / 2⁹
     verdict = compare_paired(*table(10, 0, 9, 1), names=("imitation", "after RL"))
     assert verdict.p_value == pytest.approx(2 / 512)
-    assert verdict.sentence == "after RL is better: 95.0% against 50.0%, p = 0.0039, paired over 20 starts"
+    assert verdict.sentence == "After RL is better: 95.0% against 50.0%, p = 0.0039, paired over 20 starts"
     assert verdict.test == "exact McNemar"
 
 
