@@ -24,7 +24,8 @@ main { max-width: 60rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .35rem; letter-spacing: -.01em; }
 h2 { font-size: 1.15rem; margin: 3rem 0 .9rem; padding-top: 1rem; border-top: 1px solid var(--line); }
 h3 { font-size: .95rem; margin: 1.4rem 0 .5rem; color: var(--muted); font-weight: 600; }
-p { margin: .4rem 0; } footer { margin-top: 3rem; } .muted, figcaption, caption { color: var(--muted); font-size: .9rem; }
+p { margin: .4rem 0; } footer { margin-top: 3rem; }
+.muted, figcaption, caption { color: var(--muted); font-size: .9rem; }
 .grid { display: grid; gap: 1.1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); }
 .card, figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.1rem; margin: 0;
   min-width: 0; }

@@ -182,7 +182,7 @@ def _outcome_table(outcomes: Sequence[Outcome]) -> str:
         for i, o in enumerate(outcomes)
     ]
     head = ("policy", "solved", "success", "95% interval", "cycle time of successes [s]", "return")
-    remark = "Every policy ran its fixed number of episodes. Intervals: 95%, Clopper-Pearson for success, bootstrap for means."
+    remark = "Intervals are at 95%: Clopper-Pearson for success, bootstrap for means."
     return page.table(head, rows, numeric=range(1, 6)) + f'<p class="muted">{remark}</p>'
 
 
