@@ -23,6 +23,7 @@ from policies.kinds import PolicyConfig, build_net
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
+from robolearn.data import Dataset, Windows
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
@@ -120,7 +121,7 @@ def split_episodes(episodes: int, config: ImitationConfig) -> tuple[list[int], l
 
     Whole episodes, because neighbouring windows of one episode are almost copies of each other.
     """
-    held = min(round(episodes * config.validation), episodes - 1)
+    held = min(math.ceil(episodes * config.validation), episodes - 1)
     order = np.random.default_rng([config.seed, episodes]).permutation(episodes)
     return sorted(int(e) for e in order[held:]), sorted(int(e) for e in order[:held])
 
@@ -170,6 +171,27 @@ class ImitationTrainer:
         self._validation = None
         if validation is not None and len(validation):
             self._validation = self._normalised(validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS]))
+
+    @staticmethod
+    def of_dataset(config: ImitationConfig, dataset: Dataset, device: str | torch.device = "cpu") -> ImitationTrainer:
+        """A trainer on the episodes of `dataset`, some of them held out if the configuration says so.
+
+        Raises:
+          BadInput: too few episodes.
+        """
+        least = 2 if config.validation else 1
+        if dataset.episodes < least:
+            raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
+        train, held = split_episodes(dataset.episodes, config)
+        chunk = config.policy.observe, config.policy.horizon
+        return ImitationTrainer(
+            config,
+            Windows(dataset, *chunk, episodes=train, device=device),
+            dataset.interface,
+            dataset.statistics(train),
+            validation=Windows(dataset, *chunk, episodes=held, device=device) if held else None,
+            device=device,
+        )
 
     def iterate(self, i: int) -> dict[str, float]:
         """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them.
