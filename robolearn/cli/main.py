@@ -104,7 +104,7 @@ def print_help(entries: tuple[Entry, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print("[bold]robolearn[/bold]: from demonstrations to a robot policy that RL has made reliable\n")
     console.print(
         "usage: [bold]robolearn[/bold] COMMAND [FLAGS]    ([bold]robolearn[/bold] COMMAND --help lists the flags)\n"

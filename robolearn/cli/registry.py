@@ -52,10 +52,23 @@ class Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Look"),
+    Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
+    Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
+    Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
+    Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
+    Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
+    Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
+    Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
+    Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Measure"),
 )
 
-EXAMPLES: tuple[tuple[str, str], ...] = (("robolearn runs", "what is in runs/"),)
+EXAMPLES: tuple[tuple[str, str], ...] = (
+    ("robolearn quickstart", "demonstrations, imitation, RL, report"),
+    ("robolearn collect --task lift --out data/lift", "200 demonstrations"),
+    ("robolearn train --data data/lift --out runs/bc", "a flow policy"),
+    ("robolearn finetune --policy runs/bc --task lift --out runs/rl", "ReinFlow"),
+    ("robolearn evaluate --policy runs/bc --against runs/rl --task lift", "which is better, how sure"),
+)
 
 
 def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, list[str]]:

@@ -1,13 +1,15 @@
 """Choosing the exploration noise by measurement, not by hand per task.
 
 Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a sparse reward nothing
-is left to learn from. Between the two lies the largest noise under which the pre-trained policy still keeps most
-of its success. That is measured: the worlds play one episode each at every candidate, and σ_max is the largest
-candidate that keeps at least `KEEP` of the success without noise.
+is left to learn from. Between the two lies the largest noise under which the pre-trained policy still keeps a
+share of its success. That is measured: the worlds play one episode each at every candidate σ, and the largest one
+that keeps at least `KEEP` of the success without noise becomes the geometric mean of the range, where the noise
+network begins.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,7 +22,7 @@ from robolearn.core import Env, Observation
 from robolearn.rl.noise import NoiseConfig
 
 CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
-KEEP = 0.7
+KEEP = 0.3
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,12 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
         rate, used = _one_episode_each(act, execute, env, sigma, seed)
         rates.append(rate)
         steps += used
-        if rates[0] > 0 and rate < 0.25 * rates[0]:
+        if rates[0] > 0 and rate < KEEP * rates[0]:
             break  # more noise will not bring it back
     kept = [s for s, rate in zip(CANDIDATES, rates[1:], strict=False) if rate >= KEEP * rates[0]]
-    sigma_max = max(kept, default=CANDIDATES[0])
-    chosen = replace(noise, sigma_max=sigma_max, sigma_min=sigma_max * noise.min_share)
+    centre = max(kept, default=CANDIDATES[0])
+    half = math.sqrt(noise.min_share)
+    chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half)
     reason = f"success {rates[0]:.0%} without noise, " + ", ".join(
         f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
     )

@@ -80,9 +80,9 @@ class ReinFlowConfig:
     env_steps: int = 300_000
     decisions: int = 20
     gamma: float = 0.99
-    lam: float = 0.95
-    actor_lr: float = 6e-4
-    actor_lr_end: float = 2e-4
+    lam: float = 0.9
+    actor_lr: float = 2e-4
+    actor_lr_end: float = 1e-4
     critic_lr: float = 1e-3
     epochs: int = 5
     minibatch: int = 640
@@ -180,7 +180,8 @@ class ReinFlowTrainer:
             "env_steps": float(self.env_steps),
             "success": rollout.success / rollout.episodes if rollout.episodes else math.nan,
             "episodes": float(rollout.episodes),
-            "wall_collect_s": collected - start,
+            "wall_simulation_s": rollout.simulation_s,
+            "wall_inference_s": collected - start - rollout.simulation_s,
             "wall_update_s": time.perf_counter() - collected,
             **metrics,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ class Rollout:
       terminated, ended: (T, N) bool; ended = terminated or truncated.
       success: successes and episodes that ended during the rollout, for the learning curve.
       env_steps: control steps executed.
+      simulation_s: seconds spent in the worlds.
     """
 
     observation: dict[str, Tensor]
@@ -36,6 +38,7 @@ class Rollout:
     success: int
     episodes: int
     env_steps: int
+    simulation_s: float
 
 
 Sampler = Callable[[dict[str, Tensor]], Tensor]
@@ -72,11 +75,14 @@ def collect(
     """
     features, next_features, chains, rewards, terminations, ends = [], [], [], [], [], []
     success = episodes = env_steps = 0
+    simulation_s = 0.0
     feature = to_tensors(observation)
     for _ in range(decisions):
         chain = sampler(feature)
         chunk = to_action(chain[:, -1].reshape(env.num_envs, *chunk_shape).clamp(-1, 1))
+        asked = time.perf_counter()
         observation, reward, terminated, truncated, infos = env.step_chunk(chunk[:, :execute])
+        simulation_s += time.perf_counter() - asked
         ended = terminated | truncated
         features.append(feature)
         feature = to_tensors(observation)
@@ -106,5 +112,6 @@ def collect(
         success=success,
         episodes=episodes,
         env_steps=env_steps,
+        simulation_s=simulation_s,
     )
     return rollout, observation

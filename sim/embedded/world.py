@@ -340,6 +340,10 @@ class MujocoWorlds(VectorEnv):
         self._observation = self._observe(self._state())
         return self._observation
 
+    def physics_step(self) -> None:
+        """One control step of bare physics with the set-points as they are: the bound that benchmarks compare with."""
+        self.batch.step(nstep=self._substeps)
+
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
         return self._cameras.frame(self.batch, world)

@@ -1,0 +1,97 @@
+"""``robolearn evaluate``: how often does a policy succeed, and how sure is that?"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Command):
+    """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on the same starts."""
+
+    policy: Path
+    """A run folder or a checkpoint folder."""
+    against: Path | None = None
+    """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
+    task: str = "lift"
+    """lift, pick_place, peg_insert, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    episodes: int = 200
+    """Number of episodes, of each policy."""
+    worlds: int = 64
+    """Worlds side by side."""
+    seed: int = 1000
+    """Of starts and of the policy's noise."""
+    out: Path | None = None
+    """Write report.html, with videos of the worst and the best episode, into this folder."""
+
+    def run(self) -> dict[str, Any]:
+        from policies.checkpoint import load_policy
+        from robolearn.core import BadInput
+        from robolearn.eval import compare
+        from sim.registry import make_env
+
+        if self.out is not None and (self.out / "report.html").exists():
+            raise BadInput(f"--out {self.out}", got="a folder with a report", expected="a new one")
+        begun = time.perf_counter()
+        paths = [self.policy] + ([self.against] if self.against else [])
+        policies = [load_policy(path) for path in paths]
+        env = make_env(self.task, max(1, min(self.worlds, self.episodes)), action_kind=_kind(policies[0]))
+        try:
+            done = [evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path))
+                    for p, path in zip(policies, paths, strict=True)]  # fmt: skip
+            result = {"policy": str(self.policy), **done[0].to_json()}
+            verdict = None
+            if self.against:
+                names = (str(self.policy), str(self.against))
+                verdict = compare(done[0], done[1], names=names)
+                result["against"] = {"policy": str(self.against), **done[1].to_json()}
+                result["verdict"] = verdict.to_json()
+            if self.out is not None:
+                result["report"] = str(self._report(env, policies, done, verdict))
+        finally:
+            env.close()
+        result["wall_s"] = {**result["wall_s"], "total": time.perf_counter() - begun}
+        return result
+
+    def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
+        from robolearn.eval.report import Outcome, ReportData, write_report
+        from robolearn.eval.video import record_episodes
+
+        assert self.out is not None
+        videos = []
+        for i, (policy, evaluation) in enumerate(zip(policies, done, strict=True)):
+            name = str(self.policy if i == 0 else self.against)
+            videos += record_episodes(env, policy, evaluation, self.out / f"videos-{i}", title=name)
+        names = [str(self.policy), str(self.against)]
+        return write_report(
+            self.out / "report.html",
+            ReportData(
+                title=f"{self.task}: evaluation",
+                subtitle=f"{self.episodes} episodes of each policy, from the same starts (seed {self.seed}).",
+                outcomes=[Outcome.of(name, e) for name, e in zip(names, done, strict=False)],
+                verdict=verdict,
+                videos=videos,
+                settings={"task": self.task, "episodes": self.episodes, "seed": self.seed, "worlds": env.num_envs},
+                commands=[f"robolearn evaluate --policy {self.policy} --task {self.task} "
+                          f"--episodes {self.episodes} --seed {self.seed}"],
+            ),
+        )  # fmt: skip
+
+
+def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:
+    """One evaluation with a progress bar."""
+    from robolearn.eval import evaluate
+    from robolearn.runs import Progress
+
+    with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
+        return evaluate(env, policy, episodes, seed, progress=lambda done, total: progress(done))
+
+
+def _kind(policy: Any) -> str:
+    kind = policy.interface.action_kind
+    return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"

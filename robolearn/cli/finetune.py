@@ -1,0 +1,134 @@
+"""``robolearn finetune``: online RL that starts from a trained policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from robolearn.cli.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune(Command):
+    """Fine-tune a flow policy by online RL. Can be killed at any moment and resumed exactly."""
+
+    policy: Path
+    """A run folder or a checkpoint folder."""
+    task: str = "lift"
+    """lift, pick_place, peg_insert, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    out: Path
+    """The run folder; the tuned policy goes to its policy/."""
+    algo: Literal["reinflow"] = "reinflow"
+    """The algorithm."""
+    env_steps: int = 300_000
+    """Budget of control steps, the calibration of the noise included."""
+    worlds: int = 64
+    """Worlds side by side."""
+    decisions: int = 20
+    """Action chunks a world and iteration."""
+    epochs: int = 5
+    """Passes over an iteration's data."""
+    minibatch: int = 640
+    """Chunks per gradient step."""
+    actor_lr: float = 2e-4
+    """Learning rate of the policy at the beginning; it falls to half on a cosine."""
+    gamma: float = 0.99
+    """Discount of one decision (an executed chunk)."""
+    entropy: float = 0.0
+    """Weight of the entropy term."""
+    regulariser: Literal["none", "kl", "w2"] = "none"
+    """Distance that keeps the policy near the demonstrations."""
+    regularisation: float = 0.0
+    """Its weight."""
+    sigma_max: float = 0.0
+    """Largest exploration noise, in units of the normalised action; 0 chooses it by calibration."""
+    reward: Literal["sparse", "dense"] = "sparse"
+    """Reward of the embedded tasks."""
+    seed: int = 0
+    """Of starts, noise and everything else."""
+    threads: int = 2
+    """Threads of torch; the simulation uses every CPU."""
+    checkpoint_every: int = 5
+    """Iterations between two saved states."""
+    resume: bool = False
+    """Go on with the run in --out, exactly."""
+
+    def run(self) -> dict[str, Any]:
+        import torch
+
+        from policies.checkpoint import load_policy
+        from robolearn.rl.noise import NoiseConfig
+        from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
+        from robolearn.runs import Progress, Run
+        from robolearn.runs.files import plain
+        from robolearn.runs.loop import run_loop
+        from sim.registry import make_env
+
+        torch.set_num_threads(self.threads)
+        policy = load_policy(self.policy)
+        noise = NoiseConfig(sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share)
+        config = ReinFlowConfig(
+            env_steps=self.env_steps,
+            decisions=self.decisions,
+            epochs=self.epochs,
+            minibatch=self.minibatch,
+            actor_lr=self.actor_lr,
+            actor_lr_end=self.actor_lr / 2,
+            gamma=self.gamma,
+            entropy=self.entropy,
+            regulariser=self.regulariser,
+            regularisation=self.regularisation,
+            noise=noise,
+            seed=self.seed,
+        )
+        stored = {
+            "command": "finetune",
+            "policy": str(self.policy),
+            "task": self.task,
+            "worlds": self.worlds,
+            "reward": self.reward,
+            "reinflow": plain(config),
+        }
+        env = make_env(self.task, self.worlds, reward=self.reward, action_kind=_action_kind(policy))
+        try:
+            trainer = ReinFlowTrainer(policy, env, config)
+            with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
+                with Progress(f"fine-tuning {self.task}", total=trainer.iterations, unit="iterations",
+                              show=("success", "env_steps", "kl"), quiet=self.json) as progress:  # fmt: skip
+                    done = run_loop(
+                        run, trainer, trainer.iterations, checkpoint_every=self.checkpoint_every, progress=progress
+                    )
+                result = {
+                    "run": str(self.out),
+                    "policy": str(run.policy_dir),
+                    "task": self.task,
+                    "env_steps": trainer.env_steps,
+                    "iterations": trainer.iterations,
+                    "sigma_max": trainer.actor.noise.config.sigma_max,
+                    "calibration": trainer.calibration.to_json() if trainer.calibration else None,
+                    "wall_s": wall_profile(self.out, trainer.calibration_wall_s) | {"total": done["wall_s"]},
+                }
+                run.finish(result)
+        finally:
+            env.close()
+        return result
+
+
+def wall_profile(run: Path, calibration_s: float) -> dict[str, float]:
+    """Where the time of fine-tuning went [s], from the run's metrics."""
+    from robolearn.runs.run import read_metrics
+
+    rows = list(read_metrics(run))
+    return {
+        "calibration": calibration_s,
+        **{
+            part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows)
+            for part in ("simulation", "inference", "update")
+        },
+    }
+
+
+def _action_kind(policy: Any) -> str:
+    kind = policy.interface.action_kind
+    return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"

@@ -1,0 +1,240 @@
+"""``robolearn quickstart``: demonstrations → imitation → evaluation → RL → evaluation → report, in one command."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quickstart(Command):
+    """From mediocre demonstrations to a policy that RL has made reliable, with a report that proves it."""
+
+    task: str = "lift"
+    """lift, pick_place or peg_insert."""
+    out: Path = Path("runs/quickstart")
+    """Folder for data/, bc/, rl/ and report.html."""
+    seed: int = 0
+    """Of everything."""
+    episodes: int | None = None
+    """Demonstrations; by default what the task's preset says."""
+    env_steps: int | None = None
+    """Budget of fine-tuning; by default what the task's preset says."""
+    eval_episodes: int | None = None
+    """Episodes of each evaluation; by default what the task's preset says."""
+    videos: bool = True
+    """Record the worst and the best episode of both policies."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.cli.collect import Collect
+        from robolearn.cli.finetune import Finetune
+        from robolearn.cli.train import Train
+        from robolearn.core import BadInput
+        from robolearn.presets import preset
+
+        settings = preset(self.task)
+        if self.out.exists() and any(self.out.iterdir()):
+            raise BadInput(f"--out {self.out}", got="a folder that is not empty", expected="a new one")
+        clock = _Clock(quiet=self.json)
+        episodes = self.episodes or settings.episodes
+        collect = Collect(
+            task=self.task, episodes=episodes, quality=settings.quality, out=self.out / "data", seed=self.seed, json=self.json
+        )
+        train = Train(
+            data=self.out / "data", out=self.out / "bc", steps=settings.train_steps, seed=self.seed, json=self.json
+        )
+        finetune = Finetune(
+            policy=self.out / "bc",
+            task=self.task,
+            out=self.out / "rl",
+            env_steps=self.env_steps or settings.env_steps,
+            seed=self.seed,
+            json=self.json,
+        )
+        results: dict[str, Any] = {
+            "collect": clock("demonstrations", collect.run),
+            "train": clock("imitation", train.run),
+        }
+        n = self.eval_episodes or settings.eval_episodes
+        bc = clock("evaluation of imitation", lambda: self._evaluate("bc", n))
+        results["finetune"] = clock("fine-tuning", finetune.run)
+        rl = clock("evaluation after RL", lambda: self._evaluate("rl", n))
+        report = clock("report", lambda: self._report(collect, train, finetune, bc, rl, results, clock.seconds))
+        return {
+            "task": self.task,
+            "seed": self.seed,
+            "bc": bc.to_json(),
+            "rl": rl.to_json(),
+            "env_steps": results["finetune"]["env_steps"],
+            "finetune_wall_s": results["finetune"]["wall_s"],
+            "report": str(report),
+            "wall_s": {**clock.seconds, "total": clock.total},
+        }
+
+    def _evaluate(self, name: str, episodes: int) -> Any:
+        from policies.checkpoint import load_policy
+        from robolearn.cli.evaluate import evaluate_policy
+        from robolearn.presets import WORLDS
+        from sim.registry import make_env
+
+        env = make_env(self.task, WORLDS)
+        try:
+            policy = load_policy(self.out / name)
+            return evaluate_policy(env, policy, episodes, 1000 + self.seed, self.json, name)
+        finally:
+            env.close()
+
+    def _report(
+        self, collect: Any, train: Any, finetune: Any, bc: Any, rl: Any, results: Any, seconds: dict[str, float]
+    ) -> Path:
+        from robolearn import __version__
+        from robolearn.eval import compare
+        from robolearn.eval.report import Outcome, ReportData, write_report
+
+        tuned = results["finetune"]
+        verdict = compare(bc, rl, names=("imitation", "after RL"))
+        videos = self._videos(bc, rl) if self.videos else []
+        n = bc.episodes
+        commands = [
+            f"robolearn collect --task {self.task} --episodes {collect.episodes} --quality {collect.quality} "
+            f"--seed {self.seed} --out data/{self.task}",
+            f"robolearn train --data data/{self.task} --steps {train.steps} --seed {self.seed} --out runs/bc",
+            f"robolearn finetune --policy runs/bc --task {self.task} --env-steps {finetune.env_steps} "
+            f"--seed {self.seed} --out runs/rl",
+            f"robolearn evaluate --policy runs/bc --against runs/rl --task {self.task} --episodes {n} "
+            f"--seed {1000 + self.seed}",
+        ]
+        calibration = tuned["calibration"]
+        notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
+        if calibration:
+            notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action, chosen by measurement: "
+                     f"{calibration['reason']}."]  # fmt: skip
+        return write_report(
+            self.out / "report.html",
+            ReportData(
+                title=f"{self.task}: from demonstrations to a reliable policy",
+                subtitle=f"{collect.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of them "
+                f"succeed), a flow policy by imitation, then {tuned['env_steps']:,} control steps of ReinFlow.",
+                outcomes=[
+                    Outcome.of("imitation", bc, note=f"{results['collect']['episodes']} demonstrations"),
+                    Outcome.of("after RL", rl, note=f"{tuned['env_steps']:,} environment steps"),
+                ],
+                verdict=verdict,
+                curves=learning_curves(self.out),
+                wall_s={**seconds, "total": sum(seconds.values())},
+                wall_detail={"Fine-tuning": tuned["wall_s"]},
+                videos=videos,
+                commands=commands,
+                settings={
+                    "demonstrations": {"task": self.task, "episodes": collect.episodes, "quality": collect.quality},
+                    "imitation": _config(self.out / "bc")["imitation"],
+                    "reinflow": _config(self.out / "rl")["reinflow"],
+                },
+                notes=notes,
+                footer=f"robolearn {__version__}, Python {platform.python_version()}, {platform.machine()}, seed {self.seed}",
+            ),
+        )
+
+    def _videos(self, bc: Any, rl: Any) -> list[Any]:
+        from policies.checkpoint import load_policy
+        from robolearn.core import RobolearnError
+        from robolearn.eval.video import record_episodes
+        from robolearn.presets import WORLDS
+        from sim.registry import make_env
+
+        env = make_env(self.task, WORLDS)
+        try:
+            return [
+                video
+                for name, title, evaluation in (("bc", "imitation", bc), ("rl", "after RL", rl))
+                for video in record_episodes(
+                    env, load_policy(self.out / name), evaluation, self.out / "videos" / name, title=title
+                )
+            ]
+        except RobolearnError as error:
+            # A machine that cannot draw still gets its report.
+            import logging
+
+            logging.getLogger(__name__).warning("no videos: %s", error)
+            return []
+        finally:
+            env.close()
+
+
+class _Clock:
+    """Runs the parts, says which one is next, and keeps their wall times."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.seconds: dict[str, float] = {}
+        self._begun = time.perf_counter()
+        self._quiet = quiet
+
+    @property
+    def total(self) -> float:
+        """Seconds since the beginning."""
+        return time.perf_counter() - self._begun
+
+    def __call__(self, name: str, work: Callable[[], Any]) -> Any:
+        if not self._quiet:
+            from rich.console import Console
+
+            Console(stderr=True, highlight=False).print(f"[bold]{name}[/bold]")
+        begun = time.perf_counter()
+        result = work()
+        self.seconds[name] = time.perf_counter() - begun
+        return result
+
+
+def learning_curves(out: Path) -> list[Any]:
+    """Pictures of a quickstart folder's two trainings."""
+    from robolearn.eval.plots import Curve, Series, success_series
+    from robolearn.runs.run import read_metrics
+
+    bc, rl = list(read_metrics(out / "bc")), list(read_metrics(out / "rl"))
+    episodes = [int(row["episodes"]) for row in rl]
+    successes = [round((row["success"] or 0.0) * n) for row, n in zip(rl, episodes, strict=True)]
+    caption = (
+        "Rollouts with exploration noise, counted as they end: early in a curve quick successes come before slow "
+        "failures. The evaluation without noise over a fixed number of episodes is the result."
+    )
+    steps, wall = [row["env_steps"] for row in rl], [row["wall_s"] for row in rl]
+    return [
+        Curve(
+            "Success of training rollouts",
+            "environment steps",
+            "success [%]",
+            [success_series("rollouts", steps, successes, episodes)],
+            percent=True,
+            caption=caption,
+        ),
+        Curve(
+            "Success against time",
+            "wall time of fine-tuning [s]",
+            "success [%]",
+            [success_series("rollouts", wall, successes, episodes)],
+            percent=True,
+        ),
+        Curve(
+            "Imitation loss",
+            "gradient steps",
+            "flow matching loss [-]",
+            [Series("training", [50 * (row["step"] + 1) for row in bc], [row["loss"] for row in bc])],
+        ),
+        Curve(
+            "Critic",
+            "environment steps",
+            "explained variance [-]",
+            [Series("critic", steps, [row["explained_variance"] for row in rl])],
+        ),
+    ]
+
+
+def _config(run: Path) -> dict[str, Any]:
+    return json.loads((run / "config.json").read_text())

@@ -1,0 +1,100 @@
+"""``robolearn train``: a policy from demonstrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from robolearn.cli.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Command):
+    """Train a flow or diffusion policy on a data set by imitation. Can be killed at any moment and resumed."""
+
+    data: Path
+    """A LeRobotDataset v3.0 folder."""
+    out: Path
+    """The run folder; the policy goes to its policy/."""
+    policy: Literal["flow", "diffusion"] = "flow"
+    """The kind of policy."""
+    flow: Literal["rectified", "shortcut"] = "rectified"
+    """The kind of flow; shortcut models are also trained for large steps."""
+    denoise_steps: int = 4
+    """K, denoising steps from noise to action (diffusion: of DDIM)."""
+    horizon: int = 4
+    """Tp, actions in a predicted chunk."""
+    execute: int = 4
+    """Ta, how many of them are executed before the policy is asked again."""
+    network: Literal["mlp", "unet1d"] = "mlp"
+    """A residual MLP, or a conditional 1-D U-Net."""
+    steps: int = 3000
+    """Gradient steps."""
+    batch: int = 256
+    """Windows per gradient step."""
+    lr: float = 1e-3
+    """Learning rate after the warm-up; it falls on a cosine."""
+    validation: float = 0.0
+    """Share of the episodes kept for validation."""
+    seed: int = 0
+    """Of the weights, the order of the data and the noise."""
+    threads: int = 1
+    """Threads of torch."""
+    checkpoint_every: int = 10
+    """Iterations (of 50 gradient steps) between two saved states."""
+    resume: bool = False
+    """Go on with the run in --out, exactly."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.reader import Dataset
+        from robolearn.data.windows import Windows
+        from robolearn.runs import Progress, Run
+        from robolearn.runs.files import plain
+        from robolearn.runs.loop import run_loop
+        from robolearn.train.imitation import ImitationConfig, ImitationTrainer, split_episodes
+
+        dataset = Dataset.open(self.data)
+        config = ImitationConfig(
+            policy=self._policy_config(),
+            steps=self.steps,
+            batch=self.batch,
+            lr=self.lr,
+            validation=self.validation,
+            seed=self.seed,
+            threads=self.threads,
+        )
+        chosen, held = split_episodes(dataset.episodes, config)
+        windows = Windows(dataset, 1, self.horizon, episodes=chosen)
+        validation = Windows(dataset, 1, self.horizon, episodes=held) if held else None
+        trainer = ImitationTrainer(
+            config, windows, dataset.interface, dataset.statistics(chosen), validation=validation
+        )
+        stored = {"command": "train", "data": str(self.data), "imitation": plain(config)}
+        with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
+            with Progress("imitation", total=config.iterations, unit="x 50 steps", show=("loss", "validation_loss"),
+                          quiet=self.json) as progress:  # fmt: skip
+                done = run_loop(
+                    run, trainer, config.iterations, checkpoint_every=self.checkpoint_every, progress=progress
+                )
+            result = {
+                "run": str(self.out),
+                "policy": str(run.policy_dir),
+                "episodes": len(chosen),
+                "frames": len(windows),
+                "steps": config.steps,
+                "wall_s": {"total": done["wall_s"]},
+            }
+            run.finish(result)
+        return result
+
+    def _policy_config(self) -> Any:
+        from policies.diffusion_config import DiffusionConfig
+        from policies.flow import FlowConfig
+        from policies.networks.field import NetworkConfig
+
+        network = NetworkConfig(kind=self.network)
+        common = {"horizon": self.horizon, "execute": self.execute, "network": network}
+        if self.policy == "flow":
+            return FlowConfig(kind=self.flow, steps=self.denoise_steps, **common)
+        return DiffusionConfig(steps=self.denoise_steps, **common)
