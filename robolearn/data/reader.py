@@ -207,7 +207,7 @@ def _episodes(root: Path, info: Mapping[str, Any]) -> pa.Table:
     if lengths.min() < 1:
         raise BadInput(f"{what}: episode {int(lengths.argmin())}", got=f"length {lengths.min()}", expected="at least 1")
     ends = np.cumsum(lengths)
-    for name, expected in (("dataset_from_index", ends - lengths), ("dataset_to_index", ends)):
+    for name, expected in (("dataset_to_index", ends), ("dataset_from_index", ends - lengths)):
         wrong = np.flatnonzero(table[name].to_numpy() != expected)
         if len(wrong):
             e = int(wrong[0])

@@ -33,7 +33,7 @@ from robolearn.data.tables import episode_row, frames_table, stacked_stats, task
 
 log = logging.getLogger(__name__)
 
-DATA_BYTES = 1 << 20  # a data file is closed at this size; bounds what one episode costs to write
+DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
 META_ROWS = 64  # the same for a file of episode rows
 ACTION_TOLERANCE = 1e-6
 SYNC_S = 1.0  # folders are synced at most this often, and at close
