@@ -29,7 +29,15 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnErr
 from robolearn.data import layout
 from robolearn.data.features import INTERFACE_KEY, column, features_of, schema_of
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
-from robolearn.data.tables import episode_row, frames_table, stacked_stats, tasks_of, tasks_table
+from robolearn.data.tables import (
+    conformed,
+    episode_row,
+    episodes_schema,
+    frames_table,
+    stacked_stats,
+    tasks_of,
+    tasks_table,
+)
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +99,7 @@ class EpisodeWriter:
         self.interface = interface
         self._features = features_of(interface)
         self._schema = schema_of(self._features)
+        self._rows = episodes_schema(self._features)
         self._steps: list[tuple[dict[str, NDArray], NDArray, float]] = []
         self._episodes = 0
         self._frames = 0
@@ -260,7 +269,7 @@ class EpisodeWriter:
                 "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
             }
             data = data.appended(frames_table(self._schema, columns))
-            meta = meta.appended(episode_row(facts, [episode.task], split(own, self._sizes)))
+            meta = meta.appended(episode_row(self._rows, facts, [episode.task], split(own, self._sizes)))
             count += 1
             frames += len(episode)
 
@@ -346,7 +355,7 @@ class EpisodeWriter:
     def _resume(self) -> None:
         """Take up the committed state and remove what a killed writer left beyond it."""
         what = f"data set {self.path}"
-        info = layout.read_json(self.path, layout.INFO_PATH)
+        info = layout.read_info(self.path)
         if INTERFACE_KEY not in info:
             raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
         ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
@@ -363,7 +372,7 @@ class EpisodeWriter:
             self._sweep()
             return
         names = sorted(str(p.relative_to(self.path)) for p in self.path.glob("meta/episodes/*/*.parquet"))
-        rows = pa.concat_tables([layout.read_parquet(self.path, name) for name in names])
+        rows = pa.concat_tables([self._read(name, self._rows) for name in names])
         rows = rows.filter(layout.less(rows["episode_index"], self._episodes)).combine_chunks()
         if rows.num_rows != self._episodes or rows["dataset_to_index"][-1].as_py() != self._frames:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self._episodes} episodes")
@@ -376,8 +385,8 @@ class EpisodeWriter:
 
         meta = _Tail(layout.EPISODES_PATH, number("meta/episodes"))
         data = _Tail(layout.DATA_PATH, number("data"))
-        newest_meta = layout.read_parquet(self.path, meta.path)
-        newest_data = layout.read_parquet(self.path, data.path)
+        newest_meta = self._read(meta.path, self._rows)
+        newest_data = self._read(data.path, self._schema)
         kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self._episodes))
         kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self._episodes))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
@@ -391,6 +400,9 @@ class EpisodeWriter:
         commit.stage(meta.path, self._meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(ours, indent=4))
         commit.publish()
+
+    def _read(self, name: str, schema: pa.Schema) -> pa.Table:
+        return conformed(layout.read_parquet(self.path, name), schema, what=f"data set {self.path}: {name}")
 
     def _sweep(self) -> None:
         """Remove .tmp files, and files that no committed episode lies in."""

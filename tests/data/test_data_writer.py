@@ -176,6 +176,22 @@ def test_resume_removes_what_was_never_committed(tmp_path, interface, episode, m
         assert dataset.action[:, 0].tolist() == [np.float32(e / 1000) for e in [0] * 5 + [1] * 5 + [7] * 2]
 
 
+def test_resume_after_another_tool_rewrote_the_rows(tmp_path, interface, episode):
+    """Columns in another order, with more of them: as LeRobot leaves them when it appends."""
+    root = tmp_path / "set"
+    with EpisodeWriter(root, interface) as w:
+        w.write(episode(0))
+    path = root / "meta/episodes/chunk-000/file-000.parquet"
+    rows = pq.read_table(path)
+    pq.write_table(rows.select(rows.column_names[::-1]).append_column("mood", [["good"]]), path)
+    with EpisodeWriter(root, interface, resume=True) as w:
+        w.write(episode(1))
+    assert Dataset.open(root).stats["action"]["count"] == 10
+    pq.write_table(pq.read_table(path).drop_columns(["stats/action/q10"]), path)
+    with pytest.raises(BadInput, match="no column 'stats/action/q10'"):
+        EpisodeWriter(root, interface, resume=True)
+
+
 CHILD = """
 import sys, numpy as np
 from robolearn.core import ArraySpec, Interface
