@@ -85,6 +85,15 @@ def read_json(root: Path, name: str) -> dict[str, Any]:
     return value
 
 
+def read_info(root: Path) -> dict[str, Any]:
+    """``meta/info.json`` with all the keys that a reader needs; raises as `read_json` does."""
+    info = read_json(root, INFO_PATH)
+    for key in ("codebase_version", "features", "fps", "total_episodes", "total_frames", "total_tasks"):
+        if key not in info:
+            raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)
+    return info
+
+
 def read_parquet(root: Path, name: str, columns: list[str] | None = None) -> pa.Table:
     """The table in file `name`, all its columns or those of `columns` that it has.
 

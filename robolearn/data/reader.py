@@ -134,11 +134,7 @@ def _open(root: Path) -> Dataset:
     what = f"data set {root}"
     if not root.is_dir():
         raise BadInput(what, got="no such folder", expected="a LeRobotDataset v3.0 folder")
-    info = layout.read_json(root, layout.INFO_PATH)
-    needed = ("codebase_version", "features", "fps", "total_episodes", "total_frames")
-    missing = [key for key in needed if key not in info]
-    if missing:
-        raise BadInput(f"{what}: {layout.INFO_PATH}", got=f"no {missing[0]}", expected="it", available=info)
+    info = layout.read_info(root)
     if not str(info["codebase_version"]).startswith("v3."):
         raise BadInput(what, got=f"format {info['codebase_version']}", expected=layout.VERSION)
     interface = interface_of(info, what=what)
@@ -207,7 +203,7 @@ def _episodes(root: Path, info: Mapping[str, Any]) -> pa.Table:
     if lengths.min() < 1:
         raise BadInput(f"{what}: episode {int(lengths.argmin())}", got=f"length {lengths.min()}", expected="at least 1")
     ends = np.cumsum(lengths)
-    for name, expected in (("dataset_from_index", ends - lengths), ("dataset_to_index", ends)):
+    for name, expected in (("dataset_to_index", ends), ("dataset_from_index", ends - lengths)):
         wrong = np.flatnonzero(table[name].to_numpy() != expected)
         if len(wrong):
             e = int(wrong[0])

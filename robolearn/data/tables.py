@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,14 @@ from robolearn.core import BadInput
 from robolearn.data.statistics import QUANTILES, Stats
 
 STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
+_WHERE = (
+    "data/chunk_index",
+    "data/file_index",
+    "dataset_from_index",
+    "dataset_to_index",
+    "meta/episodes/chunk_index",
+    "meta/episodes/file_index",
+)
 _INDEX_COLUMN = "__index_level_0__"
 
 
@@ -29,16 +38,42 @@ def frames_table(schema: pa.Schema, frames: Mapping[str, NDArray]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def episode_row(facts: Mapping[str, int], tasks: Sequence[str], stats: Mapping[str, Stats]) -> pa.Table:
-    """The row of one episode: `facts` as int64 columns, its tasks, and ``stats/<feature>/<statistic>``."""
+def episodes_schema(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
+    """The columns of ``meta/episodes``, with LeRobot's types: extremes as the feature has them."""
+    columns: dict[str, pa.DataType] = {"episode_index": pa.int64(), "tasks": pa.list_(pa.string())}
+    columns |= {name: pa.int64() for name in ("length", *_WHERE[:4])}
+    for name, feature in features.items():
+        extreme = {"int64": pa.int64(), "bool": pa.bool_()}.get(feature["dtype"], pa.float64())
+        kinds = {"min": extreme, "max": extreme, "count": pa.int64()}
+        columns |= {f"stats/{name}/{key}": pa.list_(kinds.get(key, pa.float64())) for key in STATISTICS}
+    columns |= {name: pa.int64() for name in _WHERE[4:]}
+    return pa.schema(columns.items())
+
+
+def episode_row(
+    schema: pa.Schema, facts: Mapping[str, int], tasks: Sequence[str], stats: Mapping[str, Stats]
+) -> pa.Table:
+    """The row of one episode: `facts` (the plain columns), its tasks, and ``stats/<feature>/<statistic>``."""
     columns: dict[str, pa.Array] = {name: pa.array([value], type=pa.int64()) for name, value in facts.items()}
     columns["tasks"] = pa.array([list(tasks)], type=pa.list_(pa.string()))
     for feature, values in stats.items():
         for name in STATISTICS:
-            flat = pa.array(values[name], type=pa.int64() if name == "count" else pa.float64())
-            offsets = pa.array([0, len(flat)], type=pa.int32())
-            columns[f"stats/{feature}/{name}"] = pa.ListArray.from_arrays(offsets, flat)
-    return pa.table(columns)
+            key = f"stats/{feature}/{name}"
+            kind = schema.field(key).type.value_type
+            flat = pa.array(values[name].astype(kind.to_pandas_dtype(), copy=False), type=kind)
+            columns[key] = pa.ListArray.from_arrays(pa.array([0, len(flat)], type=pa.int32()), flat)
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def conformed(table: pa.Table, schema: pa.Schema, *, what: str) -> pa.Table:
+    """`table` with the columns, their order and types of `schema`; another tool may have appended to the set."""
+    lacking = [name for name in schema.names if name not in table.column_names]
+    if lacking:
+        raise BadInput(what, got=f"no column {lacking[0]!r}", expected="it")
+    try:
+        return table.select(schema.names).replace_schema_metadata(None).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise BadInput(what, got=f"columns of other types ({error})", expected=str(schema)) from None
 
 
 def stacked_stats(episodes: pa.Table, features: Sequence[str]) -> Stats:
@@ -51,7 +86,8 @@ def stacked_stats(episodes: pa.Table, features: Sequence[str]) -> Stats:
 
 
 def _matrix(column: pa.ChunkedArray) -> NDArray:
-    return column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return flat.astype(np.int64 if flat.dtype == np.int64 else np.float64).reshape(len(column), -1)
 
 
 def tasks_table(tasks: Sequence[str]) -> pa.Table:
@@ -89,16 +125,12 @@ def tasks_table(tasks: Sequence[str]) -> pa.Table:
 
 def tasks_of(table: pa.Table, *, what: str) -> list[str]:
     """The inverse of `tasks_table`, whatever the index column is called."""
-    words = [field.name for field in table.schema if pa.types.is_string(field.type) or _is_large_string(field.type)]
+    words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
     if "task_index" not in table.column_names or not words:
         raise BadInput(what, got=f"columns {table.column_names}", expected="task_index and the task in words")
     order = np.argsort(table["task_index"].to_numpy())
     names = table[words[0]].to_pylist()
     return [str(names[i]) for i in order]
-
-
-def _is_large_string(kind: pa.DataType) -> bool:
-    return pa.types.is_large_string(kind)
 
 
 def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, what: str) -> NDArray:

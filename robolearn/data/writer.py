@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,47 +27,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
+from robolearn.data.checks import bounded, checked, present
 from robolearn.data.features import INTERFACE_KEY, column, features_of, schema_of
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
-from robolearn.data.tables import episode_row, frames_table, stacked_stats, tasks_of, tasks_table
+from robolearn.data.tables import (
+    conformed,
+    episode_row,
+    episodes_schema,
+    frames_table,
+    stacked_stats,
+    tasks_of,
+    tasks_table,
+)
+from robolearn.data.tail import Tail
 
 log = logging.getLogger(__name__)
 
-DATA_BYTES = 1 << 20  # a data file is closed at this size; bounds what one episode costs to write
+DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
 META_ROWS = 64  # the same for a file of episode rows
-ACTION_TOLERANCE = 1e-6
 SYNC_S = 1.0  # folders are synced at most this often, and at close
 STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
-
-
-@dataclass(frozen=True)
-class _Tail:
-    """The newest file of a kind, which still grows."""
-
-    pattern: str
-    number: int = 0
-    table: pa.Table | None = None
-
-    @property
-    def path(self) -> str:
-        return layout.numbered(self.pattern, self.number)
-
-    def appended(self, rows: pa.Table) -> _Tail:
-        if self.table is None:
-            return _Tail(self.pattern, self.number, rows)
-        return _Tail(self.pattern, self.number, pa.concat_tables([self.table, rows]).combine_chunks())
-
-    def next(self) -> _Tail:
-        return _Tail(self.pattern, self.number + 1)
-
-    def full(self, size: int | None = None, *, rows: int | None = None) -> bool:
-        if self.table is None:
-            return False
-        return (size is not None and self.table.nbytes >= size) or (rows is not None and self.table.num_rows >= rows)
-
-    def content(self) -> pa.Buffer:
-        assert self.table is not None
-        return layout.parquet_bytes(self.table)
 
 
 class EpisodeWriter:
@@ -91,6 +70,7 @@ class EpisodeWriter:
         self.interface = interface
         self._features = features_of(interface)
         self._schema = schema_of(self._features)
+        self._rows = episodes_schema(self._features)
         self._steps: list[tuple[dict[str, NDArray], NDArray, float]] = []
         self._episodes = 0
         self._frames = 0
@@ -99,8 +79,8 @@ class EpisodeWriter:
         self._stats: Stats = {}  # over all frames, the features side by side
         self._synced = 0.0  # when the folders were, by the monotonic clock
         self._stats_frames = 0  # frames that stats.json covers
-        self._data = _Tail(layout.DATA_PATH)
-        self._meta = _Tail(layout.EPISODES_PATH)
+        self._data = Tail(layout.DATA_PATH)
+        self._meta = Tail(layout.EPISODES_PATH)
 
         if self.path.exists() and not self.path.is_dir():
             raise BadInput(f"data set {self.path}", got="a file", expected="a folder")
@@ -143,13 +123,13 @@ class EpisodeWriter:
         step = len(self._steps)
         row = {}
         for key, spec in self.interface.observation.items():
-            value = _present(observation, key)
-            row[key] = _checked(np.asarray(value, np.float32), spec, (), f"observation {key!r}", step)
-        executed = _checked(np.asarray(action, np.float32), self.interface.action, (), "action", step)
+            value = present(observation, key)
+            row[key] = checked(np.asarray(value, np.float32), spec, (), f"observation {key!r}", step)
+        executed = checked(np.asarray(action, np.float32), self.interface.action, (), "action", step)
         value = float(reward)
         if not np.isfinite(value):
             raise BadInput(f"reward at step {step}", got=value, expected="a finite number")
-        self._steps.append((row, _bounded(executed, step), value))
+        self._steps.append((row, bounded(executed, step), value))
 
     def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
         """Store the steps added since the last `end`, durably; returns the episode's index.
@@ -188,9 +168,9 @@ class EpisodeWriter:
         """Store whole episodes in one commit: all of them or, if one is refused, none."""
         if self._steps:
             raise BadInput("episode", got=f"{len(self._steps)} steps begun by add()", expected="end() or discard()")
-        checked = [self._checked_episode(episode) for episode in episodes]
-        if checked:
-            self._store(checked)
+        ready = [self._checked_episode(episode) for episode in episodes]
+        if ready:
+            self._store(ready)
 
     def _checked_episode(self, episode: Episode) -> Episode:
         length = (len(episode),)
@@ -198,11 +178,11 @@ class EpisodeWriter:
             raise BadInput("episode", got="no steps", expected="at least one")
         observation = {}
         for key, spec in self.interface.observation.items():
-            array = np.asarray(_present(episode.observation, key), np.float32)
-            observation[key] = _checked(array, spec, length, f"observation {key!r}", 0)
-        action = _checked(np.asarray(episode.action, np.float32), self.interface.action, length, "action", 0)
-        reward = _checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
-        return replace(episode, observation=observation, action=_bounded(action, 0), reward=reward)
+            array = np.asarray(present(episode.observation, key), np.float32)
+            observation[key] = checked(array, spec, length, f"observation {key!r}", 0)
+        action = checked(np.asarray(episode.action, np.float32), self.interface.action, length, "action", 0)
+        reward = checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
+        return replace(episode, observation=observation, action=bounded(action, 0), reward=reward)
 
     def close(self) -> None:
         """Let go of the data set; steps without an `end` are forgotten."""
@@ -260,7 +240,7 @@ class EpisodeWriter:
                 "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
             }
             data = data.appended(frames_table(self._schema, columns))
-            meta = meta.appended(episode_row(facts, [episode.task], split(own, self._sizes)))
+            meta = meta.appended(episode_row(self._rows, facts, [episode.task], split(own, self._sizes)))
             count += 1
             frames += len(episode)
 
@@ -346,7 +326,7 @@ class EpisodeWriter:
     def _resume(self) -> None:
         """Take up the committed state and remove what a killed writer left beyond it."""
         what = f"data set {self.path}"
-        info = layout.read_json(self.path, layout.INFO_PATH)
+        info = layout.read_info(self.path)
         if INTERFACE_KEY not in info:
             raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
         ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
@@ -363,7 +343,7 @@ class EpisodeWriter:
             self._sweep()
             return
         names = sorted(str(p.relative_to(self.path)) for p in self.path.glob("meta/episodes/*/*.parquet"))
-        rows = pa.concat_tables([layout.read_parquet(self.path, name) for name in names])
+        rows = pa.concat_tables([self._read(name, self._rows) for name in names])
         rows = rows.filter(layout.less(rows["episode_index"], self._episodes)).combine_chunks()
         if rows.num_rows != self._episodes or rows["dataset_to_index"][-1].as_py() != self._frames:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self._episodes} episodes")
@@ -374,10 +354,10 @@ class EpisodeWriter:
         def number(kind: str) -> int:
             return rows[f"{kind}/chunk_index"][-1].as_py() * layout.CHUNKS_SIZE + rows[f"{kind}/file_index"][-1].as_py()
 
-        meta = _Tail(layout.EPISODES_PATH, number("meta/episodes"))
-        data = _Tail(layout.DATA_PATH, number("data"))
-        newest_meta = layout.read_parquet(self.path, meta.path)
-        newest_data = layout.read_parquet(self.path, data.path)
+        meta = Tail(layout.EPISODES_PATH, number("meta/episodes"))
+        data = Tail(layout.DATA_PATH, number("data"))
+        newest_meta = self._read(meta.path, self._rows)
+        newest_data = self._read(data.path, self._schema)
         kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self._episodes))
         kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self._episodes))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
@@ -392,6 +372,9 @@ class EpisodeWriter:
         commit.stage(layout.INFO_PATH, layout.json_bytes(ours, indent=4))
         commit.publish()
 
+    def _read(self, name: str, schema: pa.Schema) -> pa.Table:
+        return conformed(layout.read_parquet(self.path, name), schema, what=f"data set {self.path}: {name}")
+
     def _sweep(self) -> None:
         """Remove .tmp files, and files that no committed episode lies in."""
         for name in self.path.rglob("*.tmp"):
@@ -404,40 +387,3 @@ class EpisodeWriter:
                     number += int(file.stem.removeprefix("file-"))
                     if number > newest:
                         file.unlink()
-
-
-def _present(observation: Mapping[str, Any], key: str) -> Any:
-    if key not in observation:
-        raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
-    return observation[key]
-
-
-def _checked(array: NDArray, spec: ArraySpec, lead: tuple[int, ...], what: str, step: int) -> NDArray:
-    """`array` as (*lead, *spec.shape), finite; the first axis is counted from `step` in messages."""
-    expected = (*lead, *spec.shape)
-    if not lead and array.shape == (1, *spec.shape):
-        array = array[0]
-    if array.shape != expected:
-        at = "" if lead else f" at step {step}"
-        raise BadInput(f"{what}{at}", got=f"shape {array.shape}", expected=f"shape {expected}")
-    if not np.isfinite(array).all():
-        where = np.argwhere(~np.isfinite(array))[0]
-        step, where = (step + int(where[0]), where[1:]) if lead else (step, where)
-        component = f", component {_component(spec, where)}" if len(where) else ""
-        value = array[(*([step] if lead else []), *where)]
-        raise BadInput(f"{what} at step {step}{component}", got=value, expected="a finite number")
-    return array
-
-
-def _bounded(action: NDArray, step: int) -> NDArray:
-    """`action` (…, Da) clipped to [-1, 1], which it must keep to 1e-6."""
-    if np.abs(action).max() > 1.0 + ACTION_TOLERANCE:
-        where = np.unravel_index(int(np.abs(action).argmax()), action.shape)
-        at = step if action.ndim == 1 else int(where[0])
-        raise BadInput(f"action at step {at}", got=f"{action[where]:.6g}", expected="components in [-1, 1]")
-    return np.clip(action, -1.0, 1.0)
-
-
-def _component(spec: ArraySpec, where: NDArray) -> str:
-    flat = int(np.ravel_multi_index(tuple(int(i) for i in where), spec.shape))
-    return f"{flat} ({spec.names[flat]})" if flat < len(spec.names) else str(flat)

@@ -1,0 +1,259 @@
+"""The writer: what it refuses, resuming, and being killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.data import Dataset, EpisodeWriter, writer
+
+STEP = {"proprio": [1.0, 2.0, 3.0], "objects": [4.0, 5.0]}
+
+
+def test_round_trip(tmp_path, interface, episode):
+    written = [episode(0, 5), episode(1, 1, success=False, task="push"), episode(2, 3)]
+    with EpisodeWriter(tmp_path / "set", interface) as w:
+        assert [w.write(e) for e in written] == [0, 1, 2]
+        assert (w.episodes, w.frames) == (3, 9)
+    dataset = Dataset.open(tmp_path / "set")
+    assert dataset.interface == interface and dataset.lengths.tolist() == [5, 1, 3]
+    for i, e in enumerate(written):
+        read = dataset.episode(i)
+        assert (read.success, read.terminated, read.truncated, read.task) == (
+            e.success,
+            e.terminated,
+            e.truncated,
+            e.task,
+        )
+        assert (read.action == e.action).all() and (read.reward == e.reward).all()
+        assert all((read.observation[key] == e.observation[key]).all() for key in e.observation)
+        assert all(a.flags.c_contiguous for a in (read.action, *read.observation.values()))
+
+
+def test_streaming_equals_whole(tmp_path, interface, episode):
+    whole = episode(3, 4)
+    with EpisodeWriter(tmp_path / "a", interface) as a, EpisodeWriter(tmp_path / "b", interface) as b:
+        a.write(whole)
+        b.add(STEP, [0.0, 0.0])
+        b.discard()
+        for t in range(4):
+            b.add({key: v[t][None] for key, v in whole.observation.items()}, whole.action[t], whole.reward[t])
+        b.end(success=True, terminated=True, task=whole.task)
+    for name in ("data/chunk-000/file-000.parquet", "meta/stats.json", "meta/info.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_bad_steps_are_refused_and_named(tmp_path, interface, episode):
+    with EpisodeWriter(tmp_path / "set", interface) as w:
+        w.add(STEP, [0.0, 0.0])
+        with pytest.raises(BadInput, match=r"'proprio' at step 1, component 1 \(b\): got nan"):
+            w.add(STEP | {"proprio": [0.0, np.nan, 0.0]}, [0.0, 0.0])
+        with pytest.raises(BadInput, match=r"action at step 1, component 0: got inf"):
+            w.add(STEP, [np.inf, 0.0])
+        with pytest.raises(BadInput, match=r"reward at step 1"):
+            w.add(STEP, [0.0, 0.0], float("nan"))
+        with pytest.raises(BadInput, match=r"'objects' at step 1: got shape \(3,\), expected shape \(2,\)"):
+            w.add(STEP | {"objects": [1.0, 2.0, 3.0]}, [0.0, 0.0])
+        with pytest.raises(BadInput, match="no 'objects'"):
+            w.add({"proprio": [0.0, 0.0, 0.0]}, [0.0, 0.0])
+        with pytest.raises(BadInput, match=r"action at step 1: got -1\.1, expected components in \[-1, 1\]"):
+            w.add(STEP, [0.0, -1.1])
+        with pytest.raises(BadInput, match="1 steps begun"):
+            w.write(episode(0))
+        w.add(STEP | {"more": [np.nan]}, [1.0 + 5e-7, -1.0])
+        w.end(success=False, truncated=True)
+        with pytest.raises(BadInput, match="no steps"):
+            w.end(success=True)
+
+        broken = episode(0, 6)
+        broken.observation["objects"][4, 1] = np.nan
+        with pytest.raises(BadInput, match="'objects' at step 4, component 1: got nan"):
+            w.write_all([episode(1), broken])
+        loud = episode(0, 6)
+        loud.action[5, 0] = 2.0
+        with pytest.raises(BadInput, match="action at step 5: got 2"):
+            w.write(loud)
+    dataset = Dataset.open(tmp_path / "set")
+    assert dataset.lengths.tolist() == [2] and dataset.action.max() == 1.0
+
+
+def test_existing_folders_are_left_alone(tmp_path, interface, episode):
+    root = tmp_path / "set"
+    with EpisodeWriter(root, interface) as w:
+        w.write(episode(0))
+    before = {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    with pytest.raises(BadInput, match="existing data set"):
+        EpisodeWriter(root, interface)
+    other = Interface(interface.observation, interface.action, 10.0, "panda", "tcp_delta", interface.extra)
+    with pytest.raises(BadInput, match="control_hz: got 10.0, expected 20.0"):
+        EpisodeWriter(root, other, resume=True)
+    wider = Interface(interface.observation, ArraySpec((3,)), 20.0, "panda", "tcp_delta", interface.extra)
+    with pytest.raises(BadInput, match="interface, action"):
+        EpisodeWriter(root, wider, resume=True)
+    assert before == {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_text("x")
+    with pytest.raises(BadInput, match="other files"):
+        EpisodeWriter(tmp_path / "photos", interface, resume=True)
+    assert [p.name for p in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_one_writer_at_a_time(tmp_path, interface, episode):
+    with EpisodeWriter(tmp_path / "set", interface) as w:
+        w.write(episode(0))
+        with pytest.raises(BadInput, match="another writer"):
+            EpisodeWriter(tmp_path / "set", interface, resume=True)
+        w.write(episode(1))
+    assert Dataset.open(tmp_path / "set").episodes == 2
+
+
+def test_resume_equals_one_go(tmp_path, interface, episode, monkeypatch):
+    monkeypatch.setattr(writer, "META_ROWS", 3)
+    monkeypatch.setattr(writer, "DATA_BYTES", 1000)
+    episodes = [episode(e, 4 + e, task=f"task {e % 3}") for e in range(8)]
+    with EpisodeWriter(tmp_path / "one", interface) as w:
+        for e in episodes:
+            w.write(e)
+    for e in episodes:
+        with EpisodeWriter(tmp_path / "many", interface, resume=True) as w:
+            w.write(e)
+    names = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*") if p.is_file())
+    assert names == sorted(p.relative_to(tmp_path / "many") for p in (tmp_path / "many").rglob("*") if p.is_file())
+    for name in names:
+        if name.name == "stats.json":
+            one, many = (json.loads((tmp_path / s / name).read_text()) for s in ("one", "many"))
+            for feature, part in one.items():
+                assert all(np.allclose(part[k], many[feature][k], rtol=1e-12, atol=1e-15) for k in part)
+        elif name.suffix == ".parquet":
+            assert pq.read_table(tmp_path / "one" / name).equals(pq.read_table(tmp_path / "many" / name))
+        else:
+            assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
+
+
+def test_resume_removes_what_was_never_committed(tmp_path, interface, episode, monkeypatch):
+    """A kill between the renames of the frames and of info.json, at every point between them."""
+    monkeypatch.setattr(writer, "META_ROWS", 2)
+    replace = os.replace
+    for kept in range(5):
+        root = tmp_path / f"set{kept}"
+        w = EpisodeWriter(root, interface)
+        for e in range(2):
+            w.write(episode(e))
+        done = []
+
+        def interrupted(source, target, done=done, kept=kept):
+            if len(done) == kept:
+                raise KeyboardInterrupt
+            done.append(target)
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            w.write(episode(2, 9, task="another"))
+        monkeypatch.setattr(os, "replace", replace)
+        w._lock.close()
+
+        dataset = Dataset.open(root)
+        assert dataset.lengths.tolist() == [5, 5] and dataset.stats["action"]["count"] == 10
+        with EpisodeWriter(root, interface, resume=True) as w:
+            assert (w.episodes, w.frames) == (2, 10)
+            assert not list(root.rglob("*.tmp"))
+            assert json.loads((root / "meta/stats.json").read_text())["action"]["count"] == [10]
+            w.write(episode(7, 2, task="a third"))
+        dataset = Dataset.open(root)
+        assert dataset.lengths.tolist() == [5, 5, 2] and dataset.tasks == ["lift the cube", "a third"]
+        assert dataset.action[:, 0].tolist() == [np.float32(e / 1000) for e in [0] * 5 + [1] * 5 + [7] * 2]
+
+
+def test_resume_after_another_tool_rewrote_the_rows(tmp_path, interface, episode):
+    """Columns in another order, with more of them: as LeRobot leaves them when it appends."""
+    root = tmp_path / "set"
+    with EpisodeWriter(root, interface) as w:
+        w.write(episode(0))
+    path = root / "meta/episodes/chunk-000/file-000.parquet"
+    rows = pq.read_table(path)
+    pq.write_table(rows.select(rows.column_names[::-1]).append_column("mood", [["good"]]), path)
+    with EpisodeWriter(root, interface, resume=True) as w:
+        w.write(episode(1))
+    assert Dataset.open(root).stats["action"]["count"] == 10
+    pq.write_table(pq.read_table(path).drop_columns(["stats/action/q10"]), path)
+    with pytest.raises(BadInput, match="no column 'stats/action/q10'"):
+        EpisodeWriter(root, interface, resume=True)
+
+
+CHILD = """
+import sys, numpy as np
+from robolearn.core import ArraySpec, Interface
+from robolearn.data.writer import EpisodeWriter
+interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), 20.0)
+with EpisodeWriter(sys.argv[1], interface, resume=True) as writer:
+    print("begun", writer.episodes, flush=True)
+    while True:
+        e = writer.episodes
+        for t in range(3 + e % 5):
+            writer.add({"proprio": [e, t, 0]}, [0, 0])
+        writer.end(success=True, terminated=True, task=f"task {e // 4}")
+        print(e, flush=True)
+"""
+
+
+def test_sigkill_loses_no_finished_episode(tmp_path):
+    """One data set, killed and resumed at random moments; every episode that end() returned from is there."""
+    root, rng, finished = tmp_path / "set", np.random.default_rng(), 0
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    for _ in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(root)], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == f"begun {finished}\n"
+        assert child.stdout.readline() == f"{finished}\n"
+        time.sleep(rng.uniform(0.0, 0.25))
+        child.send_signal(signal.SIGKILL)
+        said = child.stdout.read().split()
+        child.wait()
+        dataset = Dataset.open(root)
+        # The episode at hand may have been committed before its number was printed.
+        assert dataset.episodes - (int(said[-1]) + 1 if said else finished + 1) in (0, 1)
+        finished = dataset.episodes
+        assert dataset.lengths.tolist() == [3 + e % 5 for e in range(finished)]
+        assert dataset.observation["proprio"][:, 0].tolist() == np.repeat(range(finished), dataset.lengths).tolist()
+        assert [dataset.episode(e).task for e in range(finished)] == [f"task {e // 4}" for e in range(finished)]
+
+
+def test_speed(tmp_path):
+    """200 episodes of 100 frames: the processor time of one commit for all stays far below a second."""
+    interface = Interface({"proprio": ArraySpec((20,)), "objects": ArraySpec((16,))}, ArraySpec((7,)), 20.0)
+    rng = np.random.default_rng(0)
+    episodes = [
+        Episode(
+            observation={
+                k: rng.normal(size=(100, s.size)).astype(np.float32) for k, s in interface.observation.items()
+            },
+            action=rng.uniform(-1, 1, (100, 7)).astype(np.float32),
+            reward=np.zeros(100, np.float32),
+            success=True,
+            terminated=True,
+            truncated=False,
+            task="lift",
+        )
+        for _ in range(200)
+    ]
+    begun = time.process_time()
+    with EpisodeWriter(tmp_path / "set", interface) as w:
+        w.write_all(episodes)
+    assert time.process_time() - begun < 2.0
+    begun = time.process_time()
+    assert Dataset.open(tmp_path / "set").frames == 20_000
+    assert time.process_time() - begun < 1.0
