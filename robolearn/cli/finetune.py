@@ -27,11 +27,11 @@ class Finetune(Command):
     """Worlds side by side."""
     decisions: int = 20
     """Action chunks a world and iteration."""
-    epochs: int = 5
+    epochs: int = 3
     """Passes over an iteration's data."""
     minibatch: int = 640
     """Chunks per gradient step."""
-    actor_lr: float = 2e-4
+    actor_lr: float = 3e-4
     """Learning rate of the policy at the beginning; it falls to half on a cosine."""
     gamma: float = 0.99
     """Discount of one decision (an executed chunk)."""
@@ -47,8 +47,8 @@ class Finetune(Command):
     """Reward of the embedded tasks."""
     seed: int = 0
     """Of starts, noise and everything else."""
-    threads: int = 2
-    """Threads of torch; the simulation uses every CPU."""
+    threads: int = 1
+    """Threads of torch (more only contend with each other on small networks); the simulation uses every CPU."""
     checkpoint_every: int = 5
     """Iterations between two saved states."""
     resume: bool = False

@@ -81,10 +81,10 @@ class ReinFlowConfig:
     decisions: int = 20
     gamma: float = 0.99
     lam: float = 0.9
-    actor_lr: float = 2e-4
-    actor_lr_end: float = 1e-4
+    actor_lr: float = 3e-4
+    actor_lr_end: float = 1.5e-4
     critic_lr: float = 1e-3
-    epochs: int = 5
+    epochs: int = 3
     minibatch: int = 640
     clip: float = 0.1
     target_kl: float = 0.05

@@ -67,5 +67,5 @@ def _look(spec: mujoco.MjSpec) -> None:
         rgba=[0.55, 0.57, 0.60, 1.0],
     )
     world.add_light(pos=[0.9, -0.8, 1.8], dir=[-0.35, 0.45, -1.0], diffuse=[0.5, 0.5, 0.48], castshadow=True)
-    world.add_camera(name="front", pos=[1.35, 0.55, 0.75], xyaxes=[-0.45, 0.89, 0, -0.44, -0.22, 0.87], fovy=42)
+    world.add_camera(name="front", pos=[1.20, 0.48, 0.62], xyaxes=[-0.56, 0.83, 0, -0.42, -0.28, 0.86], fovy=40)
     world.add_camera(name="side", pos=[0.5, -0.95, 0.45], xyaxes=[1, 0, 0, 0, 0.38, 0.92], fovy=42)
