@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robolearn.cli.command import Command
 
@@ -29,6 +29,12 @@ class Quickstart(Command):
     """Budget of fine-tuning; by default what the task's preset says."""
     eval_episodes: int | None = None
     """Episodes of each evaluation; by default what the task's preset says."""
+    resume: bool = False
+    """Go on with the quickstart in --out where it was stopped."""
+    flow: Literal["rectified", "shortcut"] = "rectified"
+    """The kind of flow policy."""
+    denoise_steps: int = 4
+    """K, denoising steps from noise to action."""
     videos: bool = True
     """Record the worst and the best episode of both policies."""
 
@@ -38,17 +44,36 @@ class Quickstart(Command):
         from robolearn.cli.train import Train
         from robolearn.core import BadInput
         from robolearn.presets import preset
+        from robolearn.runs.run import is_run
 
         settings = preset(self.task)
-        if self.out.exists() and any(self.out.iterdir()):
-            raise BadInput(f"--out {self.out}", got="a folder that is not empty", expected="a new one")
+        if not self.resume and self.out.exists() and any(self.out.iterdir()):
+            raise BadInput(
+                f"--out {self.out}",
+                got="a folder that is not empty",
+                expected="a new one",
+                hint="--resume goes on with it",
+            )
         clock = _Clock(quiet=self.json)
         episodes = self.episodes or settings.episodes
         collect = Collect(
-            task=self.task, episodes=episodes, quality=settings.quality, out=self.out / "data", seed=self.seed, json=self.json
+            task=self.task,
+            episodes=episodes,
+            quality=settings.quality,
+            out=self.out / "data",
+            seed=self.seed,
+            resume=self.resume and (self.out / "data").exists(),
+            json=self.json,
         )
         train = Train(
-            data=self.out / "data", out=self.out / "bc", steps=settings.train_steps, seed=self.seed, json=self.json
+            data=self.out / "data",
+            out=self.out / "bc",
+            flow=self.flow,
+            denoise_steps=self.denoise_steps,
+            steps=settings.train_steps,
+            seed=self.seed,
+            resume=self.resume and is_run(self.out / "bc"),
+            json=self.json,
         )
         finetune = Finetune(
             policy=self.out / "bc",
@@ -56,6 +81,7 @@ class Quickstart(Command):
             out=self.out / "rl",
             env_steps=self.env_steps or settings.env_steps,
             seed=self.seed,
+            resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
         results: dict[str, Any] = {
@@ -105,7 +131,7 @@ class Quickstart(Command):
         commands = [
             f"robolearn collect --task {self.task} --episodes {collect.episodes} --quality {collect.quality} "
             f"--seed {self.seed} --out data/{self.task}",
-            f"robolearn train --data data/{self.task} --steps {train.steps} --seed {self.seed} --out runs/bc",
+            f"robolearn train --data data/{self.task} --flow {self.flow} --denoise-steps {self.denoise_steps} --steps {train.steps} --seed {self.seed} --out runs/bc",
             f"robolearn finetune --policy runs/bc --task {self.task} --env-steps {finetune.env_steps} "
             f"--seed {self.seed} --out runs/rl",
             f"robolearn evaluate --policy runs/bc --against runs/rl --task {self.task} --episodes {n} "

@@ -227,9 +227,7 @@ class ReinFlowTrainer:
         observation, chain = rollout.observation, rollout.chain
         value = values(self.critic, normalise, observation).reshape(shape)
         next_value = values(self.critic, normalise, rollout.next_observation).reshape(shape)
-        advantage, target = gae(
-            rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam
-        )
+        advantage, target = gae(rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam)
         advantage, target = advantage.flatten(), target.flatten()
         # The old likelihood is the training network's own: every ratio is 1 before the first step.
         with torch.no_grad():
@@ -237,7 +235,9 @@ class ReinFlowTrainer:
         reference = self.actor.reference_mean(normalise(observation), chain) if c.regulariser == "kl" else None
 
         metrics = self._mean_over_batches(
-            len(chain), c.critic_epochs, lambda index: self._critic_step(normalise(_rows(observation, index)), target[index])
+            len(chain),
+            c.critic_epochs,
+            lambda index: self._critic_step(normalise(_rows(observation, index)), target[index]),
         )
         if actor_learns:
             metrics |= self._mean_over_batches(

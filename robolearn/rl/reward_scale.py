@@ -1,6 +1,6 @@
 """Reward scaling: divide by the running standard deviation of the discounted return (Engstrom et al., ICLR 2020).
 
-    G ← r + γ (1 − ended) G,     r_scaled = clip(r / √(Var[G] + ε), ±limit)
+G ← r + γ (1 − ended) G,     r_scaled = clip(r / √(Var[G] + ε), ±limit)
 """
 
 from __future__ import annotations
