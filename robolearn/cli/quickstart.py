@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -103,6 +103,13 @@ class Quickstart(Command):
             "report": str(report),
             "wall_s": {**clock.seconds, "total": clock.total},
         }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from robolearn.cli.command import rate_text
+
+        console.print(f"imitation  {rate_text(result['bc']['success'])}")
+        console.print(f"after RL   {rate_text(result['rl']['success'])}, {result['env_steps']:,} environment steps")
+        console.print(f"report     {result['report']}  ({result['wall_s']['total']:.0f} s in total)")
 
     def _evaluate(self, name: str, episodes: int) -> Any:
         from policies.checkpoint import load_policy
