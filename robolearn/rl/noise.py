@@ -60,6 +60,8 @@ class NoiseNet(nn.Module):
         # It begins in the middle of the range (on the log scale), the same everywhere.
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
+        self.log_var_min: Tensor
+        self.log_var_max: Tensor
         self.register_buffer("log_var_min", torch.tensor(2 * math.log(config.sigma_min)))
         self.register_buffer("log_var_max", torch.tensor(2 * math.log(config.sigma_max)))
 
@@ -75,4 +77,4 @@ class NoiseNet(nn.Module):
         end = 0.3 * low + 0.7 * high
         fall = min(max((progress - self.config.hold) / (1 - self.config.hold), 0.0), 1.0)
         now = end + (high - end) * 0.5 * (1 + math.cos(math.pi * fall))
-        self.log_var_max.fill_(2 * math.log(max(now, low)))  # type: ignore[operator]
+        self.log_var_max.fill_(2 * math.log(max(now, low)))

@@ -224,9 +224,7 @@ class ReinFlowTrainer:
         observation, chain = rollout.observation, rollout.chain
         value = values(self.critic, normalise, observation).reshape(shape)
         next_value = values(self.critic, normalise, rollout.next_observation).reshape(shape)
-        advantage, target = gae(
-            rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam
-        )
+        advantage, target = gae(rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam)
         advantage, target = advantage.flatten(), target.flatten()
         # The old likelihood is the training network's own: every ratio is 1 before the first step.
         with torch.no_grad():
