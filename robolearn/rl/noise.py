@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from robolearn.core import BadInput
+
 
 @dataclass(frozen=True)
 class NoiseConfig:
@@ -45,8 +47,10 @@ class NoiseNet(nn.Module):
 
     def __init__(self, cond_dim: int, chunk_dim: int, config: NoiseConfig) -> None:
         super().__init__()
-        if not 0 < config.sigma_min <= config.sigma_max:
-            raise ValueError(f"0 < sigma_min <= sigma_max, got {config.sigma_min}, {config.sigma_max}")
+        if not 0 < config.sigma_min <= config.sigma_max < math.inf:
+            raise BadInput(
+                "range of the noise", got=(config.sigma_min, config.sigma_max), expected="0 < sigma_min <= sigma_max"
+            )
         self.config = config
         self.net = nn.Sequential(
             nn.Linear(cond_dim + 1, config.hidden),
