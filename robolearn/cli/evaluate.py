@@ -13,7 +13,7 @@ from robolearn.cli.command import Command
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Command):
-    """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on the same starts."""
+    """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on equal starts."""
 
     policy: Path
     """A run folder or a checkpoint folder."""

@@ -147,14 +147,13 @@ class Quickstart(Command):
         calibration = tuned["calibration"]
         notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
         if calibration:
-            notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action, chosen by measurement: "
-                     f"{calibration['reason']}."]  # fmt: skip
+            notes = [f"{notes[0][:-1]}, chosen by measurement: {calibration['reason']}."]
         return write_report(
             self.out / "report.html",
             ReportData(
                 title=f"{self.task}: from demonstrations to a reliable policy",
-                subtitle=f"{collect.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of them "
-                f"succeed), a flow policy by imitation, then {tuned['env_steps']:,} control steps of ReinFlow.",
+                subtitle=f"{collect.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of "
+                f"them succeed), a flow policy by imitation, then {tuned['env_steps']:,} control steps of ReinFlow.",
                 outcomes=[
                     Outcome.of("imitation", bc, note=f"{results['collect']['episodes']} demonstrations"),
                     Outcome.of("after RL", rl, note=f"{tuned['env_steps']:,} environment steps"),
@@ -171,7 +170,8 @@ class Quickstart(Command):
                     "reinflow": _config(self.out / "rl")["reinflow"],
                 },
                 notes=notes,
-                footer=f"robolearn {__version__}, Python {platform.python_version()}, {platform.machine()}, seed {self.seed}",
+                footer=f"robolearn {__version__}, Python {platform.python_version()}, {platform.machine()}, "
+                f"seed {self.seed}",
             ),
         )
 
