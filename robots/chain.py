@@ -54,27 +54,36 @@ class Chain:
         """Read the chain from a model file.
 
         Raises:
-          BadInput: a joint is missing or no hinge, or the joints do not form one chain ending at the site.
+          BadInput: a joint or the site is missing, a joint is no hinge or has no range, or the joints do not form
+            one chain ending at the site.
         """
         model = mujoco.MjModel.from_xml_path(str(path))
         names = [model.joint(i).name for i in range(model.njnt)]
         for name in joints:
             if name not in names:
                 raise BadInput(f"joint of {path.name}", got=name, available=names)
+        if not joints:
+            raise BadInput(f"joints of {path.name}", got="none", expected="at least one", available=names)
+        sites = [model.site(i).name for i in range(model.nsite)]
+        if tcp_site not in sites:
+            raise BadInput(f"site of {path.name}", got=tcp_site, available=sites)
         ids = [model.joint(name).id for name in joints]
         offset_pos, offset_rot, axes = [], [], []
         parent = 0  # the world body
         for i in ids:
             if model.jnt_type[i] != mujoco.mjtJoint.mjJNT_HINGE or np.any(model.jnt_pos[i] != 0):
                 raise BadInput(f"joint {model.joint(i).name} of {path.name}", expected="a hinge at its body's origin")
+            if not model.jnt_limited[i] or model.qpos0[model.jnt_qposadr[i]] != 0:
+                got = "a ref" if model.jnt_limited[i] else "no range"
+                raise BadInput(f"joint {model.joint(i).name} of {path.name}", got=got, expected="a range and ref 0")
             body = int(model.jnt_bodyid[i])
-            pos, rot = _relative(model, body, parent)
+            pos, rot = _relative(model, body, parent, joints=1)
             offset_pos.append(pos)
             offset_rot.append(rot)
             axes.append(model.jnt_axis[i])
             parent = body
         site = model.site(tcp_site).id
-        pos, rot = _relative(model, int(model.site_bodyid[site]), parent)
+        pos, rot = _relative(model, int(model.site_bodyid[site]), parent, joints=0)
         tcp_pos = pos + rot @ model.site_pos[site]
         tcp_rot = rot @ _matrix(model.site_quat[site])
         limits = model.jnt_range[ids]
@@ -181,12 +190,12 @@ def _matrix(quat: Array) -> Array:
     return out.reshape(3, 3)
 
 
-def _relative(model: mujoco.MjModel, body: int, ancestor: int) -> tuple[Array, Array]:
-    """Pose of `body` in `ancestor`, through bodies that have no joint of the chain in between."""
+def _relative(model: mujoco.MjModel, body: int, ancestor: int, *, joints: int) -> tuple[Array, Array]:
+    """Pose of `body`, which has so many joints of its own, in `ancestor`; no body in between may have any."""
     pos, rot = np.zeros(3), np.eye(3)
     start = body
     while body != ancestor:
-        if body == 0 or (body != start and model.body_jntnum[body] > 0):
+        if body == 0 or model.body_jntnum[body] > (joints if body == start else 0):
             raise BadInput("joints", expected="one chain from base to tcp", got=f"a break at {model.body(start).name}")
         parent_rot = _matrix(model.body_quat[body])
         pos = model.body_pos[body] + parent_rot @ pos
