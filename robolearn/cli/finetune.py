@@ -31,8 +31,12 @@ class Finetune(Command):
     """Passes over an iteration's data."""
     minibatch: int = 640
     """Chunks per gradient step."""
-    actor_lr: float = 3e-4
-    """Learning rate of the policy at the beginning; it falls to half on a cosine."""
+    actor_lr: float = 2e-4
+    """Learning rate of the policy at the beginning; it then follows --target-kl."""
+    target_kl: float = 0.005
+    """How far one iteration moves the policy."""
+    noise_steps: Literal["last", "all"] = "last"
+    """Denoising steps that are noised: the last one, or all as in the paper."""
     gamma: float = 0.99
     """Discount of one decision (an executed chunk)."""
     entropy: float = 0.0
@@ -67,14 +71,16 @@ class Finetune(Command):
 
         torch.set_num_threads(self.threads)
         policy = load_policy(self.policy)
-        noise = NoiseConfig(sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share)
+        noise = NoiseConfig(
+            steps=self.noise_steps, sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share
+        )
         config = ReinFlowConfig(
             env_steps=self.env_steps,
             decisions=self.decisions,
             epochs=self.epochs,
             minibatch=self.minibatch,
             actor_lr=self.actor_lr,
-            actor_lr_end=self.actor_lr / 2,
+            target_kl=self.target_kl,
             gamma=self.gamma,
             entropy=self.entropy,
             regulariser=self.regulariser,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ class NoiseConfig:
     Attributes:
       sigma_min, sigma_max: range of the standard deviation of one denoising step; 0 for `sigma_max` chooses it
         by calibration (see `robolearn.rl.calibrate`), with `sigma_min` as a share `min_share` of it.
+      steps: which denoising steps are noised: "last", or "all" as in the paper (see `stochastic_flow`).
       min_share: σ_min/σ_max when calibrated.
       hold: share of the iterations before σ_max begins to fall.
       hidden: width of the two hidden layers.
@@ -31,6 +33,7 @@ class NoiseConfig:
 
     sigma_min: float = 0.0
     sigma_max: float = 0.0
+    steps: Literal["last", "all"] = "last"
     min_share: float = 0.5
     hold: float = 0.35
     hidden: int = 64

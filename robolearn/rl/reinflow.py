@@ -52,6 +52,8 @@ from robolearn.runs.packing import pack_optimizer, unpack_optimizer
 
 log = logging.getLogger(__name__)
 
+LR_RANGE = (1e-5, 2e-3)  # of the actor
+
 
 @dataclass(frozen=True)
 class ReinFlowConfig:
@@ -62,13 +64,15 @@ class ReinFlowConfig:
       decisions: T, action chunks a world and iteration.
       gamma: discount a decision (a chunk of Ta steps).
       lam: λ of GAE.
-      actor_lr: Adam's step size at the beginning; it falls on a cosine to `actor_lr_end`.
+      actor_lr: Adam's step size at the beginning; it then follows `target_kl`.
       critic_lr: of the critic.
       epochs: passes of the actor over an iteration's data.
       critic_epochs: passes of the critic.
       minibatch: chunks a gradient step.
       clip: ε of PPO, for ratios of likelihoods normalised as in `stochastic_flow`.
-      target_kl: an iteration's epochs end when the estimated KL exceeds it.
+      target_kl: how far an iteration moves the policy (in the normalised log-likelihood): the step size is raised
+        when the KL divergence falls below half of it and lowered above twice, so that one setting serves every
+        task, flow and range of noise. Falls on a cosine to a quarter. An iteration's epochs end at 4 times it.
       entropy: α.
       regulariser: distance to the pre-trained policy: "kl", "w2" or "none".
       regularisation: β.
@@ -83,18 +87,17 @@ class ReinFlowConfig:
     decisions: int = 20
     gamma: float = 0.99
     lam: float = 0.9
-    actor_lr: float = 3e-4
-    actor_lr_end: float = 1.5e-4
+    actor_lr: float = 2e-4
     critic_lr: float = 1e-3
     epochs: int = 3
     critic_epochs: int = 6
     minibatch: int = 640
     clip: float = 0.1
-    target_kl: float = 0.05
+    target_kl: float = 0.005
     entropy: float = 0.0
     regulariser: str = "none"
     regularisation: float = 0.0
-    critic_warmup: int = 2
+    critic_warmup: int = 3
     max_grad_norm: float = 1.0
     average: float = 0.8
     noise: NoiseConfig = field(default_factory=NoiseConfig)
@@ -174,7 +177,6 @@ class ReinFlowTrainer:
         if i == 0:
             self._begin()
         self.actor.noise.schedule(i / self.iterations)
-        self._set_lr(i / self.iterations)
         start = time.perf_counter()
         with torch.no_grad():
             rollout, self.observation = collect(
@@ -190,7 +192,8 @@ class ReinFlowTrainer:
             )
         collected = time.perf_counter()
         self.env_steps += rollout.env_steps
-        metrics = self._learn(rollout, actor_learns=i >= self.config.critic_warmup)
+        target_kl = self._target_kl(i / self.iterations) if i >= self.config.critic_warmup else None
+        metrics = self._learn(rollout, target_kl)
         self.average.update(self.net)
         return {
             "env_steps": float(self.env_steps),
@@ -223,17 +226,21 @@ class ReinFlowTrainer:
 
     @torch.inference_mode()
     def _act_with_noise(self, observation: Observation, sigma: float, generator: torch.Generator) -> Tensor:
-        chunk = sample_with_noise(
-            self.net, self.policy.normalizer.observation(self._to_tensors(observation)), sigma, generator
-        )
+        features = self.policy.normalizer.observation(self._to_tensors(observation))
+        chunk = sample_with_noise(self.net, features, sigma, self.config.noise.steps, generator)
         return self.policy.normalizer.action_back(chunk)
 
-    def _set_lr(self, progress: float) -> None:
-        low, high = self.config.actor_lr_end, self.config.actor_lr
-        for group in self.actor_optimizer.param_groups:
-            group["lr"] = low + (high - low) * 0.5 * (1 + math.cos(math.pi * progress))
+    def _target_kl(self, progress: float) -> float:
+        return self.config.target_kl * (0.25 + 0.75 * 0.5 * (1 + math.cos(math.pi * progress)))
 
-    def _learn(self, rollout: Rollout, *, actor_learns: bool) -> dict[str, float]:
+    def _adapt_lr(self, kl: float, target: float) -> None:
+        for group in self.actor_optimizer.param_groups:
+            if kl > 2 * target:
+                group["lr"] = max(group["lr"] / 1.5, LR_RANGE[0])
+            elif kl < target / 2:
+                group["lr"] = min(group["lr"] * 1.5, LR_RANGE[1])
+
+    def _learn(self, rollout: Rollout, target_kl: float | None) -> dict[str, float]:
         c = self.config
         shape = rollout.reward.shape
         normalise = self.policy.normalizer.observation
@@ -252,7 +259,7 @@ class ReinFlowTrainer:
             c.critic_epochs,
             lambda index: self._critic_step(normalise(_rows(observation, index)), target[index]),
         )
-        if actor_learns:
+        if target_kl is not None:
             metrics |= self._mean_over_batches(
                 len(chain),
                 c.epochs,
@@ -264,8 +271,14 @@ class ReinFlowTrainer:
                     None if reference is None else reference[index],
                 ),
                 # The clip bounds one step; this bounds what many steps on the same data add up to.
-                until=lambda step: step["kl"] > c.target_kl,
+                until=lambda step: step["kl"] > 4 * target_kl,
             )
+            with torch.no_grad():
+                moved = self.actor.evaluate(normalise(observation), chain).log_prob - old
+            metrics["kl"] = approximate_kl(moved).item()
+            metrics["clip_fraction"] = clip_fraction(moved, c.clip).item()
+            metrics["actor_lr"] = self.actor_optimizer.param_groups[0]["lr"]
+            self._adapt_lr(metrics["kl"], target_kl)
         metrics["explained_variance"] = explained_variance(value.flatten(), target).item()
         metrics["return"] = target.mean().item()
         metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))
@@ -315,7 +328,6 @@ class ReinFlowTrainer:
             return {
                 "policy_loss": surrogate.item(),
                 "kl": approximate_kl(log_ratio).item(),
-                "clip_fraction": clip_fraction(log_ratio, c.clip).item(),
                 "entropy": stats.entropy.mean().item(),
                 "distance_to_bc": distance.item(),
             }
