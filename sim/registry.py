@@ -34,7 +34,10 @@ def make_env(
     if ":" in task and family in OUTSIDE:
         if cameras or reward != "sparse" or action_kind != "tcp_delta":
             raise BadInput(
-                f"task {task}", got="cameras, reward or action kind", expected="an embedded task", available=task_names()
+                f"task {task}",
+                got="cameras, reward or action kind",
+                expected="an embedded task",
+                available=task_names(),
             )
         return OUTSIDE[family](task, num_envs, threads or None)
     from sim.embedded.world import MujocoWorlds

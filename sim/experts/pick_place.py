@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.experts.lift import LiftScript, grasp_pose
+from sim.experts.lift import LiftScript
 from sim.experts.waypoints import Array, View, Waypoint, downward, yaw_of
 
 # Error of aim on the disc of each strategy at bias 1, base frame [m].

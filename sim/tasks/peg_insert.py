@@ -53,8 +53,8 @@ class PegInsert:
             conaffinity=3,
             condim=4,
             friction=[0.8, 0.01, 0.0001],
-        solref=list(GRASP_SOLREF),
-        solimp=list(GRASP_SOLIMP),
+            solref=list(GRASP_SOLREF),
+            solimp=list(GRASP_SOLIMP),
             rgba=[0.90, 0.62, 0.15, 1.0],
         )
         hole = spec.worldbody.add_body(name="hole", mocap=True)

@@ -45,7 +45,7 @@ def test_an_unknown_task_is_bad_input(capsys: pytest.CaptureFixture) -> None:
     assert "did you mean lift?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--seconds", "0"), ("--repeats", "0"), ("--worlds", "0")])
+@pytest.mark.parametrize(("flag", "value"), [("--seconds", "0.0"), ("--repeats", "0"), ("--worlds", "0")])
 def test_nothing_to_measure_is_bad_input(capsys: pytest.CaptureFixture, flag: str, value: str) -> None:
     assert main(["benchmark", "sim", "--no-robosuite", *SHORT, flag, value]) == 2
     err = capsys.readouterr().err

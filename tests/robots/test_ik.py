@@ -148,7 +148,7 @@ def test_the_input_is_not_changed() -> None:
 
 
 def test_out_of_reach_stays_finite() -> None:
-    pos, rot = CHAIN.forward(HOME[None])
+    _pos, rot = CHAIN.forward(HOME[None])
     straight = np.array([[0.0, 0.0, 0.0, -0.0698, 0.0, 0.0, 0.0]])  # singular
     for target in ([10.0, 0.0, 0.3], [0.0, 0.0, 0.0], [0.0, 0.0, 1e6]):
         for start in (HOME[None], straight):

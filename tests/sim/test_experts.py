@@ -39,7 +39,7 @@ def test_the_expert_solves_its_task(task: str) -> None:
 def test_quality_orders_the_demonstrators() -> None:
     counts = {quality: int(solve("lift", quality)[0].sum()) for quality in QUALITIES}
     assert counts["poor"] + 6 < counts["mixed"] < counts["expert"] - 6
-    assert 0 < counts["poor"] and 0.2 * 64 < counts["mixed"]  # something to learn from, and room above
+    assert counts["poor"] > 0 and counts["mixed"] > 0.2 * 64  # something to learn from, and room above
 
 
 @pytest.mark.parametrize("task", ["pick_place", "peg_insert"])
@@ -67,7 +67,7 @@ def test_a_seed_gives_the_same_actions_and_another_seed_others() -> None:
 def test_a_worlds_demonstrations_do_not_depend_on_its_neighbours() -> None:
     few, many = solve("lift", "mixed", n=3)[2], solve("lift", "mixed", n=6)[2]
     steps = min(len(few), len(many))
-    success, length, _ = solve("lift", "mixed", n=3)
+    _success, length, _ = solve("lift", "mixed", n=3)
     for w in range(3):
         t = min(steps, length[w])
         np.testing.assert_array_equal(few[:t, w], many[:t, w])

@@ -74,7 +74,9 @@ def test_spaces_hold_what_passes_through_them(task: str, kind: str) -> None:
 def test_the_observation_means_what_its_names_say(shared: MujocoWorlds) -> None:
     observation, _ = shared.reset(seed=3)
     value = {name: observation["proprio"][:, i] for i, name in enumerate(shared.interface.observation["proprio"].names)}
-    value |= {name: observation["objects"][:, i] for i, name in enumerate(shared.interface.observation["objects"].names)}
+    value |= {
+        name: observation["objects"][:, i] for i, name in enumerate(shared.interface.observation["objects"].names)
+    }
     np.testing.assert_array_equal(value["panda_joint4"], shared.batch.bind("qpos")[:, 3].astype(np.float32))
     np.testing.assert_allclose(value["gripper_width"], 0.08, atol=1e-6)
     np.testing.assert_allclose(value["cube_z"], 0.02, atol=1e-6)
@@ -190,7 +192,7 @@ def test_inactive_worlds_do_not_move(shared: MujocoWorlds) -> None:
     before = shared.batch.state.copy()
     active = np.array([True, False, True, False])
     actions = np.random.default_rng(1).uniform(-1, 1, (4, 5, 7)).astype(np.float32)
-    after, reward, terminated, truncated, infos = shared.step_chunk(actions, active)
+    after, _reward, _terminated, _truncated, infos = shared.step_chunk(actions, active)
     np.testing.assert_array_equal(shared.batch.state[~active], before[~active])
     assert np.any(shared.batch.state[active] != before[active], axis=1).all()
     for key, value in observation.items():
@@ -219,7 +221,9 @@ def test_dense_reward_grows_towards_success_and_never_exceeds_one(task: str) -> 
     expert.reset(np.ones(8, bool))
     rewards, lengths, active = [], np.zeros(8, int), np.ones(8, bool)
     while active.any():
-        observation, reward, terminated, truncated, infos = env.step_chunk(expert.command(observation)[:, None], active)
+        observation, reward, terminated, truncated, _infos = env.step_chunk(
+            expert.command(observation)[:, None], active
+        )
         rewards.append(np.where(active, reward, np.nan))
         lengths += active
         assert not reward[~active].any()
@@ -286,9 +290,9 @@ def test_what_the_caller_asks_wrongly() -> None:
         env.step(still(1))
     with pytest.raises(BadInput, match="number of worlds: got 0"):
         MujocoWorlds(TASKS["lift"](), 0)
-    with pytest.raises(BadInput, match="got spars; available: sparse, dense .did you mean sparse"):
+    with pytest.raises(BadInput, match=r"got spars; available: sparse, dense \(did you mean sparse\?"):
         MujocoWorlds(TASKS["lift"](), 1, reward="spars")
     with pytest.raises(BadInput, match="action kind: got torque; available: tcp_delta, joint_position"):
         MujocoWorlds(TASKS["lift"](), 1, action_kind="torque")
-    with pytest.raises(BadInput, match="camera: got top; available: .*front"):
+    with pytest.raises(BadInput, match=r"camera: got top; available: .*front"):
         MujocoWorlds(TASKS["lift"](), 1, cameras=("top",))

@@ -47,9 +47,7 @@ def test_a_held_peg_is_kept_while_closed_and_lost_when_opened() -> None:
     before = env._truth
     _, _, terminated, truncated, infos = env.step_chunk(hold(16, 40, -1.0))
     assert not terminated.any() and not truncated.any()
-    grip = [
-        np.einsum("nji,nj->ni", s.tcp_rot, s.bodies["peg"].pos - s.tcp_pos) for s in (before, env._truth)
-    ]
+    grip = [np.einsum("nji,nj->ni", s.tcp_rot, s.bodies["peg"].pos - s.tcp_pos) for s in (before, env._truth)]
     assert np.abs(grip[1] - grip[0]).max() < 2e-3  # it does not creep
     _, reward, terminated, truncated, infos = env.step_chunk(hold(16, 40, 1.0))
     assert terminated.all() and not truncated.any() and not infos["success"].any() and not reward.any()
