@@ -137,6 +137,18 @@ def test_leaving_the_table_terminates_without_success(shared: MujocoWorlds) -> N
     assert infos["final_obs"]["objects"][2, 2] < -0.02
 
 
+def test_a_success_on_the_last_step_is_no_time_out(shared: MujocoWorlds) -> None:
+    shared.reset(seed=0)
+    shared.step_chunk(still(4, 99))
+    address = shared.model.joint("cube").qposadr[0]
+    shared.batch.bind("qpos")[1, address + 2] = 0.2
+    _, reward, terminated, truncated, infos = shared.step(still(4))
+    np.testing.assert_array_equal(terminated, [False, True, False, False])
+    np.testing.assert_array_equal(truncated, ~terminated)
+    np.testing.assert_array_equal(reward, terminated.astype(np.float32))
+    np.testing.assert_array_equal(infos["success"], terminated)
+
+
 def test_a_chunk_is_its_steps_one_after_the_other(shared: MujocoWorlds) -> None:
     actions = np.random.default_rng(0).uniform(-1, 1, (4, 8, 7)).astype(np.float32)
     shared.reset(seed=5)

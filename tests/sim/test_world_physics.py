@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,12 @@ from numpy.typing import NDArray
 
 from sim.embedded.world import FRICTION_SPREAD, MASS_SPREAD, MujocoWorlds
 from sim.tasks import TASKS
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """MuJoCo leaves a MUJOCO_LOG.TXT in the current folder when physics breaks."""
+    monkeypatch.chdir(tmp_path)
 
 
 def make(task: str, n: int, **options: object) -> MujocoWorlds:
