@@ -62,6 +62,14 @@ def test_a_seed_gives_the_same_actions_and_another_seed_others() -> None:
     one, two, other = (solve("lift", "mixed", n=6, seed=seed)[2] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
     assert np.any(one[0] != other[0])
+    env = make_env("lift", 6, threads=1)
+    observation, _ = env.reset(seed=0)
+    first = []
+    for seed in (1, 2):  # of the expert alone
+        expert = make_expert("lift", env.interface, 6, "mixed", seed)
+        expert.reset(np.ones(6, bool))
+        first.append(expert.command(observation))
+    assert np.any(first[0] != first[1], axis=1).all()
 
 
 def test_a_worlds_demonstrations_do_not_depend_on_its_neighbours() -> None:
