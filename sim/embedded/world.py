@@ -153,7 +153,7 @@ class MujocoWorlds(VectorEnv):
 
     def step(self, actions: NDArray[np.float32]) -> StepResult:
         """One control step in all worlds; `actions` (N, Da) in [-1, 1]."""
-        return self._step(self._shaped(actions, self.action_space.shape), None)
+        return self._step(self._shaped(actions, (self.num_envs, self._control.spec.size)), None)
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """See `robolearn.core.Env.step_chunk`."""
