@@ -55,9 +55,12 @@ clean:
 	@touch $@
 
 .venv/.base: pyproject.toml | .venv/.made
-	@.ci/install .
+	@.ci/install -e .
 	@touch $@
 
+# robosuite without what it asks for: that would take numpy back below 2, put a second OpenCV over the first and need
+# a C compiler, all for keyboards and an IK that nobody uses here.
 .venv/.dev: pyproject.toml | .venv/.made
-	@.ci/install '.[dev,robosuite]'
+	@.ci/install -e '.[dev]'
+	@.ci/install --no-deps robosuite==1.5.2 termcolor
 	@touch .venv/.base $@

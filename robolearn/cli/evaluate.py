@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from robolearn.cli.command import Command
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Command):
-    """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on the same starts."""
+    """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on equal starts."""
 
     policy: Path
     """A run folder or a checkpoint folder."""
@@ -57,6 +58,23 @@ class Evaluate(Command):
             env.close()
         result["wall_s"] = {**result["wall_s"], "total": time.perf_counter() - begun}
         return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.table import Table
+
+        from robolearn.cli.command import rate_text
+
+        table = Table("policy", "success", "cycle time of successes [s]", title=f"{result['task']}, seed {result['seed']}")
+        for row in (result, result.get("against")):
+            if row:
+                time_s = row["cycle_time_s"]
+                span = "-" if time_s["mean"] is None else f"{time_s['mean']:.2f} ({time_s['low']:.2f}–{time_s['high']:.2f})"
+                table.add_row(row["policy"], rate_text(row["success"]), span)
+        console.print(table)
+        if "verdict" in result:
+            console.print(result["verdict"]["sentence"])
+        if "report" in result:
+            console.print(f"report: {result['report']}")
 
     def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
         from robolearn.eval.report import Outcome, ReportData, write_report

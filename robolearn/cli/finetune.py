@@ -122,10 +122,7 @@ def wall_profile(run: Path, calibration_s: float) -> dict[str, float]:
     rows = list(read_metrics(run))
     return {
         "calibration": calibration_s,
-        **{
-            part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows)
-            for part in ("simulation", "inference", "update")
-        },
+        **{part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in ("simulation", "inference", "update")},
     }
 
 

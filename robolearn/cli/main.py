@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import logging
@@ -20,6 +21,9 @@ from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
 
 log = logging.getLogger(__name__)
+
+# Troubles of the machine, not of the program: a traceback would not help.
+_MACHINE_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 
 def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES) -> int:
@@ -41,10 +45,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         sys.stdout.flush()
         return 0
     except RobolearnError as error:
-        if command is not None and command.verbose:
-            log.exception("the traceback, because of --verbose")
-        print(f"robolearn: error: {_one_line(error)}", file=sys.stderr)
-        return error.exit_code
+        return _complain(error, command, error.exit_code)
     except KeyboardInterrupt:
         more = "; --resume goes on from there" if hasattr(command, "resume") else ""
         print(f"\nrobolearn: stopped. What was finished is on disk{more}.", file=sys.stderr)
@@ -53,6 +54,10 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         # The reader, such as `head`, has seen enough; without this Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.errno not in _MACHINE_ERRORS:
+            raise
+        return _complain(error, command, 1)
 
 
 def parse(entry: Entry, args: list[str]) -> Command:
@@ -126,12 +131,15 @@ def print_help(entries: tuple[Entry, ...]) -> None:
     console.print(table)
     console.print(
         "\nEvery command shows its progress and takes --json to end with one JSON object."
-        "\nExit codes: 0 done, 1 failed, 2 bad input, 130 Ctrl-C (finished work stays on disk)."
+        "\nExit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C."
     )
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
+    if command is not None and command.verbose:
+        log.error("the traceback, because of --verbose", exc_info=error)
+    print(f"robolearn: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return exit_code
 
 
 def _unbox(text: str) -> str:

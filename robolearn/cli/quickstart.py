@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robolearn.cli.command import Command
 
@@ -29,6 +29,12 @@ class Quickstart(Command):
     """Budget of fine-tuning; by default what the task's preset says."""
     eval_episodes: int | None = None
     """Episodes of each evaluation; by default what the task's preset says."""
+    resume: bool = False
+    """Go on with the quickstart in --out where it was stopped."""
+    flow: Literal["rectified", "shortcut"] = "rectified"
+    """The kind of flow policy."""
+    denoise_steps: int = 4
+    """K, denoising steps from noise to action."""
     videos: bool = True
     """Record the worst and the best episode of both policies."""
 
@@ -38,17 +44,36 @@ class Quickstart(Command):
         from robolearn.cli.train import Train
         from robolearn.core import BadInput
         from robolearn.presets import preset
+        from robolearn.runs.run import is_run
 
         settings = preset(self.task)
-        if self.out.exists() and any(self.out.iterdir()):
-            raise BadInput(f"--out {self.out}", got="a folder that is not empty", expected="a new one")
+        if not self.resume and self.out.exists() and any(self.out.iterdir()):
+            raise BadInput(
+                f"--out {self.out}",
+                got="a folder that is not empty",
+                expected="a new one",
+                hint="--resume goes on with it",
+            )
         clock = _Clock(quiet=self.json)
         episodes = self.episodes or settings.episodes
         collect = Collect(
-            task=self.task, episodes=episodes, quality=settings.quality, out=self.out / "data", seed=self.seed, json=self.json
+            task=self.task,
+            episodes=episodes,
+            quality=settings.quality,
+            out=self.out / "data",
+            seed=self.seed,
+            resume=self.resume and (self.out / "data").exists(),
+            json=self.json,
         )
         train = Train(
-            data=self.out / "data", out=self.out / "bc", steps=settings.train_steps, seed=self.seed, json=self.json
+            data=self.out / "data",
+            out=self.out / "bc",
+            flow=self.flow,
+            denoise_steps=self.denoise_steps,
+            steps=settings.train_steps,
+            seed=self.seed,
+            resume=self.resume and is_run(self.out / "bc"),
+            json=self.json,
         )
         finetune = Finetune(
             policy=self.out / "bc",
@@ -56,6 +81,7 @@ class Quickstart(Command):
             out=self.out / "rl",
             env_steps=self.env_steps or settings.env_steps,
             seed=self.seed,
+            resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
         results: dict[str, Any] = {
@@ -77,6 +103,13 @@ class Quickstart(Command):
             "report": str(report),
             "wall_s": {**clock.seconds, "total": clock.total},
         }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from robolearn.cli.command import rate_text
+
+        console.print(f"imitation  {rate_text(result['bc']['success'])}")
+        console.print(f"after RL   {rate_text(result['rl']['success'])}, {result['env_steps']:,} environment steps")
+        console.print(f"report     {result['report']}  ({result['wall_s']['total']:.0f} s in total)")
 
     def _evaluate(self, name: str, episodes: int) -> Any:
         from policies.checkpoint import load_policy
@@ -105,7 +138,7 @@ class Quickstart(Command):
         commands = [
             f"robolearn collect --task {self.task} --episodes {collect.episodes} --quality {collect.quality} "
             f"--seed {self.seed} --out data/{self.task}",
-            f"robolearn train --data data/{self.task} --steps {train.steps} --seed {self.seed} --out runs/bc",
+            f"robolearn train --data data/{self.task} --flow {self.flow} --denoise-steps {self.denoise_steps} --steps {train.steps} --seed {self.seed} --out runs/bc",
             f"robolearn finetune --policy runs/bc --task {self.task} --env-steps {finetune.env_steps} "
             f"--seed {self.seed} --out runs/rl",
             f"robolearn evaluate --policy runs/bc --against runs/rl --task {self.task} --episodes {n} "
@@ -114,14 +147,13 @@ class Quickstart(Command):
         calibration = tuned["calibration"]
         notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
         if calibration:
-            notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action, chosen by measurement: "
-                     f"{calibration['reason']}."]  # fmt: skip
+            notes = [f"{notes[0][:-1]}, chosen by measurement: {calibration['reason']}."]
         return write_report(
             self.out / "report.html",
             ReportData(
                 title=f"{self.task}: from demonstrations to a reliable policy",
-                subtitle=f"{collect.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of them "
-                f"succeed), a flow policy by imitation, then {tuned['env_steps']:,} control steps of ReinFlow.",
+                subtitle=f"{collect.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of "
+                f"them succeed), a flow policy by imitation, then {tuned['env_steps']:,} control steps of ReinFlow.",
                 outcomes=[
                     Outcome.of("imitation", bc, note=f"{results['collect']['episodes']} demonstrations"),
                     Outcome.of("after RL", rl, note=f"{tuned['env_steps']:,} environment steps"),
@@ -138,7 +170,8 @@ class Quickstart(Command):
                     "reinflow": _config(self.out / "rl")["reinflow"],
                 },
                 notes=notes,
-                footer=f"robolearn {__version__}, Python {platform.python_version()}, {platform.machine()}, seed {self.seed}",
+                footer=f"robolearn {__version__}, Python {platform.python_version()}, {platform.machine()}, "
+                f"seed {self.seed}",
             ),
         )
 

@@ -69,7 +69,8 @@ class Verdict:
         if self.better is None:
             return f"No difference can be claimed: {self.names[1]} {b}, {self.names[0]} {a}, {p}, {over}"
         first, second = (b, a) if self.difference > 0 else (a, b)
-        name = self.better[:1].upper() + self.better[1:]
+        # A path keeps its spelling at the beginning of the sentence.
+        name = self.better if "/" in self.better else self.better[:1].upper() + self.better[1:]
         return f"{name} is better: {first} against {second}, {p}, {over}"
 
     def to_json(self) -> dict[str, object]:

@@ -51,7 +51,11 @@ class Calibration:
     def from_json(data: dict[str, Any]) -> Calibration:
         """The inverse of `to_json`."""
         return Calibration(
-            tuple(data["sigma"]), tuple(data["success"]), NoiseConfig(**data["noise"]), data["env_steps"], data["reason"]
+            tuple(data["sigma"]),
+            tuple(data["success"]),
+            NoiseConfig(**data["noise"]),
+            data["env_steps"],
+            data["reason"],
         )
 
 

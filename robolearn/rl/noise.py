@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from robolearn.core import BadInput
+
 
 @dataclass(frozen=True)
 class NoiseConfig:
@@ -45,8 +47,10 @@ class NoiseNet(nn.Module):
 
     def __init__(self, cond_dim: int, chunk_dim: int, config: NoiseConfig) -> None:
         super().__init__()
-        if not 0 < config.sigma_min <= config.sigma_max:
-            raise ValueError(f"0 < sigma_min <= sigma_max, got {config.sigma_min}, {config.sigma_max}")
+        if not 0 < config.sigma_min <= config.sigma_max < math.inf:
+            raise BadInput(
+                "range of the noise", got=(config.sigma_min, config.sigma_max), expected="0 < sigma_min <= sigma_max"
+            )
         self.config = config
         self.net = nn.Sequential(
             nn.Linear(cond_dim + 1, config.hidden),
@@ -60,6 +64,8 @@ class NoiseNet(nn.Module):
         # It begins in the middle of the range (on the log scale), the same everywhere.
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
+        self.log_var_min: Tensor
+        self.log_var_max: Tensor
         self.register_buffer("log_var_min", torch.tensor(2 * math.log(config.sigma_min)))
         self.register_buffer("log_var_max", torch.tensor(2 * math.log(config.sigma_max)))
 
@@ -75,4 +81,4 @@ class NoiseNet(nn.Module):
         end = 0.3 * low + 0.7 * high
         fall = min(max((progress - self.config.hold) / (1 - self.config.hold), 0.0), 1.0)
         now = end + (high - end) * 0.5 * (1 + math.cos(math.pi * fall))
-        self.log_var_max.fill_(2 * math.log(max(now, low)))  # type: ignore[operator]
+        self.log_var_max.fill_(2 * math.log(max(now, low)))

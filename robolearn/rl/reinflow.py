@@ -13,11 +13,11 @@ demonstrations at once. What is exported is an exponential average of the weight
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from robolearn.rl.ppo import (
 from robolearn.rl.reward_scale import RewardScale
 from robolearn.rl.rollout import Rollout, collect
 from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
+from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,8 @@ class ReinFlowConfig:
       lam: λ of GAE.
       actor_lr: Adam's step size at the beginning; it falls on a cosine to `actor_lr_end`.
       critic_lr: of the critic.
-      epochs: passes over an iteration's data.
+      epochs: passes of the actor over an iteration's data.
+      critic_epochs: passes of the critic.
       minibatch: chunks a gradient step.
       clip: ε of PPO, for ratios of likelihoods normalised as in `stochastic_flow`.
       target_kl: an iteration's epochs end when the estimated KL exceeds it.
@@ -85,6 +87,7 @@ class ReinFlowConfig:
     actor_lr_end: float = 1.5e-4
     critic_lr: float = 1e-3
     epochs: int = 3
+    critic_epochs: int = 6
     minibatch: int = 640
     clip: float = 0.1
     target_kl: float = 0.05
@@ -102,6 +105,19 @@ class ReinFlowConfig:
             raise BadInput("regulariser", got=self.regulariser, available=("kl", "w2", "none"))
         if self.decisions < 1 or self.epochs < 1 or self.minibatch < 2:
             raise BadInput("decisions, epochs, minibatch", expected="positive numbers (minibatch at least 2)")
+        for name, low, high in (
+            ("gamma", 0.0, 1.0),
+            ("lam", 0.0, 1.0),
+            ("entropy", 0.0, math.inf),
+            ("regularisation", 0.0, math.inf),
+            ("seed", 0, 2**63),
+        ):
+            value = getattr(self, name)
+            if not (low <= value <= high and math.isfinite(value)):
+                raise BadInput(name, got=value, expected=f"{low} to {high}" if high < 2 else "0 or more")
+        for name in ("actor_lr", "critic_lr", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise BadInput(name, got=getattr(self, name), expected="a positive number")
 
 
 class ReinFlowTrainer:
@@ -224,40 +240,60 @@ class ReinFlowTrainer:
         observation, chain = rollout.observation, rollout.chain
         value = values(self.critic, normalise, observation).reshape(shape)
         next_value = values(self.critic, normalise, rollout.next_observation).reshape(shape)
-        advantage, target = gae(
-            rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam
-        )
+        advantage, target = gae(rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam)
         advantage, target = advantage.flatten(), target.flatten()
         # The old likelihood is the training network's own: every ratio is 1 before the first step.
         with torch.no_grad():
             old = self.actor.evaluate(normalise(observation), chain).log_prob
         reference = self.actor.reference_mean(normalise(observation), chain) if c.regulariser == "kl" else None
 
-        sums: dict[str, float] = {}
-        count = 0
-        stop = False
-        for _ in range(c.epochs):
-            order = torch.randperm(len(chain), generator=self.generator)
-            for index in order.split(c.minibatch):
-                if len(index) < 2:
-                    continue
-                batch = normalise({key: v[index] for key, v in observation.items()})
-                loss_value = value_loss(self.critic(batch), target[index])
-                _step(self.critic_optimizer, loss_value, self.critic, c.max_grad_norm)
-                step = {"value_loss": loss_value.item()}
-                if actor_learns and not stop:
-                    step |= self._actor_step(batch, chain[index], old[index], standardise(advantage[index]),
-                                             None if reference is None else reference[index])  # fmt: skip
-                    # The clip bounds one step; the stop bounds what many steps on the same data add up to.
-                    stop = step["kl"] > c.target_kl
-                for key, number in step.items():
-                    sums[key] = sums.get(key, 0.0) + number
-                count += 1
-        metrics = {key: total / count for key, total in sums.items()}
+        metrics = self._mean_over_batches(
+            len(chain),
+            c.critic_epochs,
+            lambda index: self._critic_step(normalise(_rows(observation, index)), target[index]),
+        )
+        if actor_learns:
+            metrics |= self._mean_over_batches(
+                len(chain),
+                c.epochs,
+                lambda index: self._actor_step(
+                    normalise(_rows(observation, index)),
+                    chain[index],
+                    old[index],
+                    standardise(advantage[index]),
+                    None if reference is None else reference[index],
+                ),
+                # The clip bounds one step; this bounds what many steps on the same data add up to.
+                until=lambda step: step["kl"] > c.target_kl,
+            )
         metrics["explained_variance"] = explained_variance(value.flatten(), target).item()
         metrics["return"] = target.mean().item()
         metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))
         return metrics
+
+    def _mean_over_batches(
+        self,
+        size: int,
+        epochs: int,
+        step: Callable[[Tensor], dict[str, float]],
+        until: Callable[[dict[str, float]], bool] = lambda _: False,
+    ) -> dict[str, float]:
+        """Call `step` with shuffled indices, minibatch by minibatch; returns the mean of what it returns."""
+        seen: list[dict[str, float]] = []
+        for _ in range(epochs):
+            order = torch.randperm(size, generator=self.generator)
+            for index in order.split(self.config.minibatch):
+                if len(index) < 2:
+                    continue  # a single sample has no standard deviation
+                seen.append(step(index))
+                if until(seen[-1]):
+                    return _mean(seen)
+        return _mean(seen)
+
+    def _critic_step(self, observation: dict[str, Tensor], target: Tensor) -> dict[str, float]:
+        loss = value_loss(self.critic(observation), target)
+        _step(self.critic_optimizer, loss, self.critic, self.config.max_grad_norm)
+        return {"value_loss": loss.item()}
 
     def _actor_step(
         self, observation: dict[str, Tensor], chain: Tensor, old: Tensor, advantage: Tensor, reference: Tensor | None
@@ -293,14 +329,14 @@ class ReinFlowTrainer:
         an uninterrupted one go on alike.
         """
         tensors: dict[str, Tensor] = {}
-        _put(tensors, "actor", self.actor.state_dict())
-        _put(tensors, "critic", self.critic.state_dict())
-        _put(tensors, "average", self.average.module.state_dict())
+        tensors |= prefixed("actor", self.actor.state_dict())
+        tensors |= prefixed("critic", self.critic.state_dict())
+        tensors |= prefixed("average", self.average.module.state_dict())
         meta: dict[str, Any] = {"env_steps": self.env_steps, "calibration_wall_s": self.calibration_wall_s}
         meta["average_updates"] = self.average.updates
         for name, optimizer in (("actor_opt", self.actor_optimizer), ("critic_opt", self.critic_optimizer)):
             packed, meta[name] = pack_optimizer(optimizer)
-            _put(tensors, name, packed)
+            tensors |= prefixed(name, packed)
         tensors["generator"] = self.generator.get_state()
         tensors["scale"] = torch.from_numpy(self.scale.state())
         meta["noise"] = {"sigma_min": self.actor.noise.config.sigma_min, "sigma_max": self.actor.noise.config.sigma_max}
@@ -309,25 +345,25 @@ class ReinFlowTrainer:
         if snapshot is None:
             self.observation, _ = self.env.reset(seed=self._restart_seed())
         else:
-            _put(tensors, "env", {key: torch.from_numpy(value) for key, value in snapshot.items()})
+            tensors |= prefixed("env", {key: torch.from_numpy(value) for key, value in snapshot.items()})
         return tensors, meta
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """The inverse of `state`."""
-        self._build(NoiseConfig(**{**_as_dict(self.config.noise), **meta["noise"]}))
+        self._build(replace(self.config.noise, **meta["noise"]))
         if meta["calibration"] is not None:
             self.calibration = Calibration.from_json(meta["calibration"])
-        self.actor.load_state_dict(_get(tensors, "actor"))
-        self.critic.load_state_dict(_get(tensors, "critic"))
-        self.average.module.load_state_dict(_get(tensors, "average"))
+        self.actor.load_state_dict(unprefixed("actor", tensors))
+        self.critic.load_state_dict(unprefixed("critic", tensors))
+        self.average.module.load_state_dict(unprefixed("average", tensors))
         self.average.updates = int(meta["average_updates"])
-        unpack_optimizer(self.actor_optimizer, _get(tensors, "actor_opt"), meta["actor_opt"])
-        unpack_optimizer(self.critic_optimizer, _get(tensors, "critic_opt"), meta["critic_opt"])
+        unpack_optimizer(self.actor_optimizer, unprefixed("actor_opt", tensors), meta["actor_opt"])
+        unpack_optimizer(self.critic_optimizer, unprefixed("critic_opt", tensors), meta["critic_opt"])
         self.generator.set_state(tensors["generator"])
         self.scale.load(tensors["scale"].numpy())
         self.env_steps = int(meta["env_steps"])
         self.calibration_wall_s = float(meta["calibration_wall_s"])
-        env = _get(tensors, "env")
+        env = unprefixed("env", tensors)
         if env:
             self.observation = self.env.restore({key: value.numpy() for key, value in env.items()})
         else:
@@ -342,6 +378,14 @@ class ReinFlowTrainer:
         return self.config.seed * 1_000_003 + self.env_steps
 
 
+def _rows(observation: dict[str, Tensor], index: Tensor) -> dict[str, Tensor]:
+    return {key: value[index] for key, value in observation.items()}
+
+
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+
+
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max_norm: float) -> None:
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -351,16 +395,3 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max
 
 def _calibration_budget(env: Env) -> int:
     return (len(CANDIDATES) + 1) * env.num_envs * env.max_episode_steps
-
-
-def _put(tensors: dict[str, Tensor], prefix: str, items: dict[str, Tensor]) -> None:
-    tensors.update({f"{prefix}/{key}": value for key, value in items.items()})
-
-
-def _get(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    start = prefix + "/"
-    return {key[len(start) :]: value for key, value in tensors.items() if key.startswith(start)}
-
-
-def _as_dict(config: NoiseConfig) -> dict[str, Any]:
-    return json.loads(json.dumps(config.__dict__))

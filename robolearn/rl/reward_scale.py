@@ -1,6 +1,8 @@
 """Reward scaling: divide by the running standard deviation of the discounted return (Engstrom et al., ICLR 2020).
 
-    G ← r + γ (1 − ended) G,     r_scaled = clip(r / √(Var[G] + ε), ±limit)
+With the discounted return G of every world, which starts from 0 with every episode:
+
+    G ← r + γ G,     r_scaled = clip(r / std[G], ±limit)
 """
 
 from __future__ import annotations

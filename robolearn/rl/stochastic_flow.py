@@ -125,7 +125,9 @@ class StochasticFlow(nn.Module):
         return mean.reshape(batch, steps, -1), log_sigma.reshape(batch, steps, -1)
 
 
-def sample_with_noise(flow: FlowPolicy, observation: dict[str, Tensor], sigma: float, generator: torch.Generator) -> Tensor:
+def sample_with_noise(
+    flow: FlowPolicy, observation: dict[str, Tensor], sigma: float, generator: torch.Generator
+) -> Tensor:
     """(B, Tp, Da) normalised chunks of the flow with the same noise σ in every denoising step."""
     cond = flow.encode(observation)
     x = torch.randn((len(cond), *flow.noise_shape), generator=generator)

@@ -5,6 +5,6 @@ Light names are here; what needs torch is imported from its file: `robolearn.run
 """
 
 from robolearn.runs.progress import Progress
-from robolearn.runs.run import Run, RunInfo, find_runs, inspect_run
+from robolearn.runs.run import Run, RunInfo, find_runs, inspect_run, is_run, read_metrics
 
-__all__ = ["Progress", "Run", "RunInfo", "find_runs", "inspect_run"]
+__all__ = ["Progress", "Run", "RunInfo", "find_runs", "inspect_run", "is_run", "read_metrics"]

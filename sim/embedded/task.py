@@ -57,13 +57,40 @@ class Start:
 class Task(Protocol):
     """One task, one file in `sim/tasks`."""
 
-    name: str
-    prompt: str
-    max_episode_steps: int
-    timestep: float  # of the physics [s]; the main lever of speed: as large as the task's contacts allow
-    bodies: tuple[str, ...]  # free or mocap bodies that `State.bodies` shall hold
-    randomised: tuple[str, ...]  # bodies whose friction and mass differ from world to world
-    observation_names: tuple[str, ...]  # components of the `objects` vector
+    @property
+    def name(self) -> str:
+        """What ``--task`` says."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """The task in words."""
+        ...
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Control steps before the clock ends an episode."""
+        ...
+
+    @property
+    def timestep(self) -> float:
+        """Of the physics [s]; the main lever of speed: as large as the task's contacts allow."""
+        ...
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        """Free or mocap bodies that `State.bodies` shall hold."""
+        ...
+
+    @property
+    def randomised(self) -> tuple[str, ...]:
+        """Bodies whose friction and mass differ from world to world."""
+        ...
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Components of the `objects` vector."""
+        ...
 
     def build(self, spec: mujoco.MjSpec) -> None:
         """Add the task's bodies to a scene that holds the arm and a table whose top is z = 0."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
 from typing import Any
 
 import gymnasium as gym
@@ -144,7 +143,7 @@ class MujocoWorlds(VectorEnv):
     ) -> tuple[dict[str, NDArray], dict[str, Any]]:
         """Begin a new episode in every world; with a seed, begin the whole sequence of episodes anew."""
         if seed is not None or not self._rngs:
-            self._seed = secrets.randbits(63) if seed is None else int(seed)
+            self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else int(seed)
             self._rngs = [np.random.default_rng([self._seed, w]) for w in range(self.num_envs)]
             self._randomise_physics()
         self._begin(np.arange(self.num_envs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -30,7 +31,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import mai
 class Try(robolearn.cli.command.Command):
     """A command for these tests."""
 
-    how: Literal["well", "bad", "fail", "stop", "bug"] = "well"
+    how: Literal["well", "bad", "fail", "stop", "full", "bug"] = "well"
     """What happens."""
     times: int = 1
     resume: bool = False
@@ -42,6 +43,8 @@ class Try(robolearn.cli.command.Command):
             raise RobolearnError("physics\nexploded")
         if self.how == "stop":
             raise KeyboardInterrupt
+        if self.how == "full":
+            raise OSError(errno.ENOSPC, "No space left on device", "runs/x")
         if self.how == "bug":
             raise ZeroDivisionError
         rate = {"rate": np.float64(0.935), "low": 0.901, "high": 0.959, "episodes": 400}
@@ -77,6 +80,7 @@ def test_a_result_for_people_is_a_summary(entries: tuple[Entry, ...], capsys: py
     [
         ("bad", 2, "robolearn: error: task: got lft; available: lift, peg_insert (did you mean lift?)\n"),
         ("fail", 1, "robolearn: error: physics exploded\n"),
+        ("full", 1, "robolearn: error: [Errno 28] No space left on device: 'runs/x'\n"),
         ("stop", 130, "\nrobolearn: stopped. What was finished is on disk; --resume goes on from there.\n"),
     ],
 )

@@ -1,0 +1,114 @@
+"""``robolearn benchmark rl``: success of fine-tuning against environment steps and seconds, over settings and seeds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from robolearn.cli.command import Command
+
+FLOWS = ("rectified", "shortcut")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkRl(Command):
+    """Demonstrations, imitation, fine-tuning and evaluation for every setting and seed; the last checkpoint is judged."""
+
+    tasks: tuple[str, ...] = ("lift",)
+    """Embedded tasks."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds; each has demonstrations, weights, starts and noise of its own."""
+    flows: tuple[Literal["rectified", "shortcut"], ...] = ("rectified",)
+    """Kinds of flow."""
+    denoise_steps: tuple[int, ...] = (4,)
+    """Numbers K of denoising steps."""
+    env_steps: int | None = None
+    """Budget of fine-tuning; by default what the task's preset says."""
+    episodes: int | None = None
+    """Episodes of each evaluation; by default what the task's preset says."""
+    out: Path = field(default_factory=lambda: Path("runs/benchmark-rl"))
+    """Folder for the runs; finished ones are not done again."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.core import BadInput
+        from robolearn.presets import preset
+
+        for kind in self.flows:
+            if kind not in FLOWS:
+                raise BadInput("flow", got=kind, available=FLOWS)
+        for task in self.tasks:
+            preset(task)
+        rows = []
+        for task, kind, steps in itertools.product(self.tasks, self.flows, self.denoise_steps):
+            runs = [self._one(task, kind, steps, seed) for seed in self.seeds]
+            rows.append({"task": task, "flow": kind, "denoise_steps": steps, "runs": runs, **_summary(runs)})
+        return {"settings": rows}
+
+    def _one(self, task: str, flow: str, denoise_steps: int, seed: int) -> dict[str, Any]:
+        import json
+
+        from robolearn.cli.quickstart import Quickstart
+        from robolearn.runs.files import plain, write_json
+
+        folder = self.out / f"{task}-{flow}-k{denoise_steps}-seed{seed}"
+        stored = folder / "quickstart.json"
+        if not stored.exists():
+            quickstart = Quickstart(
+                task=task,
+                seed=seed,
+                out=folder,
+                flow=flow,  # type: ignore[arg-type]  (checked above)
+                denoise_steps=denoise_steps,
+                env_steps=self.env_steps,
+                eval_episodes=self.episodes,
+                videos=False,
+                json=True,
+            )
+            write_json(stored, plain(quickstart.run()))
+        done = json.loads(stored.read_text())
+        return {
+            "seed": seed,
+            "bc": done["bc"]["success"],
+            "rl": done["rl"]["success"],
+            "env_steps": done["env_steps"],
+            "finetune_s": done["finetune_wall_s"]["total"],
+            "simulation_share": done["finetune_wall_s"]["simulation"] / done["finetune_wall_s"]["total"],
+            "total_s": done["wall_s"]["total"],
+        }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.table import Table
+
+        from robolearn.cli.command import rate_text
+
+        table = Table("task", "flow", "K", "seed", "imitation", "after RL", "env steps", "RL [s]", "simulation")
+        for row in result["settings"]:
+            for run in row["runs"]:
+                table.add_row(
+                    row["task"],
+                    row["flow"],
+                    str(row["denoise_steps"]),
+                    str(run["seed"]),
+                    rate_text(run["bc"]),
+                    rate_text(run["rl"]),
+                    f"{run['env_steps']:,}",
+                    f"{run['finetune_s']:.0f}",
+                    f"{run['simulation_share']:.0%}",
+                )
+            table.add_section()
+        console.print(table)
+
+
+def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Over the seeds of one setting: medians, and how many reach 97% with a lower bound of at least 93%."""
+    from statistics import median
+
+    return {
+        "bc_median": median(run["bc"]["rate"] for run in runs),
+        "rl_median": median(run["rl"]["rate"] for run in runs),
+        "reliable_seeds": sum(run["rl"]["rate"] >= 0.97 and run["rl"]["low"] >= 0.93 for run in runs),
+        "seeds": len(runs),
+    }

@@ -1,0 +1,176 @@
+"""Rollouts at the ends of episodes, and the rule that chooses the noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robolearn.core import ArraySpec, Interface
+from robolearn.rl.calibrate import CANDIDATES, KEEP, Calibration, calibrate_noise
+from robolearn.rl.noise import NoiseConfig
+from robolearn.rl.rollout import collect
+
+LENGTHS, TERMINATES = (3, 4, 100), (True, False, False)
+
+
+class Diary:
+    """Three worlds whose observation is (world, episode, step): episodes of 3, terminated; of 4, truncated; endless.
+
+    The arrays of observations are the same ones all the time, as a world may well do.
+    """
+
+    num_envs, max_episode_steps, task, prompt = 3, 100, "diary", ""
+    interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((1,)), control_hz=10.0)
+
+    def __init__(self) -> None:
+        self.page = np.array([[w, 0, 0] for w in range(3)], dtype=np.float32)
+        self.final = np.zeros((3, 3), dtype=np.float32)
+        self.flags = np.zeros((3, 3), dtype=bool)
+        self.seen: list[np.ndarray] = []
+
+    def step_chunk(self, chunks: np.ndarray, active: np.ndarray | None = None) -> tuple:
+        self.seen.append(chunks.copy())
+        self.final[:] = -1  # rubbish where nothing ended
+        terminated, truncated, success = self.flags
+        self.flags[:] = False
+        steps, reward = np.zeros(3, np.int64), np.zeros(3, np.float32)
+        for w in range(3):
+            for _ in range(chunks.shape[1]):
+                self.page[w, 2] += 1
+                steps[w] += 1
+                reward[w] += 1
+                if self.page[w, 2] == LENGTHS[w]:
+                    terminated[w], truncated[w] = TERMINATES[w], not TERMINATES[w]
+                    success[w] = TERMINATES[w]
+                    self.final[w] = self.page[w]
+                    self.page[w, 1:] = self.page[w, 1] + 1, 0
+                    break
+        infos = {"success": success, "steps": steps, "final_obs": {"proprio": self.final}}
+        return {"proprio": self.page}, reward, terminated, truncated, infos
+
+
+def play(decisions: int = 4) -> tuple[Any, Diary]:
+    world = Diary()
+    ends: list[np.ndarray] = []
+
+    def scale(reward: np.ndarray, ended: np.ndarray) -> np.ndarray:
+        ends.append(ended.copy())
+        return reward * 10
+
+    rollout, after = collect(
+        world,  # type: ignore[arg-type]
+        {"proprio": world.page},
+        decisions=decisions,
+        execute=2,
+        chunk_shape=(3, 1),
+        sampler=lambda o: 5.0 * o["proprio"][:, None, :].repeat(1, 2, 1),
+        to_tensors=lambda o: {"proprio": torch.tensor(o["proprio"])},
+        to_action=lambda chunk: chunk.numpy(),
+        scale=scale,
+    )
+    assert after["proprio"] is world.page
+    np.testing.assert_array_equal(np.stack(ends), rollout.ended.numpy())
+    return rollout, world
+
+
+def test_what_follows_a_decision_is_the_final_observation_where_an_episode_ended():
+    rollout, _ = play()
+    seen = rollout.observation["proprio"].reshape(4, 3, 3)
+    after = rollout.next_observation["proprio"].reshape(4, 3, 3)
+    # World 0, two steps a decision: 0→2, 2→3 and terminated, then the next episode from 0.
+    assert seen[:, 0, 1:].tolist() == [[0, 0], [0, 2], [1, 0], [1, 2]]
+    assert after[:, 0, 1:].tolist() == [[0, 2], [0, 3], [1, 2], [1, 3]]
+    # World 1: 0→2, 2→4 and truncated.
+    assert seen[:, 1, 1:].tolist() == [[0, 0], [0, 2], [1, 0], [1, 2]]
+    assert after[:, 1, 1:].tolist() == [[0, 2], [0, 4], [1, 2], [1, 4]]
+    assert after[:, 2, 2].tolist() == [2, 4, 6, 8]
+    assert rollout.terminated.tolist() == [[False] * 3, [True, False, False]] * 2
+    assert rollout.ended.tolist() == [[False] * 3, [True, True, False]] * 2
+
+
+def test_a_rollout_counts_what_was_done():
+    rollout, world = play()
+    assert rollout.env_steps == (3 + 4 + 4) * 2
+    assert rollout.episodes == 4 and rollout.success == 2
+    assert rollout.reward[:, 0].tolist() == [20, 10, 20, 10]
+    assert rollout.chain.shape == (12, 2, 3)
+    # The executed part of the chunk, cut to the range of actions; the chain keeps what was drawn.
+    assert all(chunk.shape == (3, 2, 1) and np.abs(chunk).max() <= 1 for chunk in world.seen)
+    assert rollout.chain.max() == 5 * 6  # world 2 at step 6
+
+
+# --- calibration -------------------------------------------------------------------------------------------
+
+
+class Nerves:
+    """World w succeeds where the action is at most its limit; an episode takes two decisions of two steps."""
+
+    max_episode_steps, task, prompt = 4, "nerves", ""
+    interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), control_hz=10.0)
+
+    def __init__(self, rates: dict[float, float], worlds: int = 10) -> None:
+        self.num_envs = worlds
+        # As many worlds bear σ as the rate says.
+        self.limit = np.full(worlds, -1.0)
+        for sigma, rate in sorted(rates.items()):
+            self.limit[: round(rate * worlds)] = sigma
+        self.seeds: list[int | None] = []
+        self.moment = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict, dict]:
+        self.seeds.append(seed)
+        self.moment = 0
+        return {"proprio": np.zeros((self.num_envs, 1), np.float32)}, {}
+
+    def step_chunk(self, chunks: np.ndarray, active: np.ndarray) -> tuple:
+        self.moment += 1
+        assert chunks.shape[1] == 2
+        over = active & (self.moment == 2)
+        success = over & (chunks[:, 0, 0] <= self.limit + 1e-9)
+        infos = {"success": success, "steps": 2 * active}
+        out = {"proprio": np.zeros((self.num_envs, 1), np.float32)}
+        return out, success.astype(np.float32), success, over & ~success, infos
+
+
+def calibrate(rates: dict[float, float], noise: NoiseConfig | None = None) -> tuple[Calibration, Nerves]:
+    world = Nerves(rates)
+
+    def act(observation: Any, sigma: float, generator: torch.Generator) -> torch.Tensor:
+        return torch.full((world.num_envs, 3, 1), sigma, dtype=torch.float64)
+
+    return calibrate_noise(act, 2, world, noise or NoiseConfig(), seed=3), world  # type: ignore[arg-type]
+
+
+def test_the_largest_noise_that_keeps_the_share_is_the_centre():
+    found, world = calibrate({0.0: 1.0, 0.05: 1.0, 0.08: 0.8, 0.12: 0.3, 0.18: 0.2, 0.26: 0.1})
+    assert found.success == (1.0, 1.0, 0.8, 0.3, 0.2)  # 0.26 is not tried: more noise will not bring it back
+    assert found.sigma == (0.0, 0.05, 0.08, 0.12, 0.18)
+    assert found.noise.sigma_max * found.noise.sigma_min == pytest.approx(0.12**2)
+    assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(NoiseConfig().min_share)
+    assert found.env_steps == 5 * 10 * 4
+    assert len(world.seeds) == 5 and len(set(world.seeds)) == 1  # the same starts for every candidate
+    assert "30% at 0.12" in found.reason
+
+
+def test_the_rule_is_relative_to_what_the_policy_can_do():
+    # 20% without noise: 10% of the episodes are half of it.
+    found, _ = calibrate({0.0: 0.2, **dict.fromkeys(CANDIDATES, 0.1)})
+    assert 0.5 > KEEP
+    assert found.noise.sigma_max == pytest.approx(max(CANDIDATES) / math.sqrt(0.5))
+
+
+def test_a_nervous_policy_gets_the_smallest_noise():
+    found, _ = calibrate({0.0: 1.0, 0.05: 0.1})
+    assert found.sigma == (0.0, 0.05)
+    assert math.sqrt(found.noise.sigma_max * found.noise.sigma_min) == pytest.approx(min(CANDIDATES))
+
+
+def test_only_the_range_is_chosen():
+    found, _ = calibrate({0.0: 1.0, 0.26: 1.0}, NoiseConfig(min_share=0.25, hold=0.1, hidden=8))
+    assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(0.25)
+    assert (found.noise.hold, found.noise.hidden) == (0.1, 8)
+    assert Calibration.from_json(found.to_json()) == found

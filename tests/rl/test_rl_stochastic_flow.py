@@ -1,0 +1,176 @@
+"""The stochastic flow: sampler and likelihood are one law, on one time grid; distances to the frozen copy.
+
+A ratio that is 1 proves little when sampler and likelihood share a mistake, so the sampler's own standard-normal
+draws are made again from its seed and compared with the residuals that the likelihood implies.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.flow import FlowPolicy
+from policies.policy import ChunkPolicy
+from robolearn.core import ArraySpec, Interface
+from robolearn.rl.noise import NoiseConfig
+from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
+
+Make = Callable[..., ChunkPolicy]
+STATE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)
+PIXELS = Interface({"images.front": ArraySpec((16, 16, 3), "uint8")}, ArraySpec((2,)), control_hz=20.0)
+BATCH, HORIZON = 6, 3
+CASES = [(kind, steps) for kind in ("rectified", "shortcut") for steps in (1, 2, 3, 4)]
+# Worked out by hand: a shortcut model knows steps 2^-j at multiples of themselves only.
+GRIDS = {
+    ("rectified", 3): [0, 1 / 3, 2 / 3, 1],
+    ("shortcut", 3): [0, 1 / 2, 3 / 4, 1],
+    **{(kind, k): [i / k for i in range(k + 1)] for kind in ("rectified", "shortcut") for k in (1, 2, 4)},
+}
+
+
+def build(make: Make, kind: str, steps: int, noise: NoiseConfig | None = None) -> StochasticFlow:
+    """With a velocity and a noise that depend strongly on everything."""
+    policy = make(STATE, gain=20.0, kind=kind, steps=steps, horizon=HORIZON, execute=HORIZON)
+    actor = StochasticFlow(policy.net, noise or NoiseConfig(sigma_min=0.05, sigma_max=0.2))
+    torch.nn.init.normal_(actor.noise.net[-1].weight)  # type: ignore[arg-type]
+    return actor
+
+
+def see(batch: int = BATCH) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    return {"proprio": torch.randn(batch, 3, generator=generator), "objects": torch.randn(batch, 2, generator=generator)}
+
+
+def draw(actor: StochasticFlow, seed: int = 11) -> Tensor:
+    with torch.no_grad():
+        return actor.sample(see(), torch.Generator().manual_seed(seed))
+
+
+def residual_error(actor: StochasticFlow, chain: Tensor, seed: int = 11) -> float:
+    """max |(x_{k+1} − μ_k)/σ_k − ε_k| with the draws ε_k that the sampler must have made."""
+    generator = torch.Generator().manual_seed(seed)
+    dim = HORIZON * 2
+    torch.testing.assert_close(chain[:, 0], torch.randn(BATCH, dim, generator=generator), rtol=0, atol=0)
+    drawn = torch.stack([torch.randn(BATCH, dim, generator=generator) for _ in range(actor.steps)], 1)
+    with torch.no_grad():
+        stats = actor.evaluate(see(), chain)
+    return ((chain[:, 1:] - stats.mean) / stats.log_sigma.exp() - drawn).abs().max().item()
+
+
+@pytest.mark.parametrize(("kind", "steps"), CASES)
+def test_the_likelihood_implies_the_draws_that_the_sampler_made(make_policy: Make, kind: str, steps: int):
+    actor = build(make_policy, kind, steps)
+    chain = draw(actor)
+    assert chain.shape == (BATCH, steps + 1, HORIZON * 2)
+    assert residual_error(actor, chain) < 1e-4
+
+
+@pytest.mark.parametrize(("kind", "steps"), CASES)
+@pytest.mark.parametrize("wrong", ["shifted", "stretched"])
+def test_a_wrong_time_grid_shows_in_the_residuals(
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch, kind: str, steps: int, wrong: str
+):
+    actor = build(make_policy, kind, steps)
+    chain = draw(actor)
+    right = actor.flow.time_grid()
+    # The error of the public code: times from one grid in the sampler, from another one in the likelihood.
+    grid = right + 0.5 / steps if wrong == "shifted" else right * (steps + 1) / steps
+    monkeypatch.setattr(actor.flow, "time_grid", lambda: grid)
+    assert residual_error(actor, chain) > 0.05
+
+
+@pytest.mark.parametrize(("kind", "steps"), CASES)
+def test_without_noise_the_sampler_is_the_policy_itself(make_policy: Make, kind: str, steps: int):
+    actor = build(make_policy, kind, steps, NoiseConfig(sigma_min=1e-7, sigma_max=1e-7))
+    chain = draw(actor)
+    x0 = chain[:, 0].reshape(BATCH, HORIZON, 2)
+    with torch.no_grad():
+        expected = actor.flow.sample(actor.flow.encode(see()), x0)
+        calibrating = sample_with_noise(actor.flow, see(), 0.0, torch.Generator().manual_seed(11))
+    torch.testing.assert_close(chain[:, -1].reshape(x0.shape).clamp(-1, 1), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(calibrating, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "steps"), CASES)
+def test_the_likelihood_against_torch_and_a_loop(make_policy: Make, kind: str, steps: int):
+    actor = build(make_policy, kind, steps)
+    observation, chain = see(), draw(actor)
+    grid = GRIDS[kind, steps]
+    with torch.no_grad():
+        stats = actor.evaluate(observation, chain)
+        for b in range(BATCH):
+            cond = actor.flow.encode({key: value[b : b + 1] for key, value in observation.items()})
+            log_prob = entropy = torch.zeros(())
+            for k in range(steps):
+                tau, d = torch.tensor([grid[k]]), torch.tensor([grid[k + 1] - grid[k]])
+                mean = chain[b : b + 1, k] + d * actor.flow.velocity(chain[b : b + 1, k], tau, cond, d)
+                normal = torch.distributions.Normal(mean, actor.noise(tau, cond).exp())
+                log_prob = log_prob + normal.log_prob(chain[b : b + 1, k + 1]).sum()
+                entropy = entropy + normal.entropy().mean() / steps
+                torch.testing.assert_close(stats.mean[b : b + 1, k], mean, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(stats.log_prob[b], log_prob / math.sqrt(steps * HORIZON * 2), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(stats.entropy[b], entropy, rtol=1e-4, atol=1e-5)
+
+
+def test_noise_of_one_size_has_the_size_that_was_asked_for(make_policy: Make):
+    flow: FlowPolicy = make_policy(STATE, gain=0.0, steps=4).net
+    with torch.no_grad():
+        chunk = sample_with_noise(flow, see(), 0.5, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.randn((BATCH, *flow.noise_shape), generator=generator) for _ in range(5)]
+    # No velocity: x_4 = x_0 + σ Σ ε_k
+    torch.testing.assert_close(chunk, (draws[0] + 0.5 * sum(draws[1:])).clamp(-1, 1))
+
+
+@pytest.mark.parametrize("kind", ["rectified", "shortcut"])
+def test_distances_are_0_for_identical_networks_and_not_otherwise(make_policy: Make, kind: str):
+    actor = build(make_policy, kind, 4)
+    observation, chain = see(), draw(actor)
+    x0 = chain[:, 0].clone()
+    reference = actor.reference_mean(observation, chain)
+    kl = actor.kl_to_reference(actor.evaluate(observation, chain), reference)
+    w2 = actor.w2_to_reference(observation, x0)
+    assert kl.item() == 0.0 and w2.item() == 0.0
+    torch.testing.assert_close(x0, chain[:, 0], rtol=0, atol=0)  # the public code changes it in place
+    with torch.no_grad():
+        actor.flow.field.mlp.last.bias.add_(0.1)  # type: ignore[union-attr, operator]
+    kl = actor.kl_to_reference(actor.evaluate(observation, chain), reference)
+    w2 = actor.w2_to_reference(observation, x0)
+    # Every step moves the mean by Δτ · 0.1, and the last x by 0.1 where it is not cut.
+    sigma = actor.evaluate(observation, chain).log_sigma.exp()
+    torch.testing.assert_close(kl, (0.5 * (0.25 * 0.1 / sigma) ** 2).mean(), rtol=1e-3, atol=1e-6)
+    assert w2.item() > 0
+    assert kl.requires_grad and w2.requires_grad
+    torch.testing.assert_close(actor.reference_mean(observation, chain), reference, rtol=0, atol=0)
+
+
+def test_gradients_reach_flow_and_noise_but_not_the_frozen_copy(make_policy: Make):
+    actor = build(make_policy, "rectified", 2)
+    before = copy.deepcopy(actor.reference.state_dict())
+    observation, chain = see(), draw(actor)
+    optimizer = torch.optim.SGD([p for p in actor.parameters() if p.requires_grad], lr=0.1)
+    stats = actor.evaluate(observation, chain)
+    loss = stats.log_prob.mean() + stats.entropy.mean() + actor.w2_to_reference(observation, chain[:, 0])
+    loss.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in actor.flow.parameters())
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in actor.noise.parameters())
+    assert all(p.grad is None for p in actor.reference.parameters())
+    optimizer.step()
+    assert any(not torch.equal(before[key], value) for key, value in actor.flow.state_dict().items())
+    assert all(torch.equal(before[key], value) for key, value in actor.reference.state_dict().items())
+
+
+def test_the_entropy_teaches_the_noise_alone(make_policy: Make):
+    policy = make_policy(PIXELS, gain=20.0, horizon=HORIZON, execute=HORIZON)
+    actor = StochasticFlow(policy.net, NoiseConfig(sigma_min=0.05, sigma_max=0.2))
+    torch.nn.init.normal_(actor.noise.net[-1].weight)  # type: ignore[arg-type]
+    observation = {"images.front": torch.rand(2, 3, 16, 16)}
+    chain = actor.sample(observation, torch.Generator().manual_seed(0)).detach()
+    actor.evaluate(observation, chain).entropy.sum().backward()
+    assert all(p.grad is None or not p.grad.any() for p in actor.flow.parameters())  # the camera's CNN included
+    assert all(p.grad is not None for p in actor.noise.parameters())
