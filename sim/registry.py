@@ -25,7 +25,7 @@ def make_env(
       cameras: cameras to observe (embedded tasks).
       reward: ``"sparse"`` or ``"dense"`` (embedded tasks).
       action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks).
-      threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere.
+      threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
 
     Raises:
       BadInput: an unknown task, or an option that the task does not have.
@@ -39,7 +39,7 @@ def make_env(
                 expected="an embedded task",
                 available=task_names(),
             )
-        return OUTSIDE[family](task, num_envs)
+        return OUTSIDE[family](task, num_envs, threads or None)
     from sim.embedded.world import MujocoWorlds
     from sim.tasks import TASKS
 
@@ -57,16 +57,16 @@ def task_names() -> tuple[str, ...]:
     return tuple(TASKS)
 
 
-def _gym(task: str, num_envs: int) -> Env:
+def _gym(task: str, num_envs: int, workers: int | None) -> Env:
     from sim.outside import make_gym
 
-    return make_gym(task, num_envs)
+    return make_gym(task, num_envs, workers=workers)
 
 
-def _robosuite(task: str, num_envs: int) -> Env:
+def _robosuite(task: str, num_envs: int, workers: int | None) -> Env:
     from sim.outside import make_robosuite
 
-    return make_robosuite(task, num_envs)
+    return make_robosuite(task, num_envs, workers=workers)
 
 
-OUTSIDE: dict[str, Callable[[str, int], Env]] = {"gym": _gym, "robosuite": _robosuite}
+OUTSIDE: dict[str, Callable[[str, int, int | None], Env]] = {"gym": _gym, "robosuite": _robosuite}

@@ -28,8 +28,12 @@ class BenchmarkSim(Command):
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.core import BadInput
         from sim.registry import make_env
 
+        for name in ("seconds", "repeats"):
+            if not getattr(self, name) > 0:
+                raise BadInput(name, got=getattr(self, name), expected="more than 0")
         threads = sorted({1, min(2, os.cpu_count() or 1)})
         envs = {n: make_env(self.task, self.worlds, threads=n) for n in threads}
         measures: dict[str, Callable[[], float]] = {}

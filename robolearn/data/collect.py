@@ -1,18 +1,22 @@
 """Recording: a teleoperator, or a script in its place, acts in N worlds; finished episodes go to the writer.
 
-The number of episodes is divided over the worlds beforehand, so that quick episodes are not favoured.
+The number of episodes is divided over the worlds beforehand, so that quick episodes are not favoured. Commits cost
+more than the simulation between them, so episodes that end within `COMMIT_S` share one.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import Env, Episode, Observation, Teleoperator
+from robolearn.core import BadInput, Env, Episode, Observation, Teleoperator
 from robolearn.data.writer import EpisodeWriter
+
+COMMIT_S = 0.25  # a finished episode waits no longer than this, and the step at hand, to be safe on disk
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ def collect(
     Args:
       env: N worlds; reset with `seed`.
       teleoperator: commands all of them.
-      writer: every finished episode is safe on disk before the next step.
+      writer: finished episodes are safe on disk after `COMMIT_S`, and all of them when this function is left,
+        by Ctrl-C or an error too.
       episodes: how many.
       seed: of the starts.
       progress: told the number done and the success rate so far.
@@ -49,25 +54,63 @@ def collect(
     observation, _ = env.reset(seed=seed)
     teleoperator.reset(np.ones(n, dtype=bool))
     done = successes = frames = 0
-    while (active := quota > 0).any():
-        action = teleoperator.command(observation)
-        before = {key: np.array(value) for key, value in observation.items()}
-        observation, reward, terminated, truncated, infos = env.step_chunk(action[:, None], active)
-        for w in np.flatnonzero(active):
-            running[w].add(before, action, reward, int(w))
-        ended = active & (terminated | truncated)
-        for w in np.flatnonzero(ended):
-            episode = running[w].finish(bool(infos["success"][w]), bool(terminated[w]), bool(truncated[w]), env.prompt)
-            writer.write(episode)
-            running[w] = _Running()
-            quota[w] -= 1
-            done += 1
-            successes += episode.success
-            frames += len(episode)
-            if progress is not None:
-                progress(done, {"success": successes / done})
-        teleoperator.reset(ended)
+    finished = _Finished(writer)
+    try:
+        while (active := quota > 0).any():
+            action = teleoperator.command(observation)
+            # Copies, because both may be buffers that the next step writes over.
+            action = np.array(action, dtype=np.float32)
+            before = {key: np.array(value) for key, value in observation.items()}
+            observation, reward, terminated, truncated, infos = env.step_chunk(action[:, None], active)
+            for w in np.flatnonzero(active):
+                running[w].add(before, action, reward, int(w))
+            ended = active & (terminated | truncated)
+            for w in np.flatnonzero(ended):
+                episode = running[w].finish(
+                    bool(infos["success"][w]), bool(terminated[w]), bool(truncated[w]), env.prompt
+                )
+                finished.add(episode)
+                running[w] = _Running()
+                quota[w] -= 1
+                done += 1
+                successes += episode.success
+                frames += len(episode)
+                if progress is not None:
+                    progress(done, {"success": successes / done})
+            finished.commit_if_due()
+            teleoperator.reset(ended)
+    finally:
+        finished.commit()
     return Collected(done, successes, frames)
+
+
+class _Finished:
+    """Episodes on their way to the writer."""
+
+    def __init__(self, writer: EpisodeWriter) -> None:
+        self._writer = writer
+        self._waiting: list[Episode] = []
+        self._last = time.monotonic()
+
+    def add(self, episode: Episode) -> None:
+        self._waiting.append(episode)
+
+    def commit_if_due(self) -> None:
+        if time.monotonic() - self._last >= COMMIT_S:
+            self.commit()
+
+    def commit(self) -> None:
+        # What a commit that was interrupted has stored must not be stored again.
+        base, waiting = self._writer.episodes, self._waiting
+        try:
+            self._writer.write_all(waiting)
+        except BadInput:
+            # All or none: those before the refused one are stored one by one.
+            for episode in waiting:
+                self._writer.write(episode)
+        finally:
+            self._waiting = waiting[self._writer.episodes - base :]
+            self._last = time.monotonic()
 
 
 class _Running:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import mujoco
@@ -13,6 +15,7 @@ from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec
 
 FRAME_SIZE = (360, 480)  # of `Cameras.frame` [px]
+_DISABLED = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL for no back end at all
 
 
 class Cameras:
@@ -72,6 +75,8 @@ class Cameras:
     def _renderer(self, size: tuple[int, int]) -> Any:
         if size not in self._renderers:
             try:
+                if _windows_without_display():
+                    raise RuntimeError("windows need a display")
                 renderer = mujoco.Renderer(self._model, *size)
             except Exception as error:  # each GL back end raises its own types
                 raise BadInput(
@@ -84,3 +89,10 @@ class Cameras:
             renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = size == FRAME_SIZE
             self._renderers[size] = renderer
         return self._renderers[size]
+
+
+def _windows_without_display() -> bool:
+    """MuJoCo would open a GLFW window where there is no display: that does not raise but abort the process."""
+    back_end = os.environ.get("MUJOCO_GL", "").lower().strip()
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform == "linux" and not display and back_end not in ("egl", "osmesa", *_DISABLED)

@@ -152,11 +152,12 @@ class MujocoWorlds(VectorEnv):
 
     def step(self, actions: NDArray[np.float32]) -> StepResult:
         """One control step in all worlds; `actions` (N, Da) in [-1, 1]."""
-        return self._step(np.asarray(actions), None)
+        return self._step(self._shaped(actions, (self.num_envs, self._control.spec.size)), None)
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """See `robolearn.core.Env.step_chunk`."""
         n = self.num_envs
+        chunks = self._shaped(chunks, (n, *np.shape(chunks)[1:2], self._control.spec.size))
         going = np.ones(n, dtype=bool) if active is None else active.copy()
         reward, steps = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.int64)
         terminated, truncated, success = (np.zeros(n, dtype=bool) for _ in range(3))
@@ -230,6 +231,12 @@ class MujocoWorlds(VectorEnv):
             observation = self._observe(self._state())
         self._observation = observation
         return observation, reward, terminated, truncated, infos
+
+    def _shaped(self, actions: NDArray[np.float32], expected: tuple[int, ...]) -> NDArray[np.float32]:
+        actions = np.asarray(actions)
+        if actions.shape != expected:
+            raise BadInput("actions", got=f"shape {actions.shape}", expected=expected)
+        return actions
 
     def _state(self) -> State:
         q = self._qpos[:, self._arm_q]

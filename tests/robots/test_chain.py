@@ -58,7 +58,8 @@ ODD = """
             </body>
             <body name="pan"><geom size="0.1"/><joint name="endless" axis="0 0 1"/><site name="rim"/></body>
             <body name="bent"><geom size="0.1"/><joint name="bent" ref="0.5" range="-1 1"/></body>
-            <body name="ball"><geom size="0.1"/><joint name="u" range="-1 1"/><joint name="v" range="-1 1"/>
+            <body name="ball"><geom size="0.1"/><joint name="u" range="-1 1"/>
+              <joint name="v" axis="1 0 0" range="-1 1"/>
               <site name="top"/>
             </body>
           </body>

@@ -148,7 +148,7 @@ def test_the_input_is_not_changed() -> None:
 
 
 def test_out_of_reach_stays_finite() -> None:
-    pos, rot = CHAIN.forward(HOME[None])
+    _pos, rot = CHAIN.forward(HOME[None])
     straight = np.array([[0.0, 0.0, 0.0, -0.0698, 0.0, 0.0, 0.0]])  # singular
     for target in ([10.0, 0.0, 0.3], [0.0, 0.0, 0.0], [0.0, 0.0, 1e6]):
         for start in (HOME[None], straight):
@@ -180,3 +180,14 @@ def test_the_elbow_drifts_to_its_rest_posture_while_the_tcp_stays() -> None:
     assert away[0] < 1e-3 and turned[0] < 2e-3
     # Of the way home, what the tcp's six constraints leave: the projection on the null space.
     assert np.linalg.norm(q - HOME) < 0.8 * np.linalg.norm(first - HOME)
+
+
+def test_the_posture_term_does_not_move_the_tcp() -> None:
+    """(I − J⁺J): to first order. Unprojected, two per cent of the way home would move it tenfold."""
+    q = HOME + np.array([0.5, 0.2, -0.4, 0.1, 0.3, 0.1, 0.0])
+    pos, rot = CHAIN.forward(q[None])
+    moved = solve(CHAIN, q[None], pos, rot, rest=HOME, config=IKConfig(iterations=1, posture_gain=0.05))
+    unprojected = error(q + 0.05 * (HOME - q)[None], pos, rot)
+    away, turned = error(moved, pos, rot)
+    assert np.linalg.norm(moved - q) > 1e-3
+    assert away[0] < 0.1 * unprojected[0][0] and turned[0] < 0.1 * unprojected[1][0]

@@ -1,0 +1,65 @@
+"""Task names → worlds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sim.registry
+from robolearn.core import BadInput
+from sim.embedded.world import MujocoWorlds
+from sim.registry import make_env, task_names
+
+
+def test_embedded_tasks_by_name() -> None:
+    assert task_names() == ("lift", "pick_place", "peg_insert")
+    for name in task_names():
+        env = make_env(name, 2, threads=1)
+        assert isinstance(env, MujocoWorlds)
+        assert (env.task, env.num_envs, env.interface.action_kind) == (name, 2, "tcp_delta")
+        assert env.prompt and env.max_episode_steps > 0
+
+
+def test_options_reach_the_world() -> None:
+    env = make_env("lift", 1, reward="dense", action_kind="joint_position", threads=1)
+    env.reset(seed=0)
+    assert env.interface.action_kind == "joint_position"
+    assert env.step(env.action_space.sample())[1][0] > 0  # the dense reward is never quite 0
+    assert env.batch.nthread == 1
+
+
+@pytest.mark.parametrize("task", ["lft", "", "isaac:Lift", "Lift", "robosuite", "gym"])
+def test_an_unknown_task_lists_the_known(task: str) -> None:
+    with pytest.raises(BadInput, match=r"available: lift, pick_place, peg_insert, robosuite:<Name>, gym:<module>:"):
+        make_env(task, 1)
+
+
+def test_a_near_miss_is_suggested() -> None:
+    with pytest.raises(BadInput, match="did you mean peg_insert"):
+        make_env("peg_inset", 1)
+
+
+@pytest.mark.parametrize("task", ["gym:nowhere:Id-v0", "robosuite:Lift"])
+@pytest.mark.parametrize(
+    "option", [{"cameras": ("front",)}, {"reward": "dense"}, {"action_kind": "joint_position"}], ids=str
+)
+def test_outside_tasks_refuse_what_they_cannot_do(task: str, option: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=f"task {task}: got cameras, reward or action kind"):
+        make_env(task, 1, **option)
+
+
+@pytest.mark.parametrize(("task", "threads", "workers"), [("gym:a:B-v0", 3, 3), ("robosuite:Lift", 0, None)])
+def test_outside_tasks_get_their_name_and_workers(
+    monkeypatch: pytest.MonkeyPatch, task: str, threads: int, workers: int | None
+) -> None:
+    seen = []
+
+    def make(*args: Any, **options: Any) -> str:
+        seen.append((args, options))
+        return "the worlds"
+
+    monkeypatch.setattr("sim.outside.make_gym", make)
+    monkeypatch.setattr("sim.outside.make_robosuite", make)
+    assert sim.registry.make_env(task, 5, threads=threads) == "the worlds"
+    assert seen == [((task, 5), {"workers": workers})]
