@@ -72,7 +72,7 @@ class ReinFlowConfig:
       clip: ε of PPO, for ratios of likelihoods normalised as in `stochastic_flow`.
       target_kl: how far an iteration moves the policy (in the normalised log-likelihood): the step size is raised
         when the KL divergence falls below half of it and lowered above twice, so that one setting serves every
-        task, flow and range of noise. Falls on a cosine to a quarter. An iteration's epochs end at 4 times it.
+        task, flow and range of noise. Falls on a cosine to a half. An iteration's epochs end at 4 times it.
       entropy: α.
       regulariser: distance to the pre-trained policy: "kl", "w2" or "none".
       regularisation: β.
@@ -93,7 +93,7 @@ class ReinFlowConfig:
     critic_epochs: int = 6
     minibatch: int = 640
     clip: float = 0.1
-    target_kl: float = 0.005
+    target_kl: float = 0.012
     entropy: float = 0.0
     regulariser: str = "none"
     regularisation: float = 0.0
@@ -231,7 +231,7 @@ class ReinFlowTrainer:
         return self.policy.normalizer.action_back(chunk)
 
     def _target_kl(self, progress: float) -> float:
-        return self.config.target_kl * (0.25 + 0.75 * 0.5 * (1 + math.cos(math.pi * progress)))
+        return self.config.target_kl * (0.5 + 0.5 * 0.5 * (1 + math.cos(math.pi * progress)))
 
     def _adapt_lr(self, kl: float, target: float) -> None:
         for group in self.actor_optimizer.param_groups:
