@@ -49,6 +49,17 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         more = "; --resume goes on from there" if hasattr(command, "resume") else ""
         print(f"\nrobolearn: stopped. What was finished is on disk{more}.", file=sys.stderr)
         return 130
+    except (ImportError, AttributeError, RuntimeError) as error:
+        if not _gl_is_missing():
+            raise
+        bad = BadInput(
+            "MUJOCO_GL",
+            got=f"{os.environ['MUJOCO_GL']} ({type(error).__name__}: {error})",
+            expected="egl, osmesa or glfw, installed",
+            hint="Without it and without a display EGL is used where it is installed",
+        )
+        print(f"robolearn: error: {_one_line(bad)}", file=sys.stderr)
+        return bad.exit_code
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; without this Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -128,6 +139,11 @@ def print_help(entries: tuple[Entry, ...]) -> None:
         "\nEvery command shows its progress and takes --json to end with one JSON object."
         "\nExit codes: 0 done, 1 failed, 2 bad input, 130 Ctrl-C (finished work stays on disk)."
     )
+
+
+def _gl_is_missing() -> bool:
+    """Whether the import of mujoco failed because of its GL back end: it then is as if it had never been tried."""
+    return "MUJOCO_GL" in os.environ and "mujoco" not in sys.modules and "mujoco.rendering" in sys.modules
 
 
 def _one_line(error: Exception) -> str:

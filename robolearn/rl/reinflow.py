@@ -244,8 +244,7 @@ class ReinFlowTrainer:
             old = self.actor.evaluate(normalise(observation), chain).log_prob
         reference = self.actor.reference_mean(normalise(observation), chain) if c.regulariser == "kl" else None
 
-        sums: dict[str, float] = {}
-        count = 0
+        parts: dict[str, list[float]] = {}
         stop = False
         for _ in range(c.epochs):
             order = torch.randperm(len(chain), generator=self.generator)
@@ -262,9 +261,9 @@ class ReinFlowTrainer:
                     # The clip bounds one step; the stop bounds what many steps on the same data add up to.
                     stop = step["kl"] > c.target_kl
                 for key, number in step.items():
-                    sums[key] = sums.get(key, 0.0) + number
-                count += 1
-        metrics = {key: total / count for key, total in sums.items()}
+                    parts.setdefault(key, []).append(number)
+        # The actor may have made fewer steps than the critic: each mean is over the steps that there were.
+        metrics = {key: sum(numbers) / len(numbers) for key, numbers in parts.items()}
         metrics["explained_variance"] = explained_variance(value.flatten(), target).item()
         metrics["return"] = target.mean().item()
         metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))

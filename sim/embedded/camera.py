@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import mujoco
@@ -72,7 +73,9 @@ class Cameras:
     def _renderer(self, size: tuple[int, int]) -> Any:
         if size not in self._renderers:
             try:
-                renderer = mujoco.Renderer(self._model, *size)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # GLFW warns, twice, of what the error below says once
+                    renderer = mujoco.Renderer(self._model, *size)
             except Exception as error:  # each GL back end raises its own types
                 raise BadInput(
                     "cameras",
