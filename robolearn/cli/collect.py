@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,6 @@ class Collect(Command):
     """Go on until an existing data set has this many episodes."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core import BadInput
         from robolearn.data.collect import collect
         from robolearn.data.reader import Dataset
         from robolearn.data.writer import EpisodeWriter
@@ -38,10 +37,10 @@ class Collect(Command):
         from sim.experts import make_expert
         from sim.registry import make_env
 
-        if self.episodes < 1:
-            raise BadInput("episodes", got=self.episodes, expected="at least 1")
+        at_least(1, episodes=self.episodes, worlds=self.worlds)
+        at_least(0, seed=self.seed)
         begun = time.perf_counter()
-        worlds = max(1, min(self.worlds, self.episodes))
+        worlds = min(self.worlds, self.episodes)
         env = make_env(self.task, worlds)
         try:
             expert = make_expert(self.task, env.interface, worlds, self.quality, self.seed)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from robolearn.core import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +34,21 @@ class Command:
         for key, value in _lines(result):
             table.add_row(key, value)
         console.print(table)
+
+
+def at_least(least: int, **flags: int) -> None:
+    """Raise `BadInput` for the first of the `flags` that is less than `least`."""
+    for name, value in flags.items():
+        if value < least:
+            raise BadInput(f"--{name.replace('_', '-')}", got=value, expected=f"at least {least}")
+
+
+def digest(*parts: Any) -> str:
+    """SHA-256 of arrays or bytes, to know content again wherever it lies."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(memoryview(part).cast("B"))
+    return total.hexdigest()
 
 
 def rate_text(rate: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +36,19 @@ class Evaluate(Command):
         from robolearn.eval import compare
         from sim.registry import make_env
 
+        at_least(1, episodes=self.episodes, worlds=self.worlds)
+        at_least(0, seed=self.seed)
         if self.out is not None and (self.out / "report.html").exists():
             raise BadInput(f"--out {self.out}", got="a folder with a report", expected="a new one")
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [load_policy(path) for path in paths]
-        env = make_env(self.task, max(1, min(self.worlds, self.episodes)), action_kind=_kind(policies[0]))
+        env = make_env(self.task, min(self.worlds, self.episodes), action_kind=_kind(policies[0]))
         try:
+            if self.out is not None:
+                # A machine that cannot draw says so now, not after the episodes.
+                env.reset(seed=self.seed)
+                env.frame()
             done = [evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path))
                     for p, path in zip(policies, paths, strict=True)]  # fmt: skip
             result = {"policy": str(self.policy), **done[0].to_json()}
@@ -64,11 +70,17 @@ class Evaluate(Command):
 
         from robolearn.cli.command import rate_text
 
-        table = Table("policy", "success", "cycle time of successes [s]", title=f"{result['task']}, seed {result['seed']}")
+        table = Table(
+            "policy", "success", "cycle time of successes [s]", title=f"{result['task']}, seed {result['seed']}"
+        )
         for row in (result, result.get("against")):
             if row:
                 time_s = row["cycle_time_s"]
-                span = "-" if time_s["mean"] is None else f"{time_s['mean']:.2f} ({time_s['low']:.2f}–{time_s['high']:.2f})"
+                span = (
+                    "-"
+                    if time_s["mean"] is None
+                    else f"{time_s['mean']:.2f} ({time_s['low']:.2f}–{time_s['high']:.2f})"
+                )
                 table.add_row(row["policy"], rate_text(row["success"]), span)
         console.print(table)
         if "verdict" in result:

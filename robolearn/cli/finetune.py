@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,8 @@ class Finetune(Command):
         from robolearn.runs.loop import run_loop
         from sim.registry import make_env
 
+        at_least(1, threads=self.threads, checkpoint_every=self.checkpoint_every)
+        at_least(0, seed=self.seed)
         torch.set_num_threads(self.threads)
         policy = load_policy(self.policy)
         noise = NoiseConfig(
@@ -90,7 +92,9 @@ class Finetune(Command):
         )
         stored = {
             "command": "finetune",
-            "policy": str(self.policy),
+            "policy": str(self.policy),  # may move before a resumption, but not change
+            "sha256": digest(*(value.numpy() for value in policy.state_dict().values())),
+            "interface": policy.interface.to_json(),
             "task": self.task,
             "worlds": self.worlds,
             "reward": self.reward,

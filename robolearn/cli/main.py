@@ -50,6 +50,16 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         more = "; --resume goes on from there" if hasattr(command, "resume") else ""
         print(f"\nrobolearn: stopped. What was finished is on disk{more}.", file=sys.stderr)
         return 130
+    except (ImportError, AttributeError, RuntimeError) as error:
+        if not _gl_is_missing():
+            raise
+        bad = BadInput(
+            "MUJOCO_GL",
+            got=f"{os.environ['MUJOCO_GL']} ({type(error).__name__}: {error})",
+            expected="egl, osmesa or glfw, installed",
+            hint="Without it and without a display EGL is used where it is installed",
+        )
+        return _complain(bad, command, bad.exit_code)
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; without this Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -140,6 +150,11 @@ def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
         log.error("the traceback, because of --verbose", exc_info=error)
     print(f"robolearn: error: {' '.join(str(error).split())}", file=sys.stderr)
     return exit_code
+
+
+def _gl_is_missing() -> bool:
+    """Whether the import of mujoco failed because of its GL back end: it then is as if it had never been tried."""
+    return "MUJOCO_GL" in os.environ and "mujoco" not in sys.modules and "mujoco.rendering" in sys.modules
 
 
 def _unbox(text: str) -> str:

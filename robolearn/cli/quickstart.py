@@ -6,11 +6,11 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,8 @@ class Quickstart(Command):
     """Demonstrations; by default what the task's preset says."""
     env_steps: int | None = None
     """Budget of fine-tuning; by default what the task's preset says."""
+    train_steps: int | None = None
+    """Gradient steps of imitation; by default what the task's preset says."""
     eval_episodes: int | None = None
     """Episodes of each evaluation; by default what the task's preset says."""
     resume: bool = False
@@ -47,18 +49,21 @@ class Quickstart(Command):
         from robolearn.runs.run import is_run
 
         settings = preset(self.task)
-        if not self.resume and self.out.exists() and any(self.out.iterdir()):
-            raise BadInput(
-                f"--out {self.out}",
-                got="a folder that is not empty",
-                expected="a new one",
-                hint="--resume goes on with it",
-            )
+        asked = {
+            name: value
+            for name in ("episodes", "train_steps", "env_steps", "eval_episodes")
+            if (value := getattr(self, name)) is not None
+        }
+        at_least(1, **asked)
+        at_least(0, seed=self.seed)
+        settings = replace(settings, **asked)
+        if self.out.exists() and (not self.out.is_dir() or (not self.resume and any(self.out.iterdir()))):
+            got = "a folder that is not empty" if self.out.is_dir() else "a file"
+            raise BadInput(f"--out {self.out}", got=got, expected="a new folder", hint="--resume goes on with a run")
         clock = _Clock(quiet=self.json)
-        episodes = self.episodes or settings.episodes
         collect = Collect(
             task=self.task,
-            episodes=episodes,
+            episodes=settings.episodes,
             quality=settings.quality,
             out=self.out / "data",
             seed=self.seed,
@@ -79,7 +84,7 @@ class Quickstart(Command):
             policy=self.out / "bc",
             task=self.task,
             out=self.out / "rl",
-            env_steps=self.env_steps or settings.env_steps,
+            env_steps=settings.env_steps,
             seed=self.seed,
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
@@ -88,7 +93,7 @@ class Quickstart(Command):
             "collect": clock("demonstrations", collect.run),
             "train": clock("imitation", train.run),
         }
-        n = self.eval_episodes or settings.eval_episodes
+        n = settings.eval_episodes
         bc = clock("evaluation of imitation", lambda: self._evaluate("bc", n))
         results["finetune"] = clock("fine-tuning", finetune.run)
         rl = clock("evaluation after RL", lambda: self._evaluate("rl", n))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,13 @@ class Train(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.reader import Dataset
-        from robolearn.data.windows import Windows
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
         from robolearn.train.imitation import ImitationConfig, ImitationTrainer, split_episodes
 
+        at_least(1, checkpoint_every=self.checkpoint_every)
+        at_least(0, seed=self.seed)
         dataset = Dataset.open(self.data)
         config = ImitationConfig(
             policy=self._policy_config(),
@@ -64,13 +65,15 @@ class Train(Command):
             seed=self.seed,
             threads=self.threads,
         )
-        chosen, held = split_episodes(dataset.episodes, config)
-        windows = Windows(dataset, 1, self.horizon, episodes=chosen)
-        validation = Windows(dataset, 1, self.horizon, episodes=held) if held else None
-        trainer = ImitationTrainer(
-            config, windows, dataset.interface, dataset.statistics(chosen), validation=validation
-        )
-        stored = {"command": "train", "data": str(self.data), "imitation": plain(config)}
+        trainer = ImitationTrainer.of_dataset(config, dataset)
+        chosen, _ = split_episodes(dataset.episodes, config)
+        stored = {
+            "command": "train",
+            "data": str(self.data),  # the folder may move before a resumption; what is in it may not change
+            "sha256": digest(dataset.action, *(dataset.observation[key] for key in sorted(dataset.observation))),
+            "interface": dataset.interface.to_json(),
+            "imitation": plain(config),
+        }
         with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
             with Progress("imitation", total=config.iterations, unit="x 50 steps", show=("loss", "validation_loss"),
                           quiet=self.json) as progress:  # fmt: skip
@@ -81,7 +84,7 @@ class Train(Command):
                 "run": str(self.out),
                 "policy": str(run.policy_dir),
                 "episodes": len(chosen),
-                "frames": len(windows),
+                "frames": len(trainer.windows),
                 "steps": config.steps,
                 "wall_s": {"total": done["wall_s"]},
             }

@@ -159,7 +159,7 @@ def test_the_largest_noise_that_keeps_the_share_is_the_centre():
 def test_the_rule_is_relative_to_what_the_policy_can_do():
     # 20% without noise: 10% of the episodes are half of it.
     found, _ = calibrate({0.0: 0.2, **dict.fromkeys(CANDIDATES, 0.1)})
-    assert 0.5 > KEEP
+    assert KEEP < 0.5
     assert found.noise.sigma_max == pytest.approx(max(CANDIDATES) / math.sqrt(0.5))
 
 

@@ -43,7 +43,10 @@ def build(make: Make, kind: str, steps: int, noise: NoiseConfig | None = None) -
 
 def see(batch: int = BATCH) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(5)
-    return {"proprio": torch.randn(batch, 3, generator=generator), "objects": torch.randn(batch, 2, generator=generator)}
+    return {
+        "proprio": torch.randn(batch, 3, generator=generator),
+        "objects": torch.randn(batch, 2, generator=generator),
+    }
 
 
 def draw(actor: StochasticFlow, seed: int = 11) -> Tensor:
@@ -113,7 +116,9 @@ def test_the_likelihood_against_torch_and_a_loop(make_policy: Make, kind: str, s
                 log_prob = log_prob + normal.log_prob(chain[b : b + 1, k + 1]).sum()
                 entropy = entropy + normal.entropy().mean() / steps
                 torch.testing.assert_close(stats.mean[b : b + 1, k], mean, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(stats.log_prob[b], log_prob / math.sqrt(steps * HORIZON * 2), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                stats.log_prob[b], log_prob / math.sqrt(steps * HORIZON * 2), rtol=1e-4, atol=1e-4
+            )
             torch.testing.assert_close(stats.entropy[b], entropy, rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,116 @@
+"""The commands end to end: killed by SIGKILL and resumed bit for bit, and quickstart with its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robolearn.cli.main import main
+from robolearn.runs.run import read_metrics
+
+PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
+WEIGHTS = Path("policy") / "model.safetensors"
+
+
+def start(*args: Any) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return subprocess.Popen(
+        [*PROGRAM, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def run(*args: Any) -> int:
+    return main([str(arg) for arg in args])
+
+
+def kill_in_the_middle(out: Path, rows: int, *args: Any) -> None:
+    """Start the command and end it with SIGKILL once it has logged `rows` iterations."""
+    process = start(*args, "--out", out)
+    began = time.monotonic()
+    try:
+        while len(list(read_metrics(out))) < rows:
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() - began < 120
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.communicate()
+    assert not (out / "result.json").exists()
+
+
+def same_numbers(a: Path, b: Path) -> bool:
+    """Whether the logged metrics are the same, times apart."""
+
+    def rows(path: Path) -> list[dict[str, Any]]:
+        return [{k: v for k, v in row.items() if "wall" not in k and k != "iteration_s"} for row in read_metrics(path)]
+
+    return rows(a) == rows(b)
+
+
+def test_train_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
+    args = ["train", "--data", demos, "--steps", 1000, "--batch", 64, "--checkpoint-every", 3, "--json"]
+    kill_in_the_middle(tmp_path / "killed", 5, *args)
+    killed_at = len(list(read_metrics(tmp_path / "killed")))
+    assert 5 <= killed_at < 20
+    assert run(*args, "--out", tmp_path / "killed", "--resume") == 0
+    assert run(*args, "--out", tmp_path / "whole") == 0
+    assert (tmp_path / "killed" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+    assert same_numbers(tmp_path / "killed", tmp_path / "whole")
+    assert json.loads((tmp_path / "killed" / "result.json").read_text())["steps"] == 1000
+
+
+def test_finetune_goes_on_after_sigkill_bit_for_bit(bc: Path, tmp_path: Path):
+    args = ["finetune", "--policy", bc, "--task", "lift", "--worlds", 8, "--decisions", 4, "--env-steps", 3000,
+            "--minibatch", 16, "--sigma-max", 0.15, "--reward", "dense", "--checkpoint-every", 3, "--json"]  # fmt: skip
+    kill_in_the_middle(tmp_path / "killed", 5, *args)
+    killed_at = len(list(read_metrics(tmp_path / "killed")))
+    assert 5 <= killed_at < 23
+    assert run(*args, "--out", tmp_path / "killed", "--resume") == 0
+    assert run(*args, "--out", tmp_path / "whole") == 0
+    tuned = (tmp_path / "whole" / WEIGHTS).read_bytes()
+    assert (tmp_path / "killed" / WEIGHTS).read_bytes() == tuned != (bc / WEIGHTS).read_bytes()
+    assert same_numbers(tmp_path / "killed", tmp_path / "whole")
+    result = json.loads((tmp_path / "killed" / "result.json").read_text())
+    assert result["env_steps"] <= 3000 and result["iterations"] == 23
+
+
+def test_a_policy_is_compared_with_itself(bc: Path, capsys: pytest.CaptureFixture):
+    assert run("evaluate", "--policy", bc, "--against", bc / "policy", "--episodes", 5, "--worlds", 4, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["success"] == result["against"]["success"]
+    assert result["success"]["episodes"] == 5
+    assert "verdict" in result and result["wall_s"]["total"] > 0
+
+
+def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
+    out = tmp_path / "quick"
+    # The calibration of the noise alone may take 6 σ · 64 worlds · 100 steps.
+    process = start("quickstart", "--out", out, "--episodes", 8, "--train-steps", 50, "--eval-episodes", 8,
+                    "--env-steps", 6 * 6400 + 3 * 64 * 80, "--no-videos", "--json")  # fmt: skip
+    stdout, stderr = process.communicate(timeout=200)
+    assert process.returncode == 0, stderr
+    result = json.loads(stdout.splitlines()[-1])
+    for part in ("bc", "rl"):
+        assert set(result[part]["success"]) == {"rate", "low", "high", "episodes"}
+        assert result[part]["success"]["episodes"] == 8
+    assert 0 < sum(v for k, v in result["wall_s"].items() if k != "total") <= result["wall_s"]["total"] + 1e-6
+    assert {"simulation", "inference", "update", "calibration", "total"} <= set(result["finetune_wall_s"])
+    assert result["env_steps"] <= 6 * 6400 + 3 * 64 * 80
+    report = (out / "report.html").read_text()
+    assert result["report"] == str(out / "report.html")
+    for word in ("imitation", "after RL", "robolearn finetune --policy runs/bc", "95%"):
+        assert word in report
+    assert "http://" not in report.replace("http://www.w3.org", "") and "<script src" not in report
+    assert all((out / folder).is_dir() for folder in ("data", "bc/policy", "rl/policy"))
+    # What is there is not begun anew.
+    assert run("quickstart", "--out", out, "--json") == 2
