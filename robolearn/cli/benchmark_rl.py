@@ -15,7 +15,7 @@ FLOWS = ("rectified", "shortcut")
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRl(Command):
-    """Demonstrations, imitation, fine-tuning and evaluation for every setting and seed; the last checkpoint is judged."""
+    """Demonstrations, imitation, fine-tuning and evaluation for every setting and seed; judges the last checkpoint."""
 
     tasks: tuple[str, ...] = ("lift",)
     """Embedded tasks."""

@@ -143,7 +143,8 @@ class Quickstart(Command):
         commands = [
             f"robolearn collect --task {self.task} --episodes {collect.episodes} --quality {collect.quality} "
             f"--seed {self.seed} --out data/{self.task}",
-            f"robolearn train --data data/{self.task} --flow {self.flow} --denoise-steps {self.denoise_steps} --steps {train.steps} --seed {self.seed} --out runs/bc",
+            f"robolearn train --data data/{self.task} --flow {self.flow} --denoise-steps {self.denoise_steps} "
+            f"--steps {train.steps} --seed {self.seed} --out runs/bc",
             f"robolearn finetune --policy runs/bc --task {self.task} --env-steps {finetune.env_steps} "
             f"--seed {self.seed} --out runs/rl",
             f"robolearn evaluate --policy runs/bc --against runs/rl --task {self.task} --episodes {n} "

@@ -4,7 +4,7 @@ Too little noise finds nothing new; too much destroys the demonstrations' skill,
 is left to learn from. Between the two lies the largest noise under which the pre-trained policy still keeps a
 share of its success. That is measured: the worlds play one episode each at every candidate σ, and the largest one
 that keeps at least `KEEP` of the success without noise becomes the geometric mean of the range, where the noise
-network begins.
+network begins. A policy that never succeeds without noise leaves nothing to measure: it gets the smallest σ.
 """
 
 from __future__ import annotations
@@ -79,15 +79,18 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
         rate, used = _one_episode_each(act, execute, env, sigma, seed)
         rates.append(rate)
         steps += used
-        if rates[0] > 0 and rate < KEEP * rates[0]:
+        if rate < KEEP * rates[0] or rates[0] == 0:
             break  # more noise will not bring it back
     kept = [s for s, rate in zip(CANDIDATES, rates[1:], strict=False) if rate >= KEEP * rates[0]]
     centre = max(kept, default=CANDIDATES[0])
     half = math.sqrt(noise.min_share)
     chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half)
-    reason = f"success {rates[0]:.0%} without noise, " + ", ".join(
-        f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
-    )
+    if rates[0] == 0:
+        reason = f"no success without noise, so the smallest candidate, {centre:.2f}"
+    else:
+        reason = f"success {rates[0]:.0%} without noise, " + ", ".join(
+            f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
+        )
     return Calibration((0.0, *CANDIDATES[: len(rates) - 1]), tuple(rates), chosen, steps, reason)
 
 

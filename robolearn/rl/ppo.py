@@ -33,9 +33,16 @@ def value_loss(value: Tensor, target: Tensor) -> Tensor:
     return 0.5 * (value - target).square().mean()
 
 
+STD_FLOOR = 0.01
+
+
 def standardise(advantage: Tensor) -> Tensor:
-    """Zero mean, unit standard deviation."""
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    """Zero mean, unit standard deviation; the divisor is never below `STD_FLOOR`.
+
+    Rewards are scaled so that the return's standard deviation is about 1 (see `reward_scale`). Advantages that vary
+    by less than a hundredth of that hold no reward, only the critic's error, and are not to be blown up.
+    """
+    return (advantage - advantage.mean()) / advantage.std().clamp_min(STD_FLOOR)
 
 
 def explained_variance(value: Tensor, target: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class MujocoView(types.ModuleType):
         return getattr(mujoco, name)
 
     @staticmethod
-    def mj_fullM(model: Any, dst: Any, mass: Any) -> None:  # noqa: N802 - MuJoCo's name
+    def mj_fullM(model: Any, dst: Any, mass: Any) -> None:  # MuJoCo's name
         """The dense inertia matrix (nv, nv); `mass` is what the adapted ``MjData.qM`` returns."""
         mujoco.mj_fullM(model, mass, dst)
 

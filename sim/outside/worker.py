@@ -7,6 +7,7 @@ import that script (and torch with it) once per worker. A worker ends by itself 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -116,10 +117,8 @@ class _Worker:
 
     def send(self, kind: bytes, world: int, payload: bytes = b"") -> None:
         """Ask for something; a worker that is gone is reported by the `receive` that follows."""
-        try:
+        with contextlib.suppress(OSError):
             wire.send(self._requests, kind, world, payload)
-        except OSError:
-            pass
 
     def receive(self, world: int, task: str) -> bytes:
         """The payload that answers for `world`."""
@@ -149,10 +148,8 @@ class _Worker:
     def close(self) -> None:
         """End the process, politely first."""
         for stream in (self._requests, self._replies):
-            try:
+            with contextlib.suppress(OSError):
                 stream.close()
-            except OSError:
-                pass
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -125,9 +125,9 @@ def test_one_component_is_a_plain_column(tmp_path):
 
 def test_what_cannot_be_stored():
     action = ArraySpec((2,))
-    with pytest.raises(BadInput, match="images.front.*got an image"):
+    with pytest.raises(BadInput, match=r"images\.front.*got an image"):
         features_of(Interface({"images.front": ArraySpec((8, 8, 3), "uint8")}, action, 20.0))
-    with pytest.raises(BadInput, match="observation.state"):
+    with pytest.raises(BadInput, match=r"observation\.state"):
         features_of(Interface({"proprio": ArraySpec((2,)), "state": ArraySpec((2,))}, action, 20.0))
 
 

@@ -117,7 +117,7 @@ def test_counts_that_do_not_add_up(root):
 def test_not_a_data_set(tmp_path, interface):
     with pytest.raises(BadInput, match="no such folder"):
         Dataset.open(tmp_path / "nothing")
-    with pytest.raises(BadInput, match="no meta/info.json"):
+    with pytest.raises(BadInput, match=r"no meta/info\.json"):
         Dataset.open(tmp_path)
     EpisodeWriter(tmp_path / "empty", interface).close()
     with pytest.raises(BadInput, match="no episodes"):

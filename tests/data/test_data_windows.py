@@ -73,9 +73,10 @@ def frames(batch):
 def test_every_window_once_per_epoch(dataset):
     windows = Windows(dataset, 1, 2)
     epochs = [[frames(b) for b in windows.batches(5, seed=3, epoch=e)] for e in (0, 1)]
+    everything = sorted((e, t) for e, n in enumerate((4, 2, 6)) for t in range(n))
     for epoch in epochs:
         assert [len(batch) for batch in epoch] == [5, 5, 2]
-        assert sorted(sum(epoch, [])) == sorted((e, t) for e, n in enumerate((4, 2, 6)) for t in range(n))
+        assert sorted(frame for batch in epoch for frame in batch) == everything
     assert epochs[0] != epochs[1]
     again = Windows(dataset, 1, 2)
     assert [frames(b) for b in again.batches(5, seed=3, epoch=1)] == epochs[1]

@@ -95,7 +95,7 @@ def test_existing_folders_are_left_alone(tmp_path, interface, episode):
     with pytest.raises(BadInput, match="existing data set"):
         EpisodeWriter(root, interface)
     other = Interface(interface.observation, interface.action, 10.0, "panda", "tcp_delta", interface.extra)
-    with pytest.raises(BadInput, match="control_hz: got 10.0, expected 20.0"):
+    with pytest.raises(BadInput, match=r"control_hz: got 10\.0, expected 20\.0"):
         EpisodeWriter(root, other, resume=True)
     wider = Interface(interface.observation, ArraySpec((3,)), 20.0, "panda", "tcp_delta", interface.extra)
     with pytest.raises(BadInput, match="interface, action"):

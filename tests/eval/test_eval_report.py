@@ -25,7 +25,7 @@ CURVE = Curve("Success", "environment steps", "success [%]", [Series("rollouts",
 class Tags(HTMLParser):
     """Collects what a browser would load, and checks that tags close in order."""
 
-    VOID = {"meta", "br", "img", "link", "input", "use", "path"}
+    VOID = frozenset({"meta", "br", "img", "link", "input", "use", "path"})
 
     def __init__(self) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ def test_a_video_decodes_to_its_frames(tmp_path: Path) -> None:
 def test_bad_frames_leave_nothing_behind(tmp_path: Path) -> None:
     bad: list[list] = [[], [np.zeros((4, 4, 3))], [np.zeros((4, 4, 3), np.uint8), np.zeros((4, 6, 3), np.uint8)]]
     for frames in bad:
-        with pytest.raises(BadInput, match="got .* expected"):
+        with pytest.raises(BadInput, match=r"got .* expected"):
             write_video(tmp_path / "a.mp4", frames, fps=20)
     assert list(tmp_path.iterdir()) == []
 

@@ -14,6 +14,7 @@ from robolearn.core import BadInput
 from robolearn.rl.gae import gae
 from robolearn.rl.noise import NoiseConfig, NoiseNet
 from robolearn.rl.ppo import (
+    STD_FLOOR,
     approximate_kl,
     clip_fraction,
     clipped_surrogate,
@@ -149,6 +150,19 @@ def test_the_other_losses_by_hand():
     assert explained_variance(target, target).item() == pytest.approx(1.0)
     assert explained_variance(torch.zeros(4), target).item() == pytest.approx(0.0, abs=1e-6)
     assert explained_variance(-target, target).item() == pytest.approx(-3.0, abs=1e-5)
+
+
+def test_advantages_without_a_reward_in_them_are_not_blown_up():
+    assert STD_FLOOR == 0.01
+    # Deviation 1: divided by it.  Deviation 0.001, the critic's error alone: divided by 0.01.  None at all: 0.
+    for numbers, expected in (
+        ([4.0, 5.0, 6.0], [-1.0, 0.0, 1.0]),
+        ([0.02, 0.04, 0.06], [-1.0, 0.0, 1.0]),
+        ([4.0, 4.001, 4.002], [-0.1, 0.0, 0.1]),
+        ([-0.001, 0.0, 0.001], [-0.1, 0.0, 0.1]),
+        ([7.0, 7.0, 7.0], [0.0, 0.0, 0.0]),
+    ):
+        torch.testing.assert_close(standardise(torch.tensor(numbers)), torch.tensor(expected), rtol=0, atol=2e-4)
 
 
 # --- reward scale ------------------------------------------------------------------------------------------

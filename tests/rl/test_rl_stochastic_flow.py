@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,8 @@ Make = Callable[..., ChunkPolicy]
 STATE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)
 PIXELS = Interface({"images.front": ArraySpec((16, 16, 3), "uint8")}, ArraySpec((2,)), control_hz=20.0)
 BATCH, HORIZON = 6, 3
-CASES = [(kind, steps) for kind in ("rectified", "shortcut") for steps in (1, 2, 3, 4)]
+MODES = ("last", "all")
+CASES = [(kind, steps, noised) for kind in ("rectified", "shortcut") for steps in (1, 2, 3, 4) for noised in MODES]
 # Worked out by hand: a shortcut model knows steps 2^-j at multiples of themselves only.
 GRIDS = {
     ("rectified", 3): [0, 1 / 3, 2 / 3, 1],
@@ -33,10 +35,10 @@ GRIDS = {
 }
 
 
-def build(make: Make, kind: str, steps: int, noise: NoiseConfig | None = None) -> StochasticFlow:
+def build(make: Make, kind: str, steps: int, noised: Any, low: float = 0.05, high: float = 0.2) -> StochasticFlow:
     """With a velocity and a noise that depend strongly on everything."""
     policy = make(STATE, gain=20.0, kind=kind, steps=steps, horizon=HORIZON, execute=HORIZON)
-    actor = StochasticFlow(policy.net, noise or NoiseConfig(sigma_min=0.05, sigma_max=0.2))
+    actor = StochasticFlow(policy.net, NoiseConfig(sigma_min=low, sigma_max=high, steps=noised))
     torch.nn.init.normal_(actor.noise.net[-1].weight)  # type: ignore[arg-type]
     return actor
 
@@ -55,30 +57,30 @@ def draw(actor: StochasticFlow, seed: int = 11) -> Tensor:
 
 
 def residual_error(actor: StochasticFlow, chain: Tensor, seed: int = 11) -> float:
-    """max |(x_{k+1} − μ_k)/σ_k − ε_k| with the draws ε_k that the sampler must have made."""
+    """max |(x_{k+1} − μ_k)/σ_k − ε_k| over noised steps, with the draws ε_k that the sampler must have made."""
     generator = torch.Generator().manual_seed(seed)
     dim = HORIZON * 2
     torch.testing.assert_close(chain[:, 0], torch.randn(BATCH, dim, generator=generator), rtol=0, atol=0)
-    drawn = torch.stack([torch.randn(BATCH, dim, generator=generator) for _ in range(actor.steps)], 1)
+    drawn = torch.stack([torch.randn(BATCH, dim, generator=generator) for _ in range(chain.shape[1] - 1)], 1)
     with torch.no_grad():
         stats = actor.evaluate(see(), chain)
     return ((chain[:, 1:] - stats.mean) / stats.log_sigma.exp() - drawn).abs().max().item()
 
 
-@pytest.mark.parametrize(("kind", "steps"), CASES)
-def test_the_likelihood_implies_the_draws_that_the_sampler_made(make_policy: Make, kind: str, steps: int):
-    actor = build(make_policy, kind, steps)
+@pytest.mark.parametrize(("kind", "steps", "noised"), CASES)
+def test_the_likelihood_implies_the_draws_that_the_sampler_made(make_policy: Make, kind: str, steps: int, noised: str):
+    actor = build(make_policy, kind, steps, noised)
     chain = draw(actor)
-    assert chain.shape == (BATCH, steps + 1, HORIZON * 2)
+    assert chain.shape == (BATCH, (steps if noised == "all" else 1) + 1, HORIZON * 2)
     assert residual_error(actor, chain) < 1e-4
 
 
-@pytest.mark.parametrize(("kind", "steps"), CASES)
+@pytest.mark.parametrize(("kind", "steps", "noised"), CASES)
 @pytest.mark.parametrize("wrong", ["shifted", "stretched"])
 def test_a_wrong_time_grid_shows_in_the_residuals(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch, kind: str, steps: int, wrong: str
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch, kind: str, steps: int, noised: str, wrong: str
 ):
-    actor = build(make_policy, kind, steps)
+    actor = build(make_policy, kind, steps, noised)
     chain = draw(actor)
     right = actor.flow.time_grid()
     # The error of the public code: times from one grid in the sampler, from another one in the likelihood.
@@ -87,54 +89,137 @@ def test_a_wrong_time_grid_shows_in_the_residuals(
     assert residual_error(actor, chain) > 0.05
 
 
-@pytest.mark.parametrize(("kind", "steps"), CASES)
-def test_without_noise_the_sampler_is_the_policy_itself(make_policy: Make, kind: str, steps: int):
-    actor = build(make_policy, kind, steps, NoiseConfig(sigma_min=1e-7, sigma_max=1e-7))
+@pytest.mark.parametrize(("kind", "steps", "noised"), CASES)
+def test_without_noise_the_sampler_is_the_policy_itself(make_policy: Make, kind: str, steps: int, noised: str):
+    actor = build(make_policy, kind, steps, noised, 1e-7, 1e-7)
     chain = draw(actor)
     x0 = chain[:, 0].reshape(BATCH, HORIZON, 2)
     with torch.no_grad():
         expected = actor.flow.sample(actor.flow.encode(see()), x0)
-        calibrating = sample_with_noise(actor.flow, see(), 0.0, torch.Generator().manual_seed(11))
+        calibrating = sample_with_noise(actor.flow, see(), 0.0, noised, torch.Generator().manual_seed(11))
     torch.testing.assert_close(chain[:, -1].reshape(x0.shape).clamp(-1, 1), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(calibrating, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "steps"), CASES)
-def test_the_likelihood_against_torch_and_a_loop(make_policy: Make, kind: str, steps: int):
-    actor = build(make_policy, kind, steps)
+@pytest.mark.parametrize(("kind", "steps", "noised"), CASES)
+def test_the_likelihood_against_torch_and_a_loop(make_policy: Make, kind: str, steps: int, noised: str):
+    actor = build(make_policy, kind, steps, noised)
     observation, chain = see(), draw(actor)
-    grid = GRIDS[kind, steps]
+    grid, first = GRIDS[kind, steps], 0 if noised == "all" else steps - 1
     with torch.no_grad():
         stats = actor.evaluate(observation, chain)
+        assert stats.mean.shape == stats.log_sigma.shape == (BATCH, steps - first, HORIZON * 2)
         for b in range(BATCH):
             cond = actor.flow.encode({key: value[b : b + 1] for key, value in observation.items()})
             log_prob = entropy = torch.zeros(())
+            x = chain[b : b + 1, 0]
             for k in range(steps):
                 tau, d = torch.tensor([grid[k]]), torch.tensor([grid[k + 1] - grid[k]])
-                mean = chain[b : b + 1, k] + d * actor.flow.velocity(chain[b : b + 1, k], tau, cond, d)
-                normal = torch.distributions.Normal(mean, actor.noise(tau, cond).exp())
-                log_prob = log_prob + normal.log_prob(chain[b : b + 1, k + 1]).sum()
-                entropy = entropy + normal.entropy().mean() / steps
-                torch.testing.assert_close(stats.mean[b : b + 1, k], mean, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(
-                stats.log_prob[b], log_prob / math.sqrt(steps * HORIZON * 2), rtol=1e-4, atol=1e-4
-            )
+                mean = x + d * actor.flow.velocity(x, tau, cond, d)
+                if k < first:
+                    x = mean  # before the noised step the path is deterministic
+                    continue
+                x = chain[b : b + 1, k - first + 1]
+                sigma = actor.noise(tau, cond).exp()
+                normal = torch.distributions.Normal(mean, sigma)
+                log_prob = log_prob + normal.log_prob(x).sum()
+                entropy = entropy + normal.entropy().mean() / (steps - first)
+                torch.testing.assert_close(stats.mean[b : b + 1, k - first], mean, rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(stats.log_sigma[b : b + 1, k - first], sigma.log(), rtol=1e-4, atol=1e-5)
+            terms = (steps - first) * HORIZON * 2
+            torch.testing.assert_close(stats.log_prob[b], log_prob / math.sqrt(terms), rtol=1e-4, atol=2e-4)
             torch.testing.assert_close(stats.entropy[b], entropy, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["rectified", "shortcut"])
+def test_noise_in_the_last_of_one_step_is_noise_in_all(make_policy: Make, kind: str):
+    last, every = (build(make_policy, kind, 1, noised) for noised in ("last", "all"))
+    for a, b in zip(last.parameters(), every.parameters(), strict=True):
+        assert torch.equal(a, b)
+    chain = draw(last)
+    assert torch.equal(chain, draw(every))
+    found = [actor.evaluate(see(), chain) for actor in (last, every)]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    for actor, stats in zip((last, every), found, strict=True):
+        stats.log_prob.sum().backward()
+        assert actor.noise.net[0].weight.grad is not None
+    for a, b in zip(last.parameters(), every.parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None)
+        if a.grad is not None and b.grad is not None:
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(last.reference_mean(see(), chain), every.reference_mean(see(), chain))
+    chunks = [sample_with_noise(last.flow, see(), 0.3, noised, torch.Generator().manual_seed(2)) for noised in MODES]
+    assert torch.equal(*chunks)
+
+
+@pytest.mark.parametrize("noised", MODES)
+def test_the_gradient_goes_through_the_whole_path(make_policy: Make, noised: str):
+    """Against a numerical derivative along a random direction."""
+    actor = build(make_policy, "rectified", 4, noised).double()
+    observation = {key: value.double() for key, value in see().items()}
+    chain = draw(build(make_policy, "rectified", 4, noised)).double()
+    weights = list(actor.flow.parameters())
+    gradient = torch.autograd.grad(actor.evaluate(observation, chain).log_prob.mean(), weights)
+    generator = torch.Generator().manual_seed(0)
+    direction = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in weights]
+    slope = sum(((g * d).sum() for g, d in zip(gradient, direction, strict=True)), torch.zeros(()))
+    h, ends = 1e-6, []
+    for sign in (1, -2):  # to +h, then from there to −h
+        with torch.no_grad():
+            for p, d in zip(weights, direction, strict=True):
+                p.add_(sign * h * d)
+            ends.append(actor.evaluate(observation, chain).log_prob.mean())
+    assert slope.item() == pytest.approx(((ends[0] - ends[1]) / (2 * h)).item(), rel=1e-4)
+    assert abs(slope.item()) > 0.1
+
+
+@pytest.mark.parametrize("noised", MODES)
+def test_every_denoising_step_has_a_share_in_the_gradient(
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch, noised: str
+):
+    actor = build(make_policy, "rectified", 4, noised)
+    chain = draw(actor)
+    velocities: list[Tensor] = []
+    once = actor.flow.velocity
+
+    def watched(*args: Any) -> Tensor:
+        velocities.append(once(*args))
+        velocities[-1].retain_grad()
+        return velocities[-1]
+
+    monkeypatch.setattr(actor.flow, "velocity", watched)
+    actor.evaluate(see(), chain).log_prob.sum().backward()
+    gradients = [v.grad for v in velocities if v.grad is not None]
+    assert len(gradients) == len(velocities)
+    assert sum(map(len, gradients)) == 4 * BATCH  # every step once: one by one, or side by side
+    assert all((g.flatten(1).abs().sum(1) > 0).all() for g in gradients)
 
 
 def test_noise_of_one_size_has_the_size_that_was_asked_for(make_policy: Make):
     flow: FlowPolicy = make_policy(STATE, gain=0.0, steps=4).net
-    with torch.no_grad():
-        chunk = sample_with_noise(flow, see(), 0.5, torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(0)
     draws = [torch.randn((BATCH, *flow.noise_shape), generator=generator) for _ in range(5)]
-    # No velocity: x_4 = x_0 + σ Σ ε_k
-    torch.testing.assert_close(chunk, (draws[0] + 0.5 * sum(draws[1:])).clamp(-1, 1))
+    # No velocity: x_4 = x_0 + σ Σ ε_k over the noised steps
+    for noised, noise in (("all", sum(draws[1:])), ("last", draws[1])):
+        with torch.no_grad():
+            chunk = sample_with_noise(flow, see(), 0.5, noised, torch.Generator().manual_seed(0))
+        torch.testing.assert_close(chunk, (draws[0] + 0.5 * noise).clamp(-1, 1))
 
 
+@pytest.mark.parametrize("noised", MODES)
 @pytest.mark.parametrize("kind", ["rectified", "shortcut"])
-def test_distances_are_0_for_identical_networks_and_not_otherwise(make_policy: Make, kind: str):
-    actor = build(make_policy, kind, 4)
+def test_calibration_measures_the_noise_that_training_has(make_policy: Make, kind: str, noised: str):
+    actor = build(make_policy, kind, 3, noised, 0.1, 0.1)
+    with torch.no_grad():
+        chunk = sample_with_noise(actor.flow, see(), 0.1, noised, torch.Generator().manual_seed(11))
+    torch.testing.assert_close(chunk.flatten(1), draw(actor)[:, -1].clamp(-1, 1), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("noised", MODES)
+@pytest.mark.parametrize("kind", ["rectified", "shortcut"])
+def test_distances_are_0_for_identical_networks_and_not_otherwise(make_policy: Make, kind: str, noised: str):
+    actor = build(make_policy, kind, 4, noised)
     observation, chain = see(), draw(actor)
     x0 = chain[:, 0].clone()
     reference = actor.reference_mean(observation, chain)
@@ -146,16 +231,27 @@ def test_distances_are_0_for_identical_networks_and_not_otherwise(make_policy: M
         actor.flow.field.mlp.last.bias.add_(0.1)  # type: ignore[union-attr, operator]
     kl = actor.kl_to_reference(actor.evaluate(observation, chain), reference)
     w2 = actor.w2_to_reference(observation, x0)
-    # Every step moves the mean by Δτ · 0.1, and the last x by 0.1 where it is not cut.
     sigma = actor.evaluate(observation, chain).log_sigma.exp()
-    torch.testing.assert_close(kl, (0.5 * (0.25 * 0.1 / sigma) ** 2).mean(), rtol=1e-3, atol=1e-6)
+    # From a given x a step moves the mean by Δτ · 0.1; the noised last step has the whole path behind it.
+    moved = 0.25 * 0.1 if noised == "all" else (path(actor.flow, x0) - path(actor.reference, x0))[:, None]
+    torch.testing.assert_close(kl, (0.5 * (moved / sigma) ** 2).mean(), rtol=1e-3, atol=1e-6)
     assert w2.item() > 0
     assert kl.requires_grad and w2.requires_grad
     torch.testing.assert_close(actor.reference_mean(observation, chain), reference, rtol=0, atol=0)
 
 
-def test_gradients_reach_flow_and_noise_but_not_the_frozen_copy(make_policy: Make):
-    actor = build(make_policy, "rectified", 2)
+@torch.no_grad()
+def path(flow: FlowPolicy, x: Tensor) -> Tensor:
+    """(B, D) where four equal Euler steps lead, not cut."""
+    cond, d = flow.encode(see()), torch.full((BATCH,), 0.25)
+    for k in range(4):
+        x = x + 0.25 * flow.velocity(x, k * d, cond, d)
+    return x
+
+
+@pytest.mark.parametrize("noised", MODES)
+def test_gradients_reach_flow_and_noise_but_not_the_frozen_copy(make_policy: Make, noised: str):
+    actor = build(make_policy, "rectified", 2, noised)
     before = copy.deepcopy(actor.reference.state_dict())
     observation, chain = see(), draw(actor)
     optimizer = torch.optim.SGD([p for p in actor.parameters() if p.requires_grad], lr=0.1)
@@ -170,9 +266,10 @@ def test_gradients_reach_flow_and_noise_but_not_the_frozen_copy(make_policy: Mak
     assert all(torch.equal(before[key], value) for key, value in actor.reference.state_dict().items())
 
 
-def test_the_entropy_teaches_the_noise_alone(make_policy: Make):
+@pytest.mark.parametrize("noised", MODES)
+def test_the_entropy_teaches_the_noise_alone(make_policy: Make, noised: Any):
     policy = make_policy(PIXELS, gain=20.0, horizon=HORIZON, execute=HORIZON)
-    actor = StochasticFlow(policy.net, NoiseConfig(sigma_min=0.05, sigma_max=0.2))
+    actor = StochasticFlow(policy.net, NoiseConfig(sigma_min=0.05, sigma_max=0.2, steps=noised))
     torch.nn.init.normal_(actor.noise.net[-1].weight)  # type: ignore[arg-type]
     observation = {"images.front": torch.rand(2, 3, 16, 16)}
     chain = actor.sample(observation, torch.Generator().manual_seed(0)).detach()

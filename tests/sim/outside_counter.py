@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -19,7 +20,7 @@ class Counter(gymnasium.Env):
       die_at: ends its process after so many steps, -1 for never.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(self, tells="", nan_at=-1, reward_at_end=1.0, fail_at=-1, die_at=-1, render_mode=None):
         self.tells, self.nan_at, self.reward_at_end = tells, nan_at, reward_at_end

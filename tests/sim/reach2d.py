@@ -6,7 +6,7 @@ Nothing here knows of robolearn except `demonstrate`, which returns its `Episode
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -28,7 +28,7 @@ class Reach2D(gymnasium.Env):
     leaving the square [-1, 1]² terminates with reward 0; the clock truncates after 60 steps.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
     prompt = "go round the disc to the goal"
 
     def __init__(self, render_mode: str | None = None) -> None:

@@ -118,7 +118,7 @@ def test_nan_is_a_warning_and_a_truncation(workers, caplog):
 def test_an_env_that_raises_is_named(workers):
     env = make_gym(TASK, 2, workers=workers, kwargs={"fail_at": 2})
     env.reset(seed=0)
-    with pytest.raises(RobolearnError, match="world 1 of gym:.*ValueError: the motor burnt"):
+    with pytest.raises(RobolearnError, match=r"world 1 of gym:.*ValueError: the motor burnt"):
         env.step_chunk(np.zeros((2, 2, 1), np.float32), active=np.array([False, True]))
     with pytest.raises(RobolearnError, match="cannot be used any more"):
         env.reset(seed=0)
@@ -128,7 +128,7 @@ def test_an_env_that_raises_is_named(workers):
 def test_a_worker_that_dies_is_named():
     env = make_gym(TASK, 2, workers=2, kwargs={"die_at": 2})
     env.reset(seed=0)
-    with pytest.raises(RobolearnError, match="world 0 .*exit code 7"):
+    with pytest.raises(RobolearnError, match=r"world 0 .*exit code 7"):
         env.step_chunk(np.zeros((2, 2, 1), np.float32))
     env.close()
 
@@ -136,7 +136,7 @@ def test_a_worker_that_dies_is_named():
     env.reset(seed=0)
     pids = env._pool.pids()  # type: ignore[attr-defined]
     os.kill(pids[1], signal.SIGKILL)
-    with pytest.raises(RobolearnError, match="world 1 .*killed by SIGKILL"):
+    with pytest.raises(RobolearnError, match=r"world 1 .*killed by SIGKILL"):
         env.step_chunk(np.zeros((2, 2, 1), np.float32))
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)  # the other one was ended and collected
