@@ -128,8 +128,10 @@ def _robosuite() -> Any:
         module = importlib.import_module("robosuite")
     except ImportError as error:
         raise BadInput("robosuite", got=f"an installation that lacks {error.name!r}", hint=INSTALL) from error
-    if before is None:  # robosuite writes the name of its GL there, which would bind every other renderer
-        os.environ.pop("MUJOCO_GL", None)
+    # robosuite writes the name of its GL there, which would bind every other renderer.
+    os.environ.pop("MUJOCO_GL", None)
+    if before is not None:
+        os.environ["MUJOCO_GL"] = before
     adapt_robosuite()
     return module
 

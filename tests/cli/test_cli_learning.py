@@ -96,7 +96,7 @@ def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     out = tmp_path / "quick"
     # The calibration of the noise alone may take 6 σ · 64 worlds · 100 steps.
     process = start("quickstart", "--out", out, "--episodes", 8, "--train-steps", 50, "--eval-episodes", 8,
-                    "--env-steps", 6 * 6400 + 3 * 64 * 80, "--no-videos", "--json")  # fmt: skip
+                    "--env-steps", 6 * 6400 + 4 * 64 * 80, "--no-videos", "--json")  # fmt: skip
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     result = json.loads(stdout.splitlines()[-1])
@@ -105,7 +105,7 @@ def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
         assert result[part]["success"]["episodes"] == 8
     assert 0 < sum(v for k, v in result["wall_s"].items() if k != "total") <= result["wall_s"]["total"] + 1e-6
     assert {"simulation", "inference", "update", "calibration", "total"} <= set(result["finetune_wall_s"])
-    assert result["env_steps"] <= 6 * 6400 + 3 * 64 * 80
+    assert result["env_steps"] <= 6 * 6400 + 4 * 64 * 80
     report = (out / "report.html").read_text()
     assert result["report"] == str(out / "report.html")
     for word in ("imitation", "after RL", "robolearn finetune --policy runs/bc", "95%"):
