@@ -30,8 +30,8 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     "lift": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=300_000),
-    "pick_place": Preset(episodes=150, quality="mixed", train_steps=2500, env_steps=2_000_000),
-    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=1_500_000),
+    "pick_place": Preset(episodes=200, quality="fair", train_steps=3000, env_steps=3_000_000),
+    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=1_000_000),
 }
 
 

@@ -19,7 +19,7 @@ class Collect(Command):
     episodes: int = 200
     """How many episodes, successful or not."""
     quality: str = "mixed"
-    """expert, mixed (two strategies, each with its own bias, some haste) or poor."""
+    """expert, fair, mixed (two strategies, each with its own bias, some haste) or poor."""
     out: Path
     """The data set's folder."""
     seed: int = 0

@@ -33,7 +33,7 @@ class Finetune(Command):
     """Chunks per gradient step."""
     actor_lr: float = 2e-4
     """Learning rate of the policy at the beginning; it then follows --target-kl."""
-    target_kl: float = 0.012
+    target_kl: float = 0.015
     """How far one iteration moves the policy."""
     noise_steps: Literal["last", "all"] = "last"
     """Denoising steps that are noised: the last one, or all as in the paper."""

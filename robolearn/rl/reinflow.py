@@ -93,7 +93,7 @@ class ReinFlowConfig:
     critic_epochs: int = 6
     minibatch: int = 640
     clip: float = 0.1
-    target_kl: float = 0.012
+    target_kl: float = 0.015
     entropy: float = 0.0
     regulariser: str = "none"
     regularisation: float = 0.0

@@ -25,8 +25,9 @@ class PickPlaceScript:
         if phase < 3:
             return self._lift.plan(phase, view, strategy, bias, memory)
         rot = downward(yaw_of(view.tcp_rot))
-        # The tcp goes where the cube, wherever it sits in the gripper, comes to lie on the disc.
-        goal = view.vector("target") + view.tcp_pos - view.vector("cube")
+        # The tcp goes where the cube, wherever it sits in the gripper, comes to lie on the disc. A cube that was not
+        # grasped is left behind: the demonstrator does not notice, and sets down nothing.
+        goal = view.vector("target") + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
         goal[:, :2] += PLACE_BIAS[strategy] * bias[:, None]
         height = np.where(strategy == 0, 0.11, 0.07)
         if phase == 3:
@@ -37,7 +38,7 @@ class PickPlaceScript:
             goal[:, 2] = height
             return Waypoint(goal, rot, -1.0, speed=0.8, tolerance=0.012)
         if phase == 5:
-            goal[:, 2] = view.tcp_pos[:, 2] - view.objects["cube_z"] + 0.021
+            goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + 0.021
             return Waypoint(goal, rot, -1.0, speed=0.4, tolerance=0.006, dwell=1)
         up = memory.copy()
         up[:, 2] += 0.06

@@ -96,8 +96,8 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["train", "--execute", 5], ("at most the horizon Tp = 4",)),
         (["train", "--flow", "shortcut", "--denoise-steps", 20], ("shortcut steps", "got 20", "16")),
         (["train", "--denoise-steps", 0], ("at least 1",)),
-        (["finetune", "--env-steps", 0], ("env_steps", "got 0", "at least 53760")),
-        (["finetune", "--env-steps", 53759], ("got 53759", "at least 53760")),
+        (["finetune", "--env-steps", 0], ("env_steps", "got 0", "at least 58880")),
+        (["finetune", "--env-steps", 58879], ("got 58879", "at least 58880")),
         (["finetune", "--worlds", 0], ("worlds", "got 0")),
         (["finetune", "--decisions", 0], ("decisions", "positive")),
         (["finetune", "--minibatch", 1], ("minibatch",)),
@@ -285,7 +285,7 @@ def test_a_run_of_other_settings_is_not_resumed(refused: Refusal, demos: Path, b
 
 
 def test_a_tuned_policy_is_not_resumed_from_another_one(refused: Refusal, bc: Path, policy: Path, tmp_path: Path):
-    args = ["finetune", "--out", tmp_path / "rl", "--worlds", 2, "--decisions", 2, "--env-steps", 48,
+    args = ["finetune", "--out", tmp_path / "rl", "--worlds", 2, "--decisions", 2, "--env-steps", 64,
             "--sigma-max", 0.1, "--json"]  # fmt: skip
     assert main([*map(str, args), "--policy", str(bc)]) == 0
     tensors = load_file(policy / "model.safetensors")

@@ -75,11 +75,11 @@ def test_bad_names_and_quiet_import():
     with pytest.raises(BadInput, match="robosuite:<Name>"):
         make_robosuite("robosuite:", 1)
     code = "import os; from sim.outside import raw_single; raw_single('robosuite:Lift').reset()"
-    code += "; print('MUJOCO_GL' in os.environ)"
-    environment = {key: value for key, value in os.environ.items() if key != "MUJOCO_GL"}
+    code += "; print(os.environ['MUJOCO_GL'])"  # robosuite would set its own
+    environment = os.environ | {"MUJOCO_GL": "disabled"}
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert (done.stdout, done.stderr) == ("disabled\n", "")
 
 
 def test_missing_robosuite_says_how_to_install(monkeypatch):
