@@ -106,8 +106,10 @@ class ReinFlowConfig:
     def __post_init__(self) -> None:
         if self.regulariser not in ("kl", "w2", "none"):
             raise BadInput("regulariser", got=self.regulariser, available=("kl", "w2", "none"))
-        if self.decisions < 1 or self.epochs < 1 or self.minibatch < 2:
-            raise BadInput("decisions, epochs, minibatch", expected="positive numbers (minibatch at least 2)")
+        if min(self.decisions, self.epochs, self.critic_epochs) < 1 or self.minibatch < 2:
+            raise BadInput(
+                "decisions, epochs, critic_epochs, minibatch", expected="positive numbers (minibatch at least 2)"
+            )
         for name, low, high in (
             ("gamma", 0.0, 1.0),
             ("lam", 0.0, 1.0),
@@ -118,7 +120,7 @@ class ReinFlowConfig:
             value = getattr(self, name)
             if not (low <= value <= high and math.isfinite(value)):
                 raise BadInput(name, got=value, expected=f"{low} to {high}" if high < 2 else "0 or more")
-        for name in ("actor_lr", "critic_lr", "clip"):
+        for name in ("actor_lr", "critic_lr", "clip", "target_kl"):
             if not 0 < getattr(self, name) < math.inf:
                 raise BadInput(name, got=getattr(self, name), expected="a positive number")
 

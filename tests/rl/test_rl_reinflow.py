@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,37 @@ from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
 from robolearn.rl.stochastic_flow import ChainStats, StochasticFlow
 
-NOISE = NoiseConfig(sigma_min=0.05, sigma_max=0.2)
+NOISE = NoiseConfig(sigma_min=0.05, sigma_max=0.2, steps="last", hold=0.35)
+EVERYWHERE = replace(NOISE, steps="all")
+CALIBRATED = NoiseConfig(sigma_max=0.0, steps="last", min_share=0.5, hold=0.35)
+SETTINGS: dict[str, Any] = {
+    "env_steps": 2000,
+    "decisions": 5,
+    "gamma": 0.99,
+    "lam": 0.9,
+    "actor_lr": 5e-4,
+    "critic_lr": 1e-3,
+    "epochs": 3,
+    "critic_epochs": 2,
+    "minibatch": 16,
+    "clip": 0.1,
+    "target_kl": 0.02,
+    "entropy": 0.0,
+    "regulariser": "none",
+    "regularisation": 0.0,
+    "critic_warmup": 0,
+    "max_grad_norm": 1.0,
+    "average": 0.8,
+    "noise": NOISE,
+}  # all of them: the tests do not move with the defaults
 Make = Callable[..., Any]
 
 
 def trainer(make_policy: Make, world: Any, policy: ChunkPolicy | None = None, **settings: Any) -> ReinFlowTrainer:
-    base = {"env_steps": 2000, "decisions": 5, "minibatch": 16, "critic_warmup": 0, "noise": NOISE}
     shape = {"horizon": 2, "execute": 2, "gain": 20.0}
-    return ReinFlowTrainer(policy or make_policy(world.interface, **shape), world, ReinFlowConfig(**(base | settings)))
+    return ReinFlowTrainer(
+        policy or make_policy(world.interface, **shape), world, ReinFlowConfig(**(SETTINGS | settings))
+    )
 
 
 def run(made: ReinFlowTrainer, first: int, last: int) -> list[dict[str, float]]:
@@ -52,14 +76,15 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 # --- the errors of the public code -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("noise", [NOISE, EVERYWHERE], ids=["last", "all"])
 @pytest.mark.parametrize("kind", ["rectified", "shortcut"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
 def test_every_ratio_is_1_before_the_first_update(
-    make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch, kind: str, steps: int
+    make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch, kind: str, steps: int, noise: NoiseConfig
 ):
     world = point(8)
     policy = make_policy(world.interface, gain=20.0, horizon=2, execute=2, kind=kind, steps=steps)
-    made = trainer(make_policy, world, policy, epochs=2, minibatch=40, target_kl=1e9)
+    made = trainer(make_policy, world, policy, epochs=2, minibatch=40, target_kl=1e9, noise=noise)
     seen: list[torch.Tensor] = []
     surrogate = module.clipped_surrogate
     monkeypatch.setattr(
@@ -71,8 +96,12 @@ def test_every_ratio_is_1_before_the_first_update(
     assert seen[1].abs().max() > 1e-3  # and it moves once the weights have
 
 
-def test_nothing_is_processed_twice(make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch):
-    made = trainer(make_policy, point(8), epochs=3, minibatch=16, target_kl=1e9)  # 40 = 16 + 16 + 8
+@pytest.mark.parametrize("noise", [NOISE, EVERYWHERE], ids=["last", "all"])
+def test_nothing_is_processed_twice(
+    make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch, noise: NoiseConfig
+):
+    # 40 = 16 + 16 + 8
+    made = trainer(make_policy, point(8), epochs=3, critic_epochs=2, minibatch=16, target_kl=1e9, noise=noise)
     learned: list[torch.Tensor] = []
     criticised: list[int] = []
     once = StochasticFlow.evaluate
@@ -88,8 +117,9 @@ def test_nothing_is_processed_twice(make_policy: Make, point: Make, monkeypatch:
     )
     before = made.env.executed  # type: ignore[attr-defined]
     made.iterate(0)
-    assert sum(map(len, learned)) == sum(criticised) == 5 * 8 * 3
-    assert len(learned) == 3 * 3
+    assert (sum(map(len, learned)), sum(criticised)) == (5 * 8 * 3, 5 * 8 * 2)
+    assert (len(learned), len(criticised)) == (3 * 3, 2 * 3)
+    assert all(chain.shape[1] == (2 if noise is NOISE else 5) for chain in learned)
     # Every chain three times, once in an epoch.
     rows = torch.cat(learned).flatten(1)
     assert torch.unique(rows, dim=0, return_counts=True)[1].tolist() == [3] * 40
@@ -118,7 +148,7 @@ def test_the_advantages_bootstrap_from_final_observations(
 @pytest.mark.parametrize("regulariser", ["kl", "w2"])
 def test_the_distance_to_the_demonstrations_begins_at_0_and_is_held(make_policy: Make, point: Make, regulariser: str):
     free, held = (
-        trainer(make_policy, point(8), regulariser=regulariser, regularisation=weight, actor_lr=3e-3, actor_lr_end=3e-3)
+        trainer(make_policy, point(8), regulariser=regulariser, regularisation=weight, actor_lr=2e-3, target_kl=1e9)
         for weight in (0.0, 100.0)
     )
     first = trainer(make_policy, point(8), regulariser=regulariser, epochs=1, minibatch=40).iterate(0)
@@ -134,14 +164,19 @@ def test_the_schedules_are_functions_of_the_iteration_alone(make_policy: Make, p
         asked.iterate(i)
         asked.state()
         asked.export(tmp_path / str(i))
-        asked.actor.evaluate({"proprio": torch.zeros(2, 2)}, torch.zeros(2, 5, 2))
+        asked.actor.evaluate({"proprio": torch.zeros(2, 2)}, torch.zeros(2, 2, 2))
     assert_same(tensors(quiet), tensors(asked))
-    # lr = end + (begin − end)(1 + cos π i/n)/2, here a quarter of the way
-    made = trainer(make_policy, point(8), env_steps=8 * 80, actor_lr=1e-3, actor_lr_end=5e-4)
+    # target = t (1/2 + (1 + cos π i/n)/4), here a quarter of the way
+    made = trainer(make_policy, point(8), env_steps=8 * 80, target_kl=0.04)
     assert made.iterations == 8
     made._begin()
+    asked_for: list[float | None] = []
+    learn = made._learn
+    made._learn = lambda rollout, target: (asked_for.append(target), learn(rollout, target))[1]  # type: ignore
     made.iterate(2)
-    assert made.actor_optimizer.param_groups[0]["lr"] == pytest.approx(5e-4 + 2.5e-4 * (1 + np.cos(np.pi / 4)))
+    assert asked_for == [pytest.approx(0.02 + 0.01 * (1 + np.cos(np.pi / 4)))]
+    for _ in range(2):
+        assert [made._target_kl(p) for p in (0.0, 0.5, 1.0)] == pytest.approx([0.04, 0.03, 0.02])
     assert all(group["lr"] == 1e-3 for group in made.critic_optimizer.param_groups)
 
 
@@ -158,33 +193,123 @@ def test_the_critic_learns_alone_at_first(make_policy: Make, point: Make):
     assert any(not torch.equal(flow[key], value) for key, value in made.net.state_dict().items())
 
 
-def test_the_actor_stops_at_the_target_kl(make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch):
+def count_actor_steps(made: ReinFlowTrainer, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
+    """What every following actor step returns."""
+    seen: list[dict[str, float]] = []
+    once = made._actor_step
+
+    def watched(*args: Any) -> dict[str, float]:
+        seen.append(once(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(made, "_actor_step", watched)
+    return seen
+
+
+@pytest.mark.parametrize(("kl", "steps"), [(0.0, 8), (3.99 * 0.02, 8), (4.01 * 0.02, 1)])
+def test_the_epochs_end_at_4_times_the_target(
+    make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch, kl: float, steps: int
+):
+    monkeypatch.setattr(module, "approximate_kl", lambda log_ratio: torch.tensor(kl))
+    made = trainer(make_policy, point(8), target_kl=0.02, epochs=4, minibatch=20)
+    seen = count_actor_steps(made, monkeypatch)
+    made.iterate(0)
+    assert len(seen) == steps
+
+
+def test_the_actor_stops_for_a_real_kl(make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch):
     counts = []
-    for target in (0.0, 1e9):
+    for target in (1e-9, 1e9):
         made = trainer(make_policy, point(8), target_kl=target, epochs=4, minibatch=20)
-        steps: list[int] = []
-        once = made._actor_step
-        monkeypatch.setattr(made, "_actor_step", lambda *a, once=once, steps=steps: (steps.append(1), once(*a))[1])
+        seen = count_actor_steps(made, monkeypatch)
         made.iterate(0)
-        counts.append(len(steps))
+        counts.append(len(seen))
     assert counts[1] == 8 and counts[0] <= 2
 
 
 def test_metrics_are_means_over_the_steps_that_there_were(
     make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch
 ):
-    made = trainer(make_policy, point(8), target_kl=0.0, epochs=4, minibatch=20)
-    seen: list[float] = []
-    once = made._actor_step
-
-    def watched(*args: Any) -> dict[str, float]:
-        step = once(*args)
-        seen.append(step["kl"])
-        return step
-
-    monkeypatch.setattr(made, "_actor_step", watched)
+    made = trainer(make_policy, point(8), target_kl=1e-9, epochs=4, minibatch=20, regulariser="w2")
+    seen = count_actor_steps(made, monkeypatch)
     row = made.iterate(0)
-    assert len(seen) < 8 and row["kl"] == pytest.approx(sum(seen) / len(seen))
+    assert 0 < len(seen) < 8
+    for key in ("policy_loss", "entropy", "distance_to_bc"):
+        assert row[key] == pytest.approx(sum(step[key] for step in seen) / len(seen))
+
+
+@pytest.mark.parametrize("target_kl", [1e-9, 1e9], ids=["stopped", "all-epochs"])
+def test_the_kl_is_that_of_the_whole_batch_after_the_epochs(make_policy: Make, point: Make, target_kl: float):
+    made = trainer(make_policy, point(8), target_kl=target_kl, actor_lr=2e-3, epochs=4, minibatch=20)
+    learn = made._learn
+    log_prob: list[torch.Tensor] = []
+
+    def watched(rollout: Any, target: float | None) -> dict[str, float]:
+        observation = made.policy.normalizer.observation(rollout.observation)
+        log_prob.append(made.actor.evaluate(observation, rollout.chain).log_prob.detach())
+        row = learn(rollout, target)
+        log_prob.append(made.actor.evaluate(observation, rollout.chain).log_prob.detach())
+        return row
+
+    made._learn = watched  # type: ignore[method-assign]
+    row = made.iterate(0)
+    moved = log_prob[1] - log_prob[0]
+    assert len(moved) == 5 * 8 and moved.abs().max() > 0
+    assert row["kl"] == pytest.approx((moved.exp() - 1 - moved).mean().item(), rel=1e-4, abs=1e-8)
+    assert row["clip_fraction"] == pytest.approx(((moved.exp() - 1).abs() > 0.1).float().mean().item())
+
+
+# --- the step size follows the KL divergence ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "kl", "after"),
+    [
+        (3e-4, 0.0, 4.5e-4),  # too timid: faster
+        (3e-4, 0.0099, 4.5e-4),
+        (3e-4, 0.0101, 3e-4),  # between half and double: as it is
+        (3e-4, 0.0199, 3e-4),
+        (3e-4, 0.0399, 3e-4),
+        (3e-4, 0.0401, 2e-4),  # too bold: slower
+        (3e-4, 50.0, 2e-4),
+        (1.2e-5, 1.0, 1e-5),  # never below
+        (1e-5, 1.0, 1e-5),
+        (1.8e-3, 0.0, 2e-3),  # nor above
+        (2e-3, 0.0, 2e-3),
+    ],
+)
+def test_the_rule_of_the_step_size_by_hand(make_policy: Make, point: Make, before: float, kl: float, after: float):
+    assert module.LR_RANGE == (1e-5, 2e-3)
+    made = trainer(make_policy, point(2), actor_lr=before)
+    made._adapt_lr(kl, 0.02)
+    assert [group["lr"] for group in made.actor_optimizer.param_groups] == [pytest.approx(after)]
+    assert [group["lr"] for group in made.critic_optimizer.param_groups] == [1e-3]
+
+
+@pytest.mark.parametrize(("kl", "factor"), [(3 * 0.02, 1 / 1.5), (0.02, 1.0), (0.1 * 0.02, 1.5)])
+def test_every_iteration_of_the_actor_adapts_the_step_size_once(
+    make_policy: Make, point: Make, monkeypatch: pytest.MonkeyPatch, kl: float, factor: float
+):
+    monkeypatch.setattr(module, "approximate_kl", lambda log_ratio: torch.tensor(kl))
+    made = trainer(make_policy, point(8), target_kl=0.02, actor_lr=3e-4, critic_warmup=2, env_steps=100 * 80)
+    rows = run(made, 0, 5)
+    assert all("actor_lr" not in row and "kl" not in row for row in rows[:2])  # the critic alone
+    assert [row["actor_lr"] for row in rows[2:]] == pytest.approx([3e-4, 3e-4 * factor, 3e-4 * factor**2])
+
+
+@pytest.mark.parametrize("noise", [NOISE, EVERYWHERE], ids=["last", "all"])
+@pytest.mark.parametrize("actor_lr", [1e-5, 2e-3], ids=["from-below", "from-above"])
+def test_the_kl_comes_to_its_target_from_any_step_size(
+    make_policy: Make, point: Make, actor_lr: float, noise: NoiseConfig
+):
+    target = 8e-3
+    made = trainer(
+        make_policy, point(32), actor_lr=actor_lr, target_kl=target, minibatch=80, env_steps=30 * 320, noise=noise
+    )
+    rows = run(made, 0, 24)
+    first, last = rows[0]["kl"], float(np.median([row["kl"] for row in rows[-8:]]))
+    assert first < target / 4 if actor_lr == 1e-5 else first > 2 * target
+    assert target / 4 < last < 2 * target
 
 
 def test_what_is_exported_is_the_average(make_policy: Make, point: Make, tmp_path: Path):
@@ -214,7 +339,7 @@ def test_cameras_by_the_same_code(make_policy: Make, point: Make):
 
 
 @pytest.mark.parametrize("env_steps", [1500, 1999])
-@pytest.mark.parametrize("noise", [NOISE, NoiseConfig()], ids=["given", "calibrated"])
+@pytest.mark.parametrize("noise", [NOISE, CALIBRATED], ids=["given", "calibrated"])
 def test_the_budget_is_kept(make_policy: Make, point: Make, env_steps: int, noise: NoiseConfig):
     world = point(8)
     made = trainer(make_policy, world, env_steps=env_steps, noise=noise)
@@ -225,7 +350,7 @@ def test_the_budget_is_kept(make_policy: Make, point: Make, env_steps: int, nois
     assert most <= env_steps < most + 80  # and not one iteration is given away
 
 
-@pytest.mark.parametrize(("noise", "least"), [(NOISE, 3 * 80), (NoiseConfig(), 3 * 80 + 6 * 8 * 4)])
+@pytest.mark.parametrize(("noise", "least"), [(NOISE, 3 * 80), (CALIBRATED, 3 * 80 + 6 * 8 * 4)])
 def test_a_budget_too_small_says_which_would_do(make_policy: Make, point: Make, noise: NoiseConfig, least: int):
     with pytest.raises(BadInput, match=f"got {least - 1}, expected at least {least}"):
         trainer(make_policy, point(8), env_steps=least - 1, noise=noise, critic_warmup=2)
@@ -248,6 +373,8 @@ def test_bad_input(make_policy: Make, point: Make):
     for wrong in (
         {"decisions": 0},
         {"epochs": 0},
+        {"critic_epochs": 0},
+        {"target_kl": 0.0},
         {"minibatch": 1},
         {"regulariser": "l2"},
         {"actor_lr": 0.0},
@@ -269,16 +396,19 @@ def test_bad_input(make_policy: Make, point: Make):
 
 
 @pytest.mark.parametrize("forgetful", [False, True], ids=["snapshot", "no-snapshot"])
-@pytest.mark.parametrize("noise", [NOISE, NoiseConfig()], ids=["given", "calibrated"])
+@pytest.mark.parametrize("noise", [NOISE, CALIBRATED], ids=["given", "calibrated"])
 def test_a_resumed_trainer_goes_on_bit_for_bit(make_policy: Make, point: Make, forgetful: bool, noise: NoiseConfig):
-    settings = {"noise": noise, "regulariser": "kl", "regularisation": 0.1, "critic_warmup": 1}
+    settings = {"noise": noise, "regulariser": "kl", "regularisation": 0.1, "critic_warmup": 1, "target_kl": 1.0}
     whole = trainer(make_policy, point(8, forgetful=forgetful), **settings)
     run(whole, 0, 3)
     state, meta = whole.state()
     state = {key: value.clone() for key, value in state.items()}
+    lr = whole.actor_optimizer.param_groups[0]["lr"]
+    assert lr == pytest.approx(5e-4 * 1.5**2)  # it has moved, so a resumed trainer must know it
     expected = run(whole, 3, 6)
     again = trainer(make_policy, point(8, forgetful=forgetful), **settings)
     again.load_state(state, meta)
+    assert again.actor_optimizer.param_groups[0]["lr"] == lr
     np.testing.assert_equal(run(again, 3, 6), expected)
     assert_same(tensors(whole), tensors(again))
     assert again.calibration == whole.calibration
@@ -308,8 +438,16 @@ def test_a_resumed_trainer_goes_on_bit_for_bit_in_the_real_world(make_policy: Ma
 # --- learning ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["rectified", "shortcut"])
-def test_it_learns(make_policy: Make, point: Make, kind: str):
+@pytest.mark.parametrize(
+    ("kind", "noise", "env_steps"),
+    [
+        ("rectified", CALIBRATED, 120_000),
+        ("shortcut", CALIBRATED, 120_000),
+        ("rectified", replace(CALIBRATED, steps="all"), 50_000),
+    ],
+    ids=["rectified-last", "shortcut-last", "rectified-all"],
+)
+def test_it_learns(make_policy: Make, point: Make, kind: str, noise: NoiseConfig, env_steps: int):
     torch.set_num_threads(1)
     world = point(128)
     policy = make_policy(world.interface, width=64, kind=kind, steps=2, horizon=1, execute=1)
@@ -318,13 +456,16 @@ def test_it_learns(make_policy: Make, point: Make, kind: str):
         make_policy,
         world,
         policy,
-        env_steps=120_000,
+        env_steps=env_steps,
         decisions=16,
-        minibatch=512,
-        actor_lr=3e-3,
-        actor_lr_end=1e-3,
+        minibatch=256,
+        actor_lr=1e-3,
+        clip=0.2,
+        target_kl=0.04,
+        epochs=4,
+        critic_epochs=2,
         critic_warmup=1,
-        noise=NoiseConfig(),
+        noise=noise,
     )
     run(made, 0, made.iterations)
     tuned = ChunkPolicy(made.average.module, policy.normalizer, policy.interface)
