@@ -10,6 +10,23 @@ WORLDS = 64  # side by side when training and evaluating
 
 
 @dataclass(frozen=True)
+class RlPreset:
+    """Settings of fine-tuning that depend on the length of a task's episodes.
+
+    Attributes:
+      env_steps: budget of control steps.
+      worlds: side by side; longer episodes need more of them for as many episodes an iteration.
+      gamma: discount of a decision.
+      lam: λ of GAE.
+    """
+
+    env_steps: int = 300_000
+    worlds: int = WORLDS
+    gamma: float = 0.99
+    lam: float = 0.9
+
+
+@dataclass(frozen=True)
 class Preset:
     """One task's way from demonstrations to a reliable policy.
 
@@ -17,21 +34,23 @@ class Preset:
       episodes: demonstrations.
       quality: of the demonstrator.
       train_steps: gradient steps of imitation.
-      env_steps: budget of fine-tuning.
+      rl: of fine-tuning.
       eval_episodes: of each evaluation.
     """
 
     episodes: int
     quality: str
     train_steps: int
-    env_steps: int
+    rl: RlPreset
     eval_episodes: int = 400
 
 
 PRESETS: dict[str, Preset] = {
-    "lift": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=300_000),
-    "pick_place": Preset(episodes=200, quality="fair", train_steps=3000, env_steps=3_000_000),
-    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=1_000_000),
+    "lift": Preset(episodes=100, quality="mixed", train_steps=1500, rl=RlPreset()),
+    "pick_place": Preset(
+        episodes=200, quality="fair", train_steps=3000, rl=RlPreset(3_000_000, worlds=128, gamma=0.995, lam=0.95)
+    ),
+    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, rl=RlPreset(1_000_000)),
 }
 
 
@@ -40,3 +59,8 @@ def preset(task: str) -> Preset:
     if task not in PRESETS:
         raise BadInput("task with a preset", got=task, available=PRESETS)
     return PRESETS[task]
+
+
+def rl_preset(task: str) -> RlPreset:
+    """The settings of fine-tuning for any task."""
+    return PRESETS[task].rl if task in PRESETS else RlPreset()

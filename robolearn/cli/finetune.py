@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,24 +21,26 @@ class Finetune(Command):
     """The run folder; the tuned policy goes to its policy/."""
     algo: Literal["reinflow"] = "reinflow"
     """The algorithm."""
-    env_steps: int = 300_000
-    """Budget of control steps, the calibration of the noise included."""
-    worlds: int = 64
-    """Worlds side by side."""
+    env_steps: int | None = None
+    """Budget of control steps, the calibration of the noise included; by default 300,000, or the task's preset."""
+    worlds: int | None = None
+    """Worlds side by side; by default 64, or the task's preset."""
     decisions: int = 20
     """Action chunks a world and iteration."""
     epochs: int = 3
     """Passes over an iteration's data."""
-    minibatch: int = 640
-    """Chunks per gradient step."""
+    minibatch: int | None = None
+    """Chunks per gradient step; by default half of an iteration's."""
     actor_lr: float = 2e-4
     """Learning rate of the policy at the beginning; it then follows --target-kl."""
     target_kl: float = 0.015
     """How far one iteration moves the policy."""
     noise_steps: Literal["last", "all"] = "last"
     """Denoising steps that are noised: the last one, or all as in the paper."""
-    gamma: float = 0.99
-    """Discount of one decision (an executed chunk)."""
+    gamma: float | None = None
+    """Discount of one decision (an executed chunk); by default 0.99, or the task's preset."""
+    lam: float | None = None
+    """λ of generalised advantage estimation; by default 0.9, or the task's preset."""
     entropy: float = 0.0
     """Weight of the entropy term."""
     regulariser: Literal["none", "kl", "w2"] = "none"
@@ -62,6 +64,7 @@ class Finetune(Command):
         import torch
 
         from policies.checkpoint import load_policy
+        from robolearn.presets import rl_preset
         from robolearn.rl.noise import NoiseConfig
         from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
         from robolearn.runs import Progress, Run
@@ -71,19 +74,22 @@ class Finetune(Command):
 
         at_least(1, threads=self.threads, checkpoint_every=self.checkpoint_every)
         at_least(0, seed=self.seed)
+        asked = {name: getattr(self, name) for name in ("env_steps", "worlds", "gamma", "lam")}
+        preset = replace(rl_preset(self.task), **{name: value for name, value in asked.items() if value is not None})
         torch.set_num_threads(self.threads)
         policy = load_policy(self.policy)
         noise = NoiseConfig(
             steps=self.noise_steps, sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share
         )
         config = ReinFlowConfig(
-            env_steps=self.env_steps,
+            env_steps=preset.env_steps,
             decisions=self.decisions,
             epochs=self.epochs,
-            minibatch=self.minibatch,
+            minibatch=max(2, preset.worlds * self.decisions // 2) if self.minibatch is None else self.minibatch,
             actor_lr=self.actor_lr,
             target_kl=self.target_kl,
-            gamma=self.gamma,
+            gamma=preset.gamma,
+            lam=preset.lam,
             entropy=self.entropy,
             regulariser=self.regulariser,
             regularisation=self.regularisation,
@@ -96,11 +102,11 @@ class Finetune(Command):
             "sha256": digest(*(value.numpy() for value in policy.state_dict().values())),
             "interface": policy.interface.to_json(),
             "task": self.task,
-            "worlds": self.worlds,
+            "worlds": preset.worlds,
             "reward": self.reward,
             "reinflow": plain(config),
         }
-        env = make_env(self.task, self.worlds, reward=self.reward, action_kind=_action_kind(policy))
+        env = make_env(self.task, preset.worlds, reward=self.reward, action_kind=_action_kind(policy))
         try:
             trainer = ReinFlowTrainer(policy, env, config)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:

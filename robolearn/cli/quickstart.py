@@ -51,10 +51,10 @@ class Quickstart(Command):
         settings = preset(self.task)
         asked = {
             name: value
-            for name in ("episodes", "train_steps", "env_steps", "eval_episodes")
+            for name in ("episodes", "train_steps", "eval_episodes")
             if (value := getattr(self, name)) is not None
         }
-        at_least(1, **asked)
+        at_least(1, **asked, **({} if self.env_steps is None else {"env_steps": self.env_steps}))
         at_least(0, seed=self.seed)
         settings = replace(settings, **asked)
         if self.out.exists() and (not self.out.is_dir() or (not self.resume and any(self.out.iterdir()))):
@@ -84,7 +84,7 @@ class Quickstart(Command):
             policy=self.out / "bc",
             task=self.task,
             out=self.out / "rl",
-            env_steps=settings.env_steps,
+            env_steps=settings.rl.env_steps if self.env_steps is None else self.env_steps,
             seed=self.seed,
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
