@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+import robolearn.rl.calibrate as module
 from robolearn.core import ArraySpec, Interface
-from robolearn.rl.calibrate import CANDIDATES, KEEP, Calibration, calibrate_noise
+from robolearn.rl.calibrate import Calibration, calibrate_noise
 from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.rollout import collect
 
+CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
 LENGTHS, TERMINATES = (3, 4, 100), (True, False, False)
 
 
@@ -103,6 +105,14 @@ def test_a_rollout_counts_what_was_done():
     assert rollout.chain.max() == 5 * 6  # world 2 at step 6
 
 
+@pytest.fixture(autouse=True)
+def the_rule(monkeypatch: pytest.MonkeyPatch):
+    """The rule is tested with numbers of its own: a half is to be kept."""
+    assert 0 < module.KEEP < 1 and sorted(module.CANDIDATES) == list(module.CANDIDATES) and module.CANDIDATES[0] > 0
+    monkeypatch.setattr(module, "KEEP", 0.5)
+    monkeypatch.setattr(module, "CANDIDATES", CANDIDATES)
+
+
 # --- calibration -------------------------------------------------------------------------------------------
 
 
@@ -162,7 +172,6 @@ def test_the_largest_noise_that_keeps_the_share_is_the_centre():
 
 def test_the_rule_is_relative_to_what_the_policy_can_do():
     # 40% without noise: 20% of the episodes are half of it, 10% are less.
-    assert KEEP == 0.5
     found, _ = calibrate({0.0: 0.4, **dict.fromkeys(CANDIDATES, 0.2)}, NoiseConfig(min_share=0.5))
     assert found.noise.sigma_max == pytest.approx(max(CANDIDATES) / math.sqrt(0.5))
     assert centre(found) == pytest.approx(max(CANDIDATES))
