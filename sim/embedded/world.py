@@ -50,7 +50,7 @@ class MujocoWorlds(VectorEnv):
       image_size: edge of the square camera observations [px].
       reward: ``"sparse"`` (1 on success) or ``"dense"``.
       randomise: give each world its own friction and mass.
-      threads: worker threads; 0 uses every CPU.
+      threads: worker threads; 0 uses every CPU that this process may run on.
 
     Raises:
       BadInput: an unknown camera, reward or action kind, or no GL for cameras.
@@ -81,7 +81,7 @@ class MujocoWorlds(VectorEnv):
         self._randomise = randomise
         self._control = make_control(action_kind, robot)
         self.model = build_model(robot, task)
-        self.batch = Batch(self.model, num_envs, nthread=threads or os.cpu_count() or 1)
+        self.batch = Batch(self.model, num_envs, nthread=threads or available_cpus())
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
         self._address(robot, task)
         self._cameras = Cameras(self.model, cameras, image_size)
@@ -354,6 +354,11 @@ class MujocoWorlds(VectorEnv):
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
         return self._cameras.frame(self.batch, world)
+
+
+def available_cpus() -> int:
+    """How many CPUs this process may run on, which containers and ``taskset`` make fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _take(state: State, ids: NDArray[np.int64]) -> State:
