@@ -1,0 +1,42 @@
+"""40 demonstrations of robosuite's Lift by a simple script, through the same world that the policy will meet."""
+
+import numpy as np
+
+from robolearn.data import EpisodeWriter
+from sim.registry import make_env
+
+if __name__ == "__main__":
+    env = make_env("robosuite:Lift", num_envs=4)
+    rng = np.random.default_rng(0)
+    with EpisodeWriter("data/robosuite-lift", env.interface) as writer:
+        while writer.episodes < 40:
+            observation, _ = env.reset(seed=int(rng.integers(2**31)))
+            episodes, active = [[] for _ in range(4)], np.ones(4, bool)
+            closed, aim = np.zeros(4, int), rng.normal(0.0, 0.008, (4, 2))  # [m] each episode misjudges the cube
+            while active.any():
+                to_cube = observation["objects"][:, 7:10].copy()  # cube − gripper [m]
+                to_cube[:, :2] += aim
+                above = np.linalg.norm(to_cube[:, :2], axis=1) > 0.02
+                to_cube[:, 2] += np.where(above & (closed == 0), 0.06, 0.0)
+                closed += ~above & (np.abs(to_cube[:, 2]) < 0.012)
+                move = np.where((closed > 4)[:, None], [0.0, 0.0, 0.05], to_cube)  # up once it is gripped
+                action = np.zeros((4, 7), np.float32)
+                action[:, :3] = np.clip(move / 0.05, -1, 1) + 0.05 * rng.standard_normal((4, 3))
+                action[:, 6] = np.where(closed > 0, 1.0, -1.0)
+                action = np.clip(action, -1, 1)
+                before = {key: value.copy() for key, value in observation.items()}
+                observation, reward, terminated, truncated, info = env.step_chunk(action[:, None], active)
+                for w in np.flatnonzero(active):
+                    episodes[w].append(({key: value[w] for key, value in before.items()}, action[w], reward[w]))
+                ended = active & (terminated | truncated)
+                for w in np.flatnonzero(ended):
+                    for step in episodes[w]:
+                        writer.add(*step)
+                    writer.end(
+                        success=bool(info["success"][w]),
+                        terminated=bool(terminated[w]),
+                        truncated=bool(truncated[w]),
+                        task="lift the cube",
+                    )
+                active &= ~ended
+    env.close()
