@@ -22,7 +22,7 @@ from robolearn.core import Env, Observation
 from robolearn.rl.noise import NoiseConfig
 
 CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
-KEEP = 0.3
+KEEP = 0.25
 
 
 @dataclass(frozen=True)
