@@ -14,20 +14,21 @@ from robolearn.eval.rollout import evaluate
 from robolearn.eval.video import choose_episodes, record_episodes, write_video
 
 
-def decode(path: Path) -> tuple[np.ndarray, av.VideoStream]:
+def decode(path: Path) -> tuple[np.ndarray, tuple]:
+    """All frames, and (codec, pixel format, frames per second)."""
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]), stream
+        frames = np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(stream)])
+        return frames, (stream.codec_context.name, stream.codec_context.pix_fmt, stream.average_rate)
 
 
 def test_a_video_decodes_to_its_frames(tmp_path: Path) -> None:
     frames = [np.full((61, 95, 3), 8 * i, np.uint8) for i in range(30)]
     assert write_video(tmp_path / "deep" / "a.mp4", frames, fps=20) == 30
-    decoded, stream = decode(tmp_path / "deep" / "a.mp4")
+    decoded, facts = decode(tmp_path / "deep" / "a.mp4")
     assert decoded.shape == (30, 62, 96, 3)  # padded to even
     assert np.abs(decoded.mean(axis=(1, 2, 3)) - 8 * np.arange(30)).max() < 4
-    assert stream.codec_context.name == "h264" and stream.codec_context.pix_fmt == "yuv420p"
-    assert stream.average_rate == 20
+    assert facts == ("h264", "yuv420p", 20)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a.mp4"]
 
 

@@ -102,7 +102,9 @@ def test_what_an_expert_cannot_do_is_bad_input() -> None:
     joints = make_env("lift", 1, action_kind="joint_position", threads=1)
     with pytest.raises(BadInput, match="got joint_position, expected tcp_delta"):
         make_expert("lift", joints.interface, 1, "expert", 0)
-    with pytest.raises(BadInput, match=r"quality: got expret; available: expert, mixed, poor \(did you mean expert"):
+    with pytest.raises(
+        BadInput, match=r"quality: got expret; available: expert, fair, mixed, poor \(did you mean expert"
+    ):
         make_expert("lift", env.interface, 1, "expret", 0)
     with pytest.raises(BadInput, match="got robosuite:Lift; available: lift, pick_place, peg_insert"):
         make_expert("robosuite:Lift", env.interface, 1, "expert", 0)
