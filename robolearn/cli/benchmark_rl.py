@@ -30,7 +30,7 @@ class BenchmarkRl(Command):
     episodes: int | None = None
     """Episodes of each evaluation; by default what the task's preset says."""
     out: Path = field(default_factory=lambda: Path("runs/benchmark-rl"))
-    """Folder for the runs; finished ones are not done again."""
+    """Folder for the runs; finished ones are not done again, stopped ones go on."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
@@ -65,6 +65,7 @@ class BenchmarkRl(Command):
                 env_steps=self.env_steps,
                 eval_episodes=self.episodes,
                 videos=False,
+                resume=folder.is_dir() and any(folder.iterdir()),
                 json=True,
             )
             write_json(stored, plain(quickstart.run()))
