@@ -53,8 +53,8 @@ class Finetune(Command):
     """Reward of the embedded tasks."""
     seed: int = 0
     """Of starts, noise and everything else."""
-    threads: int = 1
-    """Threads of torch (more only contend with each other on small networks); the simulation uses every CPU."""
+    threads: int | None = None
+    """Threads of torch while it learns; by default 2 where there are two CPUs. The simulation uses every CPU."""
     checkpoint_every: int = 5
     """Iterations between two saved states."""
     resume: bool = False
@@ -70,13 +70,15 @@ class Finetune(Command):
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
+        from sim.embedded.world import available_cpus
         from sim.registry import make_env
 
-        at_least(1, threads=self.threads, checkpoint_every=self.checkpoint_every)
+        threads = min(2, available_cpus()) if self.threads is None else self.threads
+        at_least(1, threads=threads, checkpoint_every=self.checkpoint_every)
         at_least(0, seed=self.seed)
         asked = {name: getattr(self, name) for name in ("env_steps", "worlds", "gamma", "lam")}
         preset = replace(rl_preset(self.task), **{name: value for name, value in asked.items() if value is not None})
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(1)
         policy = load_policy(self.policy)
         noise = NoiseConfig(
             steps=self.noise_steps, sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share
@@ -94,6 +96,7 @@ class Finetune(Command):
             regulariser=self.regulariser,
             regularisation=self.regularisation,
             noise=noise,
+            threads=threads,
             seed=self.seed,
         )
         stored = {

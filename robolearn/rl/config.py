@@ -34,6 +34,8 @@ class ReinFlowConfig:
       max_grad_norm: of actor and critic each.
       average: decay of the exported average of weights, an iteration; 0 exports the last weights.
       noise: range and schedule of the exploration noise.
+      threads: of torch while it learns; while worlds and policy take turns it has one, because more would only
+        get in the way of the worlds' threads.
       seed: of everything random here.
     """
 
@@ -55,12 +57,13 @@ class ReinFlowConfig:
     max_grad_norm: float = 1.0
     average: float = 0.8
     noise: NoiseConfig = field(default_factory=NoiseConfig)
+    threads: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.regulariser not in ("kl", "w2", "none"):
             raise BadInput("regulariser", got=self.regulariser, available=("kl", "w2", "none"))
-        if min(self.decisions, self.epochs, self.critic_epochs) < 1 or self.minibatch < 2:
+        if min(self.decisions, self.epochs, self.critic_epochs, self.threads) < 1 or self.minibatch < 2:
             raise BadInput(
                 "decisions, epochs, critic_epochs, minibatch", expected="positive numbers (minibatch at least 2)"
             )

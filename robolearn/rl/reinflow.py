@@ -50,6 +50,7 @@ from robolearn.rl.rollout import Rollout, collect
 from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+from robolearn.runs.threads import torch_threads
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class ReinFlowTrainer:
             self._begin()
         self.actor.noise.schedule(i / self.iterations)
         start = time.perf_counter()
-        with torch.no_grad():
+        with torch.no_grad(), torch_threads(1):
             rollout, self.observation = collect(
                 self.env,
                 self.observation,
@@ -126,7 +127,8 @@ class ReinFlowTrainer:
         collected = time.perf_counter()
         self.env_steps += rollout.env_steps
         target_kl = self._target_kl(i / self.iterations) if i >= self.config.critic_warmup else None
-        metrics = self._learn(rollout, target_kl)
+        with torch_threads(self.config.threads):
+            metrics = self._learn(rollout, target_kl)
         self.average.update(self.net)
         return {
             "env_steps": float(self.env_steps),

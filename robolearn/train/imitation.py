@@ -6,8 +6,6 @@ The loop, the files and the progress bar are those of `robolearn.runs`; which lo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +23,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.data import Dataset, Windows
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+from robolearn.runs.threads import torch_threads
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
 
@@ -203,7 +202,7 @@ class ImitationTrainer:
         first = i * config.steps_per_iteration
         sums: dict[str, Tensor] = {}
         self._generator.manual_seed(_mix(config.seed, i))
-        with _threads(config.threads):
+        with torch_threads(config.threads):
             for step in range(first, first + config.steps_per_iteration):
                 for key, value in self._step(step).items():
                     sums[key] = sums[key] + value if key in sums else value
@@ -281,14 +280,3 @@ class ImitationTrainer:
 def _mix(seed: int, i: int) -> int:
     """One seed from two numbers, without the collisions of their sum."""
     return int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-@contextmanager
-def _threads(n: int) -> Iterator[None]:
-    """Torch's number of threads, within."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
