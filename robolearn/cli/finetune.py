@@ -54,7 +54,8 @@ class Finetune(Command):
     seed: int = 0
     """Of starts, noise and everything else."""
     threads: int | None = None
-    """Threads of torch while it learns; by default 2 where there are two CPUs. The simulation uses every CPU."""
+    """Threads of torch while it learns; by default 2 where there are two CPUs; 1 beside other work, since threads
+    that wait for a busy CPU cost more than they give. The simulation uses every CPU."""
     checkpoint_every: int = 5
     """Iterations between two saved states."""
     resume: bool = False
@@ -126,7 +127,12 @@ class Finetune(Command):
                     "iterations": trainer.iterations,
                     "sigma_max": trainer.actor.noise.config.sigma_max,
                     "calibration": trainer.calibration.to_json() if trainer.calibration else None,
-                    "wall_s": wall_profile(self.out, trainer.calibration_wall_s) | {"total": done["wall_s"]},
+                    "wall_s": wall_profile(
+                        self.out,
+                        trainer.calibration_wall_s,
+                        trainer.calibration.simulation_s if trainer.calibration else 0.0,
+                    )
+                    | {"total": done["wall_s"]},
                 }
                 run.finish(result)
         finally:
@@ -134,15 +140,22 @@ class Finetune(Command):
         return result
 
 
-def wall_profile(run: Path, calibration_s: float) -> dict[str, float]:
-    """Where the time of fine-tuning went [s], from the run's metrics."""
+def wall_profile(run: Path, calibration_s: float, simulation_s: float) -> dict[str, float]:
+    """Where the time of fine-tuning went [s], from the run's metrics.
+
+    Args:
+      run: the run folder.
+      calibration_s: seconds that the calibration of the noise took.
+      simulation_s: what the worlds took of it; it counts as simulation, the rest as calibration.
+    """
     from robolearn.runs.run import read_metrics
 
     rows = list(read_metrics(run))
-    return {
-        "calibration": calibration_s,
-        **{part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in ("simulation", "inference", "update")},
+    wall_s: dict[str, float] = {
+        part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in ("simulation", "inference", "update")
     }
+    wall_s["simulation"] += simulation_s
+    return {**wall_s, "calibration": calibration_s - simulation_s}
 
 
 def _action_kind(policy: Any) -> str:

@@ -10,6 +10,7 @@ network begins. A policy that never succeeds without noise leaves nothing to mea
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -35,6 +36,7 @@ class Calibration:
       noise: the range chosen.
       env_steps: control steps spent.
       reason: in words.
+      simulation_s: seconds spent in the worlds.
     """
 
     sigma: tuple[float, ...]
@@ -42,6 +44,7 @@ class Calibration:
     noise: NoiseConfig
     env_steps: int
     reason: str
+    simulation_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict."""
@@ -56,6 +59,7 @@ class Calibration:
             NoiseConfig(**data["noise"]),
             data["env_steps"],
             data["reason"],
+            data["simulation_s"],
         )
 
 
@@ -74,11 +78,12 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
       seed: of starts and noise; the same starts for every candidate.
     """
     rates: list[float] = []
-    steps = 0
+    steps, simulation_s = 0, 0.0
     for sigma in (0.0, *CANDIDATES):
-        rate, used = _one_episode_each(act, execute, env, sigma, seed)
+        rate, used, seconds = _one_episode_each(act, execute, env, sigma, seed)
         rates.append(rate)
         steps += used
+        simulation_s += seconds
         if rate < KEEP * rates[0] or rates[0] == 0:
             break  # more noise will not bring it back
     kept = [s for s, rate in zip(CANDIDATES, rates[1:], strict=False) if rate >= KEEP * rates[0]]
@@ -91,19 +96,22 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
         reason = f"success {rates[0]:.0%} without noise, " + ", ".join(
             f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
         )
-    return Calibration((0.0, *CANDIDATES[: len(rates) - 1]), tuple(rates), chosen, steps, reason)
+    return Calibration((0.0, *CANDIDATES[: len(rates) - 1]), tuple(rates), chosen, steps, reason, simulation_s)
 
 
-def _one_episode_each(act: Act, execute: int, env: Env, sigma: float, seed: int) -> tuple[float, int]:
+def _one_episode_each(act: Act, execute: int, env: Env, sigma: float, seed: int) -> tuple[float, int, float]:
+    """Success rate, control steps, seconds of simulation."""
     generator = torch.Generator().manual_seed(seed)
     observation, _ = env.reset(seed=seed + 7919)
     active = np.ones(env.num_envs, dtype=bool)
     success = np.zeros(env.num_envs, dtype=bool)
-    steps = 0
+    steps, simulation_s = 0, 0.0
     while active.any():
         chunk = act(observation, sigma, generator).numpy()[:, :execute]
+        asked = time.perf_counter()
         observation, _, terminated, truncated, infos = env.step_chunk(chunk, active)
+        simulation_s += time.perf_counter() - asked
         success |= active & infos["success"]
         steps += int(infos["steps"].sum())
         active &= ~(terminated | truncated)
-    return float(success.mean()), steps
+    return float(success.mean()), steps, simulation_s
