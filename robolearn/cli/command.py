@@ -57,6 +57,12 @@ def rate_text(rate: Mapping[str, Any]) -> str:
     return f"{100 * rate['rate']:.1f}% ({low:.1f}–{high:.1f}, {rate['episodes']} episodes)"
 
 
+def world_action_kind(policy: Any) -> str:
+    """The action kind to ask a world for: the policy's, where embedded worlds offer it, else their default."""
+    kind = policy.interface.action_kind
+    return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"
+
+
 def _lines(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for key, value in result.items():

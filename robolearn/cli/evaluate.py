@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, world_action_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Evaluate(Command):
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [load_policy(path) for path in paths]
-        env = make_env(self.task, min(self.worlds, self.episodes), action_kind=_kind(policies[0]))
+        env = make_env(self.task, min(self.worlds, self.episodes), action_kind=world_action_kind(policies[0]))
         try:
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.
@@ -107,8 +107,9 @@ class Evaluate(Command):
                 verdict=verdict,
                 videos=videos,
                 settings={"task": self.task, "episodes": self.episodes, "seed": self.seed, "worlds": env.num_envs},
-                commands=[f"robolearn evaluate --policy {self.policy} --task {self.task} "
-                          f"--episodes {self.episodes} --seed {self.seed}"],
+                commands=[f"robolearn evaluate --policy {self.policy} "
+                          + (f"--against {self.against} " if self.against else "")
+                          + f"--task {self.task} --episodes {self.episodes} --seed {self.seed}"],
             ),
         )  # fmt: skip
 
@@ -120,8 +121,3 @@ def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool
 
     with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
         return evaluate(env, policy, episodes, seed, progress=lambda done, total: progress(done))
-
-
-def _kind(policy: Any) -> str:
-    kind = policy.interface.action_kind
-    return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command, at_least, digest
+from robolearn.cli.command import Command, at_least, digest, world_action_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +65,13 @@ class Finetune(Command):
         import torch
 
         from policies.checkpoint import load_policy
+        from robolearn.core.cpus import available_cpus
         from robolearn.presets import rl_preset
         from robolearn.rl.noise import NoiseConfig
         from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
-        from sim.embedded.world import available_cpus
         from sim.registry import make_env
 
         threads = min(2, available_cpus()) if self.threads is None else self.threads
@@ -110,7 +110,7 @@ class Finetune(Command):
             "reward": self.reward,
             "reinflow": plain(config),
         }
-        env = make_env(self.task, preset.worlds, reward=self.reward, action_kind=_action_kind(policy))
+        env = make_env(self.task, preset.worlds, reward=self.reward, action_kind=world_action_kind(policy))
         try:
             trainer = ReinFlowTrainer(policy, env, config)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
@@ -156,8 +156,3 @@ def wall_profile(run: Path, calibration_s: float, simulation_s: float) -> dict[s
     }
     wall_s["simulation"] += simulation_s
     return {**wall_s, "calibration": calibration_s - simulation_s}
-
-
-def _action_kind(policy: Any) -> str:
-    kind = policy.interface.action_kind
-    return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"

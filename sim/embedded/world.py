@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from typing import Any
 
 import gymnasium as gym
@@ -22,6 +21,7 @@ from gymnasium.vector.utils import batch_space
 from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 
+from robolearn.core.cpus import available_cpus
 from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rot6d, rotvec_to_matrix
@@ -354,11 +354,6 @@ class MujocoWorlds(VectorEnv):
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
         return self._cameras.frame(self.batch, world)
-
-
-def available_cpus() -> int:
-    """How many CPUs this process may run on, which containers and ``taskset`` make fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _take(state: State, ids: NDArray[np.int64]) -> State:

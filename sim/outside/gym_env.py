@@ -24,10 +24,11 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core.cpus import available_cpus
 from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
 from sim.outside.features import FeatureMap
 from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool, cores
+from sim.outside.worker import LocalPool, WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def make_gym(
     first = build(**arguments)  # here, so that bad input is found without a process
     if workers is None:
         heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
-        workers = cores() if heavy else 0
+        workers = available_cpus() if heavy else 0
     if workers > 0:
         first.close()
         return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)

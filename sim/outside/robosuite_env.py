@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core.cpus import available_cpus
 from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
 from sim.outside.mujoco_view import adapt_robosuite
 from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool, cores
+from sim.outside.worker import LocalPool, WorkerPool
 
 CONTROL_HZ = 20
 HORIZON = 200
@@ -70,7 +71,7 @@ def make_robosuite(
     arguments = {"task": task, "max_episode_steps": max_episode_steps, "robot": robot}
     recipe = Recipe("sim.outside.robosuite_env:build", arguments)
     if workers is None:
-        workers = cores()
+        workers = available_cpus()
     if workers > 0:
         return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)
     _check_names(_robosuite(), name, robot)

@@ -248,11 +248,6 @@ def _read_ahead(requests: BinaryIO, inbox: SimpleQueue[tuple[bytes, int, bytes] 
         inbox.put(None)
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _answer(worlds: dict[int, World], replies: BinaryIO, kind: bytes, w: int, payload: bytes) -> tuple[bytes, bytes]:
     if kind == wire.BUILD:  # here `w` is how many worlds there are
         recipe = Recipe.from_json(payload[4 * w :].decode())
