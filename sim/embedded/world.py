@@ -2,6 +2,9 @@
 
 Nothing here runs Python per world, except the drawing of a new start when an episode begins.
 
+Set-points travel as they do behind the safety filter of a real arm (`robots.motion`), and take effect late by a
+delay that differs from world to world, so that a policy means the same thing in both.
+
 The trajectory of world w depends on (seed, w) and its actions alone: not on the number of threads, nor on the
 number of worlds. Positions of free bodies and the arm's forward kinematics are computed from the state itself,
 because the batch's derived fields describe the state one substep earlier.
@@ -26,9 +29,9 @@ from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rot6d, rotvec_to_matrix
 from robolearn.core.specs import ArraySpec, Interface
-from robots import PANDA, IKConfig, RobotSpec, solve
+from robots import CONTROL_HZ, PANDA, IKConfig, RobotSpec, make_control, solve
+from robots.motion import advance
 from sim.embedded.camera import Cameras
-from sim.embedded.control import CONTROL_HZ, make_control
 from sim.embedded.scene import build_model
 from sim.embedded.task import Array, Pose, Start, State, Task
 
@@ -36,6 +39,7 @@ log = logging.getLogger(__name__)
 
 FRICTION_SPREAD = 0.3  # each world's friction is scaled by 1 ± this
 MASS_SPREAD = 0.1
+MAX_DELAY_S = 0.02  # each world's commands take effect after 0 to this: sensing, thinking and talking take time
 
 
 class MujocoWorlds(VectorEnv):
@@ -49,7 +53,7 @@ class MujocoWorlds(VectorEnv):
       cameras: names of cameras to observe (``"front"``, ``"side"``, ``"wrist"``); each adds ``images.<name>``.
       image_size: edge of the square camera observations [px].
       reward: ``"sparse"`` (1 on success) or ``"dense"``.
-      randomise: give each world its own friction and mass.
+      randomise: give each world its own friction, mass and delay of commands.
       threads: worker threads; 0 uses every CPU that this process may run on.
 
     Raises:
@@ -114,6 +118,9 @@ class MujocoWorlds(VectorEnv):
         self._seed = 0
         self._rngs: list[np.random.Generator] = []
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
+        self._delay = np.zeros(num_envs, dtype=np.int64)  # physics steps before a command takes effect
+        self._goal, self._set_q, self._set_v = np.zeros((3, num_envs, n_joints))
+        self._max_velocity, self._max_acceleration = np.array(robot.velocity), np.array(robot.acceleration)
         self._observation: dict[str, NDArray] = {}
 
     def _address(self, robot: RobotSpec, task: Task) -> None:
@@ -192,19 +199,11 @@ class MujocoWorlds(VectorEnv):
             raise NonFinite(f"action of world {int(np.argwhere(~np.isfinite(actions))[0, 0])} is not finite")
         n = self.num_envs
         ids = None if active is None else np.flatnonzero(active)
-        rows = slice(None) if ids is None else ids
-        q, width = self._control.targets(self._truth if ids is None else _take(self._truth, ids), actions[rows])
-        if ids is None:
-            self._ctrl[:, self._arm_u] = q
-            self._ctrl[:, self._finger_u] = 0.5 * width[:, None]
-        else:
-            self._ctrl[np.ix_(ids, self._arm_u)] = q
-            self._ctrl[np.ix_(ids, self._finger_u)] = 0.5 * width[:, None]
-        broken = np.zeros(n, dtype=bool)
-        try:
-            self.batch.step(ids, nstep=self._substeps)
-        except SimulationError as error:
-            broken[error.ids] = True
+        rows = np.arange(n) if ids is None else ids
+        truth = self._truth
+        tcp = truth.tcp_pos[rows], truth.tcp_rot[rows]
+        goal, width = self._control.targets(truth.q[rows], tcp, actions[rows])
+        broken = self._move(rows, goal, 0.5 * width)
         # NaN and infinity fail this comparison too.
         broken |= ~(np.abs(self._qpos).max(1) < 1e3) | ~(np.abs(self._qvel).max(1) < 1e4)
         moved = np.ones(n, dtype=bool) if active is None else active
@@ -231,6 +230,33 @@ class MujocoWorlds(VectorEnv):
             observation = self._observe(self._state())
         self._observation = observation
         return observation, reward, terminated, truncated, infos
+
+    def _move(self, rows: NDArray[np.int64], goal: Array, finger: Array) -> NDArray[np.bool_]:
+        """One control step of physics in the worlds `rows`; (N,) which of them failed.
+
+        Args:
+          rows: (M,) worlds.
+          goal: (M, n) joint set-points [rad].
+          finger: (M,) set-points of each finger [m].
+        """
+        broken = np.zeros(self.num_envs, dtype=bool)
+        everywhere = None if len(rows) == self.num_envs else rows
+        arms = np.ix_(rows, self._arm_u)
+        for i in range(self._substeps):
+            now = self._delay[rows] == i
+            if now.any():
+                self._goal[rows[now]] = goal[now]
+                self._ctrl[np.ix_(rows[now], self._finger_u)] = finger[now, None]
+            advance(
+                self._set_q, self._set_v, self._goal, self._max_velocity, self._max_acceleration,
+                self.world_task.timestep, rows,
+            )  # fmt: skip
+            self._ctrl[arms] = self._set_q[rows]
+            try:
+                self.batch.step(everywhere)
+            except SimulationError as error:
+                broken[error.ids] = True
+        return broken
 
     def _shaped(self, actions: NDArray[np.float32], expected: tuple[int, ...]) -> NDArray[np.float32]:
         actions = np.asarray(actions)
@@ -273,6 +299,8 @@ class MujocoWorlds(VectorEnv):
         q, pos, rot = self._start_posture(starts)
         self._qpos[np.ix_(ids, self._arm_q)] = q
         self._ctrl[np.ix_(ids, self._arm_u)] = q
+        self._goal[ids] = self._set_q[ids] = q
+        self._set_v[ids] = 0.0
         for k, (w, start) in enumerate(zip(ids, starts, strict=True)):
             self._qpos[w, self._finger_q] = 0.5 * start.width
             # What is held is pressed from the first moment on.
@@ -303,7 +331,7 @@ class MujocoWorlds(VectorEnv):
             self._qpos[world, a : a + 7] = pose
 
     def _randomise_physics(self) -> None:
-        """Each world's own friction and mass, for as long as it lives: drawn from (seed, w)."""
+        """Each world's own friction, mass and delay, for as long as it lives: drawn from (seed, w)."""
         if not self._randomise:
             return
         friction, mass, inertia = (self.batch.expand(name) for name in self._nominal)
@@ -316,6 +344,7 @@ class MujocoWorlds(VectorEnv):
                 scale = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
                 mass[w, body.id] *= scale
                 inertia[w, body.id] *= scale
+            self._delay[w] = rng.integers(round(MAX_DELAY_S / self.world_task.timestep) + 1)
         self.batch.set_const()
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
@@ -332,6 +361,7 @@ class MujocoWorlds(VectorEnv):
             "seed": np.array([self._seed]),
             "state": self.batch.state.copy(),
             "elapsed": self._elapsed.copy(),
+            "motion": np.stack([self._goal, self._set_q, self._set_v]),
             "rngs": np.frombuffer(rngs, dtype=np.uint8).copy(),
         }
 
@@ -342,6 +372,7 @@ class MujocoWorlds(VectorEnv):
         self.reset(seed=int(snapshot["seed"][0]))
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
+        self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
         for rng, state in zip(self._rngs, json.loads(snapshot["rngs"].tobytes()), strict=True):
             rng.bit_generator.state = state
         self._observation = self._observe(self._state())
@@ -354,11 +385,6 @@ class MujocoWorlds(VectorEnv):
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
         return self._cameras.frame(self.batch, world)
-
-
-def _take(state: State, ids: NDArray[np.int64]) -> State:
-    """The rows `ids` of what the controls read."""
-    return State(state.q[ids], state.qvel[ids], state.width[ids], state.tcp_pos[ids], state.tcp_rot[ids], {})
 
 
 def _space(spec: ArraySpec) -> gym.spaces.Box:

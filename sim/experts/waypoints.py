@@ -20,7 +20,7 @@ from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import Interface
 from robolearn.core.types import Observation
-from sim.embedded.control import DELTA_POS, DELTA_ROT
+from robots.control import DELTA_POS, DELTA_ROT
 
 Array = NDArray[np.float64]
 

@@ -89,8 +89,10 @@ def test_worlds_can_be_alike() -> None:
     env = make("lift", 4, randomise=False)
     env.reset(seed=0)
     a = env.batch.state.copy()
-    env.batch.state[:] = a[0]  # one start in all worlds
-    env._state()
+    same = env.snapshot()
+    same["state"][:] = a[0]  # one start in all worlds
+    same["motion"][:] = same["motion"][:, :1]
+    env.restore(same)
     env.step_chunk(np.tile(np.random.default_rng(0).uniform(-1, 1, (1, 10, 7)), (4, 1, 1)).astype(np.float32))
     assert np.array_equal(env.batch.state, np.tile(env.batch.state[:1], (4, 1)))
 

@@ -1,4 +1,4 @@
-"""What an action means: from [-1, 1] to joint set-points, for N arms at once.
+"""What an action means: from [-1, 1] to joint set-points, for N arms at once. Simulator and real arm share it.
 
 `tcp_delta` (default): the action is a small motion of the tcp in its own frame, plus the gripper opening,
 
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from robolearn.core.errors import BadInput
 from robolearn.core.se3 import rotvec_to_matrix
 from robolearn.core.specs import ArraySpec
-from robots import RobotSpec, solve
-from sim.embedded.task import Array, State
+from robots.chain import Array
+from robots.ik import solve
+from robots.spec import RobotSpec
 
 CONTROL_HZ = 20.0
 DELTA_POS = 0.04  # [m] a step at full deflection
@@ -28,12 +29,21 @@ DELTA_ROT = 0.20  # [rad] a step at full deflection
 
 
 class Control(Protocol):
-    """Turns actions into joint set-points and back."""
+    """Turns actions into joint set-points."""
 
     spec: ArraySpec
 
-    def targets(self, state: State, action: NDArray[np.float32]) -> tuple[Array, Array]:
-        """(N, Da) actions → (N, n) joint set-points [rad] and (N,) gripper openings [m]."""
+    def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
+        """Joint set-points and gripper openings.
+
+        Args:
+          q: (N, n) measured joint positions [rad].
+          tcp: (N, 3) and (N, 3, 3) pose of the tcp at `q`, if it is known already.
+          action: (N, Da), clipped to [-1, 1].
+
+        Returns:
+          (N, n) [rad] and (N,) [m].
+        """
         ...
 
 
@@ -46,12 +56,13 @@ class TcpDelta:
         self._rest = np.asarray(robot.home)
         self._max_step = np.asarray(robot.velocity) / CONTROL_HZ
 
-    def targets(self, state: State, action: NDArray[np.float32]) -> tuple[Array, Array]:
+    def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)
-        pos = state.tcp_pos + np.einsum("nij,nj->ni", state.tcp_rot, a[:, :3] * DELTA_POS)
-        rot = state.tcp_rot @ rotvec_to_matrix(a[:, 3:6] * DELTA_ROT)
-        q = solve(self.robot.chain, state.q, pos, rot, rest=self._rest, max_step=self._max_step)
-        return q, 0.5 * (a[:, 6] + 1.0) * self.robot.gripper.max_width
+        tcp_pos, tcp_rot = self.robot.chain.forward(q) if tcp is None else tcp
+        pos = tcp_pos + np.einsum("nij,nj->ni", tcp_rot, a[:, :3] * DELTA_POS)
+        rot = tcp_rot @ rotvec_to_matrix(a[:, 3:6] * DELTA_ROT)
+        goal = solve(self.robot.chain, q, pos, rot, rest=self._rest, max_step=self._max_step)
+        return goal, 0.5 * (a[:, 6] + 1.0) * self.robot.gripper.max_width
 
 
 class JointPosition:
@@ -62,12 +73,12 @@ class JointPosition:
         self.spec = ArraySpec((len(robot.joints) + 1,), names=(*robot.joints, "gripper"))
         self._max_step = np.asarray(robot.velocity) / CONTROL_HZ
 
-    def targets(self, state: State, action: NDArray[np.float32]) -> tuple[Array, Array]:
+    def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)
         lower, upper = self.robot.lower, self.robot.upper
-        q = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)
-        q = state.q + np.clip(q - state.q, -self._max_step, self._max_step)
-        return q, 0.5 * (a[:, -1] + 1.0) * self.robot.gripper.max_width
+        goal = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)
+        goal = q + np.clip(goal - q, -self._max_step, self._max_step)
+        return goal, 0.5 * (a[:, -1] + 1.0) * self.robot.gripper.max_width
 
 
 CONTROLS: dict[str, type[TcpDelta] | type[JointPosition]] = {"tcp_delta": TcpDelta, "joint_position": JointPosition}

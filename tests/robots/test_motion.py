@@ -1,0 +1,52 @@
+"""Set-points: never too fast, never too hasty, at rest at their goal, as an independent generator moves them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robots import PANDA
+from robots.motion import advance
+
+V, A = np.array(PANDA.velocity), np.array(PANDA.acceleration)
+DT = 0.005
+
+
+def travel(goals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(T, n) goals → (T, n) set-points and velocities, from rest at zero."""
+    q, v = np.zeros((1, 7)), np.zeros((1, 7))
+    qs, vs = [], []
+    for goal in goals:
+        advance(q, v, goal[None], V, A, DT, np.arange(1))
+        qs.append(q[0].copy())
+        vs.append(v[0].copy())
+    return np.array(qs), np.array(vs)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.floats(0.001, 2.0), st.integers(1, 40))
+def test_limits_hold_whatever_is_asked_for(seed: int, size: float, every: int) -> None:
+    rng = np.random.default_rng(seed)
+    goals = np.repeat(rng.uniform(-size, size, (12, 7)), every, axis=0)
+    q, v = travel(goals)
+    assert np.all(np.abs(v) <= V + 1e-12)
+    assert np.all(np.abs(np.diff(v, axis=0, prepend=0.0)) <= A * DT + 1e-12)
+    np.testing.assert_allclose(np.diff(q, axis=0, prepend=0.0), v * DT, atol=1e-15)
+
+
+def test_it_comes_to_rest_at_the_goal_without_passing_it() -> None:
+    goal = np.array([0.5, -0.2, 0.01, 1e-4, -1.0, 0.3, 0.0])
+    q, v = travel(np.tile(goal, (400, 1)))
+    np.testing.assert_allclose(q[-1], goal, atol=1e-9)
+    assert np.all(np.abs(v[-1]) < 1e-6)
+    assert np.all(np.abs(q) <= np.abs(goal) + 1e-12)
+
+
+def test_it_is_time_optimal_within_a_step_or_two() -> None:
+    """Rest to rest over d takes 2 √(d/a) where the top speed is not reached, and d/v + v/a where it is."""
+    for d in (0.02, 0.2, 1.5):
+        q, _ = travel(np.full((600, 7), d))
+        arrived = np.argmax(np.abs(q - d) < 1e-3 * d, axis=0) * DT
+        ideal = np.where(d * A < V**2, 2 * np.sqrt(d / A), d / V + V / A)
+        assert np.all(arrived > 0.8 * ideal) and np.all(arrived < ideal + 8 * DT)
