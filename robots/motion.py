@@ -7,7 +7,8 @@ same motion for N arms at once, without the jerk phases (a few milliseconds, bel
     v* = sign(e) · min(v_max,  a (√(Δt²/4 + 2|e|/a) − Δt/2),  |e|/Δt),   e = goal − q
     v ← v + clip(v* − v, ±a Δt),   q ← q + v Δt
 
-v* is the highest speed from which steps of at most a Δt come to rest exactly at the goal: Δt (v + (v − aΔt) + …) = e.
+v* is the highest speed from which steps of a Δt come to rest at the goal, Δt (v + (v − aΔt) + …) = e, or past it by
+less than a Δt².
 """
 
 from __future__ import annotations
