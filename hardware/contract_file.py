@@ -166,7 +166,7 @@ def _cameras(place: _Place) -> Mapping[str, Camera]:
 
 
 def _gripper(root: _Place, robot: RobotSpec) -> tuple[tuple[str, ...], tuple[float, float], Gripper | None]:
-    own = (0.0, robot.gripper.finger_travel)
+    own = robot.gripper.joint_range
     if not root.has("gripper"):
         return (), own, None
     place = root.child("gripper")
