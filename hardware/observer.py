@@ -81,7 +81,7 @@ class JointReader:
         self.q: Array | None = None
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
 
-    def update(self, names: Sequence[str], positions: Sequence[float], stamp: float) -> bool:
+    def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
         """Take a message in; whether it was the arm's and is whole."""
         index = {name: i for i, name in enumerate(names)}
         if len(positions) != len(names) or len(index) != len(names):
@@ -155,7 +155,7 @@ class Observer:
                 camera = contract.cameras[name]
                 self._pictures[name] = _Picture(Source(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
 
-    def objects(self, names: Sequence[str], values: Sequence[float], stamp: float) -> bool:
+    def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
         """Take the task's vector in; whether it is whole."""
         source = self._objects
         if source is None:

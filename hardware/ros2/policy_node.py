@@ -132,12 +132,12 @@ class PolicyNode(Node):
         self._armed = armed
 
     def _on_joints(self, message: JointState) -> None:
-        if self.observer.joints.update(message.name, message.position, messages.seconds(message.header.stamp)):
+        if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
             self._stamp = message.header.stamp
             self._ask()
 
     def _on_objects(self, message: JointState) -> None:
-        if self.observer.objects(message.name, message.position, messages.seconds(message.header.stamp)):
+        if self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp)):
             self._ask()
 
     def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any], None]:
@@ -151,7 +151,7 @@ class PolicyNode(Node):
 
     def _ask(self) -> None:
         """Hand the policy an observation, if it is time for one and the policy has none."""
-        if not self._armed or self._busy or self._fault:
+        if not self.active or not self._armed or self._busy or self._fault:
             return
         stamp, apart = self.observer.stamps()
         late = stamp - self._due

@@ -92,6 +92,10 @@ class StreamerNode(Node):
         self.every(1.0 / contract.stream_hz, self._tick)
         self.every(0.5, self._report)
 
+    def deactivate(self) -> None:
+        if self._armed:
+            self._halt("the streamer was deactivated")
+
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_safety(self, message: DiagnosticArray) -> None:
@@ -106,10 +110,10 @@ class StreamerNode(Node):
         self._armed = armed
 
     def _on_joints(self, message: JointState) -> None:
-        self._joints.update(message.name, message.position, messages.seconds(message.header.stamp))
+        self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
 
     def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
-        if not self._armed or self._stop:
+        if not self.active or not self._armed or self._stop:
             return
         now = self._now()
         stamp, names, actions, times = messages.read_chunk(message)
