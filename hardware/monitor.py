@@ -29,6 +29,7 @@ from robots import RobotSpec
 Array = NDArray[np.float64]
 
 KINDS = ("non_finite", "length", "position", "velocity", "acceleration", "jerk", "rate", "jump")
+_DERIVATIVES = KINDS[3:6]
 # Third differences of doubles of 3 rad at 1 kHz carry rounding of 1e-6 rad/s³, and trajectory generators hold their
 # own limits to about 1e-8 of them. Both are far below this share, and this share is far below what an arm can feel.
 TOLERANCE = 1e-6
@@ -66,8 +67,8 @@ class LimitMonitor:
         self._step *= np.array([period, period**2, period**3])[:, None]
         self._slack = TOLERANCE * (self._upper - self._lower)
         self._most = FASTEST * WINDOW_S / period
-        self._counts = dict.fromkeys(KINDS, 0)
-        self._peak = np.zeros(3)
+        self._counts: dict[str, int] = {kind: 0 for kind in KINDS}
+        self._peak = [0.0, 0.0, 0.0]
         self._margin = self._state_margin = np.inf
         self._commands = self._gaps = 0
         self._max_age = 0.0
@@ -83,7 +84,7 @@ class LimitMonitor:
     def new_motion(self) -> None:
         """The arm was put elsewhere by other means: what was commanded before says nothing about what comes."""
         self._last: Array | None = None  # the last command, (n,)
-        self._diffs = np.zeros((2, len(self._lower)))  # its first and second difference
+        self._diffs = np.zeros((3, len(self._lower)))  # its first, second and third difference
         self._measured: Array | None = None
         self._moving = False
 
@@ -110,27 +111,26 @@ class LimitMonitor:
             return self._count([*wrong, "non_finite"])  # a position controller drops these: the arm goes on as it was
 
         margin = np.minimum(q - self._lower, self._upper - q)
-        self._margin = min(self._margin, float(margin.min()))
-        if (margin < -self._slack).any():
+        closest = float(margin.min())
+        self._margin = min(self._margin, closest)
+        if closest < 0.0 and (margin < -self._slack).any():
             wrong.append("position")
 
         if self._last is None:
             wrong += self._start(q)
+            self._moving = False
         else:
-            diffs, share = self._differences(q, self._last, self._diffs)
-            if gap and (share > 1.0 + TOLERANCE).any():
-                at_rest, rest_share = self._differences(q, self._last, np.zeros_like(self._diffs))
-                if (rest_share <= 1.0 + TOLERANCE).all():
-                    diffs, share = at_rest, rest_share
-                else:
+            diffs, shares = self._differences(q, self._last, self._diffs)
+            if gap and max(shares) > 1.0 + TOLERANCE:
+                diffs, shares = self._differences(q, self._last, np.zeros_like(self._diffs))
+                if max(shares) > 1.0 + TOLERANCE:
                     wrong += self._start(q)
-                    diffs, share = np.zeros_like(self._diffs), np.zeros(3)
+                    diffs, shares = np.zeros_like(self._diffs), [0.0, 0.0, 0.0]
             self._diffs = diffs
-            self._peak = np.maximum(self._peak, share)
-            wrong += [kind for kind, s in zip(("velocity", "acceleration", "jerk"), share, strict=True)
-                      if s > 1.0 + TOLERANCE]  # fmt: skip
+            self._peak = [max(pair) for pair in zip(self._peak, shares, strict=True)]
+            self._moving = shares[0] > _MOVING
+            wrong += [kind for kind, share in zip(_DERIVATIVES, shares, strict=True) if share > 1.0 + TOLERANCE]
         self._last = q.copy()
-        self._moving = bool((np.abs(self._diffs[0]) > _MOVING * self._step[0]).any())
         return self._count(wrong)
 
     def state(self, q: ArrayLike, now: float) -> None:
@@ -151,7 +151,6 @@ class LimitMonitor:
         limit; ``max_command_age_s``, the longest that a command which was part of a motion stood without a
         successor; ``gaps`` of more than 0.1 s between commands.
         """
-        velocity, acceleration, jerk = (float(x) for x in self._peak)
         return {
             "commands": self._commands,
             "violations": sum(self._counts.values()),
@@ -160,9 +159,7 @@ class LimitMonitor:
             "peak": {
                 "position_margin": self._margin if np.isfinite(self._margin) else None,
                 "measured_margin": self._state_margin if np.isfinite(self._state_margin) else None,
-                "velocity": velocity,
-                "acceleration": acceleration,
-                "jerk": jerk,
+                **dict(zip(_DERIVATIVES, self._peak, strict=True)),
             },
             "max_command_age_s": self._max_age,
             "gaps": self._gaps,
@@ -173,12 +170,13 @@ class LimitMonitor:
         away = 0.0 if self._measured is None else float((np.abs(q - self._measured) / self._step[0]).max())
         return ["jump"] if away > 1.0 + TOLERANCE else []
 
-    def _differences(self, q: Array, last: Array, before: Array) -> tuple[Array, Array]:
-        """(2, n) first and second difference at `q`, and (3,) the largest share that each limit is used to."""
-        first = q - last
-        second = first - before[0]
-        third = second - before[1]
-        return np.stack([first, second]), (np.abs(np.stack([first, second, third])) / self._step).max(1)
+    def _differences(self, q: Array, last: Array, before: Array) -> tuple[Array, list[float]]:
+        """(3, n) differences at `q`, and the largest share that each of the three limits is used to."""
+        diffs = np.empty_like(before)
+        diffs[0] = q - last
+        diffs[1] = diffs[0] - before[0]
+        diffs[2] = diffs[1] - before[1]
+        return diffs, (np.abs(diffs) / self._step).max(1).tolist()
 
     def _check_rate(self, now: float) -> list[str]:
         self._arrivals.append(now)
