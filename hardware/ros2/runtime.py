@@ -1,6 +1,7 @@
 """How our nodes live: start, spin, end. Lifecycle nodes that start by themselves, signals that end them cleanly.
 
-A node with work to finish when it is told to end (the safety node brakes) overrides `begin_stop` and `stopped`.
+A node with work to finish when it is told to end (the safety node brakes) overrides `begin_stop` and `stopped`. Nodes
+log through `logging`: rclpy's loggers look their caller up, which can take 0.1 s the first time.
 """
 
 from __future__ import annotations
@@ -166,8 +167,9 @@ class Node(LifecycleNode):
             work()
         except Exception as error:
             self.failure = error
-            level = self.get_logger().error
-            level(f"{work.__name__}: {error}" if isinstance(error, RobolearnError) else f"{work.__name__}: {error!r}")
+            log.error(
+                "%s: %s: %s", self.get_name(), work.__name__, error, exc_info=not isinstance(error, RobolearnError)
+            )
             return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 

@@ -1,4 +1,4 @@
-"""Observations under a fake clock: put together in the policy's order, and never from a source that cannot be believed."""
+"""Observations under a fake clock: in the policy's order, and never from a source that cannot be believed."""
 
 from __future__ import annotations
 
