@@ -212,9 +212,7 @@ def _limits(place: _Place, robot: RobotSpec) -> Limits:
     if place.has("workspace"):
         box = place.child("workspace")
         box.keys(required=("lower", "upper"))
-        corners = [
-            box.child(key).list(lambda value: value.number(-10.0, 10.0), 3) for key in ("lower", "upper")
-        ]
+        corners = [box.child(key).list(lambda value: value.number(-10.0, 10.0), 3) for key in ("lower", "upper")]
         changes["workspace"] = np.array(corners)
     try:
         return own.tightened(**changes)
