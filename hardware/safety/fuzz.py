@@ -137,11 +137,16 @@ class Fuzz:
         self._spell, self._left = "hold", 1
 
     def _elsewhere(self) -> np.ndarray:
-        """Home, or up to 1 rad from it."""
-        away = np.array([self._random.uniform(-1.0, 1.0) for _ in range(self._n)]) * self._random.choice(
-            (0.0, 0.3, 1.0)
-        )
-        return np.clip(np.array(self._robot.home) + away, self._limits.lower + 0.01, self._limits.upper - 0.01)
+        """Home, or up to 1 rad from it, inside the limits."""
+        home, box = np.array(self._robot.home), self._limits.workspace
+        low, high = self._limits.lower + 0.01, self._limits.upper - 0.01
+        size = self._random.choice((0.0, 0.3, 1.0))
+        for _ in range(5):
+            q = np.clip(home + [self._random.uniform(-size, size) for _ in range(self._n)], low, high)
+            tcp = self._robot.chain.forward(q[None])[0][0]
+            if box is None or (np.all(box[0] < tcp) and np.all(tcp < box[1])):
+                return q
+        return np.clip(home, low, high)
 
     def _choose(self) -> None:
         r = self._random
