@@ -41,10 +41,7 @@ class Output:
 
     def keep(self, q: Array) -> None:
         """The set-point is sent."""
-        before = self._differences
-        first = q - self._last
-        second = first - before[0]
-        self._differences = np.stack([first, second, second - before[1]])
+        _advance(q, self._last, self._differences)
         self._last = q
 
     def _reason(self, q: Array, kind: int, joint: int) -> Refused:
@@ -72,3 +69,13 @@ def _judge(q, last, before, most, lower, upper, out):
             if not abs(out[k, i]) <= most[k, i]:
                 return (k + 1) * n + i
     return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _advance(q, last, differences):
+    for i in range(q.shape[0]):
+        first = q[i] - last[i]
+        second = first - differences[0, i]
+        differences[2, i] = second - differences[1, i]
+        differences[1, i] = second
+        differences[0, i] = first
