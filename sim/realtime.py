@@ -76,13 +76,15 @@ class RealtimeWorld:
         with self._lock:
             self._physics.begin(_ONE, self._rngs)
         self.episode += 1
-        self._ticks, self._due = 0, 0.0
+        self._ticks, self._due, self._begun = 0, 0.0, False
         self._outcome: dict[str, Any] | None = None
         self._broken = False
         return self.seed
 
     def command(self, q: ArrayLike | None, width: float | None = None) -> None:
         """Follow these set-points from now on, for ever; what is None stays as it is.
+
+        The first command begins the episode: until then the world holds still and its time limit does not run.
 
         Args:
           q: (n,) joint set-points [rad].
@@ -97,6 +99,7 @@ class RealtimeWorld:
             raise BadInput("command", got=goal.tolist(), expected=f"{n} finite joint positions")
         if width is not None and not np.isfinite(width):
             raise BadInput("gripper command", got=width, expected="a finite opening")
+        self._begun = True
         if goal is not None:
             self._physics.command_arms(_ONE, goal[None])
         if width is not None:
@@ -115,7 +118,7 @@ class RealtimeWorld:
             return
         with self._lock:
             failed = self._physics.step()
-        self._ticks += 1
+        self._ticks += self._begun
         if failed is None and self._ticks % self._per_control:
             return
         if failed is not None or self._physics.astray().any():
@@ -137,7 +140,7 @@ class RealtimeWorld:
 
     @property
     def steps(self) -> int:
-        """Control steps of 1/20 s since the episode began."""
+        """Control steps of 1/20 s since the first command of the episode."""
         return self._ticks // self._per_control
 
     @property
@@ -169,5 +172,5 @@ class RealtimeWorld:
         return self._cameras.image(self._shown, camera)
 
     def close(self) -> None:
-        """Free the renderer."""
+        """Free the renderer; from the thread that took the pictures. A later picture makes a new one."""
         self._cameras.close()

@@ -114,9 +114,23 @@ def test_a_bad_command_changes_nothing(bad: NDArray) -> None:
 
 def test_small_amounts_of_time_add_up() -> None:
     world = RealtimeWorld("lift", 0)
+    world.command(None, 0.08)
     for _ in range(1000):
         world.advance(0.001)
     assert world.steps == 20
+
+
+def test_the_clock_of_an_episode_starts_with_its_first_command() -> None:
+    world = RealtimeWorld("lift", 0)
+    for _ in range(2):
+        before = world.joint_state()[1]
+        world.advance(30.0)
+        assert world.steps == 0 and world.outcome is None
+        np.testing.assert_allclose(world.joint_state()[1], before, atol=0.01)
+        world.command(before[:7])
+        world.advance(5.0)
+        assert world.steps == 100 and world.outcome is not None
+        world.reset()
 
 
 def test_a_world_that_diverges_says_so_and_stands_still_until_reset() -> None:
@@ -126,6 +140,7 @@ def test_a_world_that_diverges_says_so_and_stands_still_until_reset() -> None:
     assert world.outcome is not None and world.outcome["truncated"]
     assert np.isfinite(world.joint_state()[1]).all()
     world.reset()
+    world.command(None, 0.08)
     world.advance(0.05)
     assert world.outcome is None and world.steps == 1
 
