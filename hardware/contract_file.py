@@ -179,7 +179,7 @@ def _gripper(root: _Place, robot: RobotSpec) -> tuple[tuple[str, ...], tuple[flo
         for key, value in zip(("closed", "open"), own, strict=True)
     )
     if closed == opened:
-        raise place.child("closed").error("another position than open")
+        raise place.error("two positions, closed and open", got=f"{closed:g} for both")
     if not place.has("topic"):  # measured, not commanded
         return joints, (closed, opened), None
     topic = _topic(place, "gripper", "joints", "unit", "closed", "open")
@@ -212,9 +212,7 @@ def _limits(place: _Place, robot: RobotSpec) -> Limits:
     if place.has("workspace"):
         box = place.child("workspace")
         box.keys(required=("lower", "upper"))
-        corners = [
-            box.child(key).list(lambda value: value.number(-10.0, 10.0), 3) for key in ("lower", "upper")
-        ]
+        corners = [box.child(key).list(lambda value: value.number(-10.0, 10.0), 3) for key in ("lower", "upper")]
         changes["workspace"] = np.array(corners)
     try:
         return own.tightened(**changes)
@@ -258,6 +256,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value!r} stands there twice", key.start_mark
@@ -268,7 +268,7 @@ class _Loader(yaml.SafeLoader):
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (a SafeLoader)
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadInput(f"{path.name}{line}", got=error.problem, expected="YAML") from error
