@@ -2,7 +2,7 @@
 
 `tcp_delta` (default): the action is a small motion of the tcp in its own frame, plus the gripper opening,
 
-    T*_base,tcp = T_base,tcp · [ exp(Δr) | Δp ],   Δp = a[0:3] · 0.04 m,   Δr = a[3:6] · 0.20 rad
+    T*_base,tcp = T_base,tcp · [ exp(Δr) | Δp ],   Δp = a[0:3] · 0.02 m,   Δr = a[3:6] · 0.10 rad
     gripper opening = (a[6] + 1)/2 · max width
 
 measured from where the tcp *is*, so that the same observation and action lead to the same motion whatever was
@@ -24,8 +24,8 @@ from robots.ik import solve
 from robots.spec import RobotSpec
 
 CONTROL_HZ = 20.0
-DELTA_POS = 0.04  # [m] a step at full deflection
-DELTA_ROT = 0.20  # [rad] a step at full deflection
+DELTA_POS = 0.02  # [m] a step at full deflection
+DELTA_ROT = 0.10  # [rad] a step at full deflection
 
 
 class Control(Protocol):

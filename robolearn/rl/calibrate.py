@@ -22,7 +22,7 @@ from torch import Tensor
 from robolearn.core import Env, Observation
 from robolearn.rl.noise import NoiseConfig
 
-CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
+CANDIDATES = (0.08, 0.12, 0.18)
 KEEP = 0.25
 
 

@@ -43,7 +43,7 @@ def draw_cube(rng: np.random.Generator, x: tuple[float, float], y: tuple[float, 
 
 def draw_offset(rng: np.random.Generator) -> Array:
     """(3,) where the tcp starts, relative to its home position [m]."""
-    return rng.uniform([-0.05, -0.05, -0.04], [0.05, 0.05, 0.04])
+    return rng.uniform([-0.05, -0.05, -0.13], [0.05, 0.05, -0.05])
 
 
 def observe_cube(state: State) -> Array:
@@ -67,7 +67,7 @@ class Lift:
 
     name: str = "lift"
     prompt: str = "lift the cube"
-    max_episode_steps: int = 100
+    max_episode_steps: int = 80
     timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)
