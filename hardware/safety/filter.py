@@ -16,7 +16,7 @@ check of the output. What each stage does when it refuses:
   any exception                                                   brake and latch
 
 Every set-point that is taken is one that the arm can stop from within all of these, so braking needs no checks but
-those of its own output. Looked at is the posture in which the arm would stop.
+those of its own output. Looked at is the way on which the arm would stop.
 """
 
 from __future__ import annotations
@@ -93,13 +93,14 @@ class SafetyFilter:
         self._clamped = 0
         self._measured: list[float] | None = None
         self._state_problem = "none has arrived"
-        self._index: tuple[tuple[str, ...], list[int]] = ((), [])
+        self._index: tuple[tuple[str, ...] | None, list[int]] = (None, [])  # of the last joint state's names
         self._measured_at = self._deadman_at = self._target_at = self._stepped_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
         self._held: list[float] | None = None  # the last command: what a controller holds when commands end
         self._gripper: float | None = None
         self._gripper_goal: float | None = None
+        self._begins = False  # the next command is the first of a motion: where the arm stands
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         self._pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
@@ -136,6 +137,7 @@ class SafetyFilter:
         self._output.begin(np.array(start))
         self._goal = self._gripper = self._gripper_goal = None
         self._border = ""
+        self._begins = True
         self._target_at = -math.inf
         self._stepped_at = self._clock()
 
@@ -244,18 +246,20 @@ class SafetyFilter:
         }
 
     def _step(self) -> Command | None:
+        now = math.nan
         try:
             now = self._clock()
             gap, self._stepped_at = now - self._stepped_at, now
             checks.running(gap)
         except Refused as refused:
-            self._refusals[refused.stage] += 1
-            self._machine.latch(refused.reason)
-            self._motion.place(self._motion.q)
-            return None
+            if refused.stage == "gap":
+                self._refusals[refused.stage] += 1
+                self._machine.latch(refused.reason)
+                self._motion.place(self._motion.q)
+                return None
+            self._refuse(refused)
         except Exception as error:
             self._refuse(_exception(error))
-            now = math.nan
         if self.state is SafetyState.ARMED:
             try:
                 self._check_fresh(now)
@@ -278,16 +282,17 @@ class SafetyFilter:
     def _follow(self) -> Command:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
-        if self._goal is None or (self._border and self._at_border()):
+        if self._goal is None or self._begins or (self._border and self._at_border()):
+            self._begins = False
             state = motion.braked()
             self._output.check(np.array(state[0]))
         else:
             self._border = ""
             state = motion.toward(self._goal)
-            rest, low, high = motion.rest_of(state)
+            way, low, high = motion.way_to_rest(state)
             checks.stops_inside(self.joints, low, high, self.limits.lower, self.limits.upper)
             try:
-                excess = self._geometry.check(rest)
+                excess = self._geometry.check(way)
                 self._geometry.keep(excess)
             except Refused as refused:
                 if refused.stage != "workspace":
@@ -311,8 +316,7 @@ class SafetyFilter:
             state = self._motion.braked()
             self._output.check(np.array(state[0]))
         except Exception as error:
-            log.error("braking by formula: %s", error)
-            self._refusals["exception"] += 1
+            self._refuse(error if isinstance(error, Refused) else _exception(error))
             state = self._motion.braked_by_formula()
             if not all(math.isfinite(q) for q in state[0]):
                 self._machine.latch(f"no way to brake: {error}")
@@ -378,15 +382,19 @@ class SafetyFilter:
 
     def _warm_up(self) -> None:
         """Compile everything now: the first steps must not take longer than the others."""
-        home = list(self.robot.home)
+        home = checks.clamped(list(self.robot.home), *self._box)
         self._motion.place(home)
         self._motion.braked_by_formula()
-        rest, _, _ = self._motion.rest_of(self._motion.toward(home))
+        way, _, _ = self._motion.way_to_rest(self._motion.toward(home))
+        rest = way[-1].copy()
         self._geometry.begin(rest)
         self._pose = self._geometry.pose(rest)
+        self._geometry.check(way)
         self._reach.joints(PoseTarget(*self._pose), home)
+        checks.stops_inside(self.joints, rest, rest, self.limits.lower, self.limits.upper)
         self._output.begin(rest)
         self._output.check(rest)
+        self._output.keep(rest)
 
 
 def _exception(error: Exception) -> Refused:
