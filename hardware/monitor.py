@@ -124,7 +124,9 @@ class LimitMonitor:
             self._moving = False
         else:
             diffs, shares = self._differences(q, self._last, self._diffs)
-            if gap and max(shares) > 1.0 + TOLERANCE:
+            # A motion from rest begins with the command that the arm stands at: taken as going on, it would seem to
+            # brake within a period.
+            if gap and (max(shares) > 1.0 + TOLERANCE or np.array_equal(q, self._last)):
                 diffs, shares = self._differences(q, self._last, np.zeros_like(self._diffs))
                 if max(shares) > 1.0 + TOLERANCE:
                     wrong += self._start(q)
