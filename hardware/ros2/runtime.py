@@ -44,6 +44,9 @@ EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
 class Node(LifecycleNode):
     """A lifecycle node whose parameters are fixed while it is configured.
 
+    All have `autostart` (configure and activate by themselves; a lifecycle manager would set it false) and
+    `realtime_priority` (1 to 99: SCHED_FIFO; 0: none).
+
     Args:
       name: node name; its namespace is `/robolearn` unless remapped.
       defaults: parameter name → default value, which also fixes its type.
@@ -66,7 +69,7 @@ class Node(LifecycleNode):
     ) -> None:
         super().__init__(name, namespace=namespace, context=context)
         self._steady = Clock(clock_type=STEADY)
-        self._defaults = {"autostart": True, **defaults}
+        self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
         self._fixed = False
         self.active = False
         self.hosted = False  # by `spin`
@@ -173,6 +176,8 @@ class Node(LifecycleNode):
         Raises:
           RobolearnError: one of them failed; the cause.
         """
+        if self.hosted:
+            realtime(self.value("realtime_priority"))
         if not self.value("autostart"):
             return
         for trigger in (self.trigger_configure, self.trigger_activate):

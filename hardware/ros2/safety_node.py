@@ -30,7 +30,7 @@ from hardware.contract import Contract, load_contract
 from hardware.latency import Latencies
 from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value, realtime
+from hardware.ros2.runtime import Node, Value
 from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
 from robolearn.core import BadInput
 
@@ -59,7 +59,7 @@ class SafetyNode(Node):
     ) -> None:
         super().__init__(
             "safety",
-            {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+            {"contract": "sim", "dry_run": False},
             context=context,
             overrides=overrides,
         )
@@ -90,7 +90,6 @@ class SafetyNode(Node):
         self._others = ""  # who else publishes to the controller
         self._set_point: NDArray[np.float64] | None = None
         self._set_point_then = self._positions = np.zeros(0)
-        realtime(self.value("realtime_priority"))
 
         self._command_publisher: Any = None
         self._gripper_publisher: Any = None

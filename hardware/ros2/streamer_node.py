@@ -24,7 +24,7 @@ from hardware.contract import Contract, load_contract
 from hardware.latency import Latencies
 from hardware.observer import JointReader
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value, realtime
+from hardware.ros2.runtime import Node, Value
 from hardware.streaming import ChunkRefused, ChunkStream
 from robots import make_control
 
@@ -47,7 +47,7 @@ class StreamerNode(Node):
     ) -> None:
         super().__init__(
             "streamer",
-            {"contract": "sim", "grace_ms": -1.0, "freeze_steps": 0, "blend": True, "realtime_priority": 0},
+            {"contract": "sim", "grace_ms": -1.0, "freeze_steps": 0, "blend": True},
             context=context,
             overrides=overrides,
         )
@@ -83,7 +83,6 @@ class StreamerNode(Node):
         # Compile now, not while the arm moves.
         home = np.array([contract.robot.home])
         self._control.targets(home, None, np.zeros((1, self._control.spec.size)))
-        realtime(self.value("realtime_priority"))
 
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
