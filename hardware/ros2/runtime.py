@@ -156,8 +156,8 @@ class Node(LifecycleNode):
 
         return take
 
-    def beat(self, period_s: float, callback: Callable[[], None]) -> None:
-        """Call back once a period: what the node is for. By `spin` itself, elsewhere by a timer.
+    def beat(self, period_s: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once a period: what the node is for. By `spin` itself, elsewhere by a timer. Returns what ends it.
 
         rclpy's executors build what they wait for anew each time, 0.7 ms for the services, timers and events of one of
         our nodes. Woken by 200 ticks and 400 messages a second that is half a core. So streams are polled when the
@@ -165,8 +165,13 @@ class Node(LifecycleNode):
         """
         if self.hosted:
             self.heart = (period_s, callback)
-        else:
-            self.every(period_s, callback)
+            return lambda: setattr(self, "heart", None)
+        timer = self.every(period_s, callback)
+
+        def still() -> None:
+            self.destroy_timer(timer)
+
+        return still
 
     # --- lifecycle -----------------------------------------------------------------------------------------
 
@@ -296,8 +301,8 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -
                 continue
             period, callback = node.heart
             time.sleep(max(0.0, due - now))
-            # A beat that is late is not made up for: the next is due a period from the one that should have been.
-            due = max(due, time.monotonic() - period) + period
+            # In step with the clock again after a beat that was late, but never two at once.
+            due = max(due + period, time.monotonic() + 0.6 * period)
             callback()
             if time.monotonic() >= turn:
                 turn = time.monotonic() + EXECUTOR_S
