@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
+from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
@@ -29,7 +30,7 @@ from hardware.contract import Contract, load_contract
 from hardware.latency import Latencies
 from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value, realtime
+from hardware.ros2.runtime import Node, Value
 from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
 from robolearn.core import BadInput
 
@@ -58,7 +59,7 @@ class SafetyNode(Node):
     ) -> None:
         super().__init__(
             "safety",
-            {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+            {"contract": "sim", "dry_run": False},
             context=context,
             overrides=overrides,
         )
@@ -89,7 +90,6 @@ class SafetyNode(Node):
         self._others = ""  # who else publishes to the controller
         self._set_point: NDArray[np.float64] | None = None
         self._set_point_then = self._positions = np.zeros(0)
-        realtime(self.value("realtime_priority"))
 
         self._command_publisher: Any = None
         self._gripper_publisher: Any = None
@@ -98,15 +98,19 @@ class SafetyNode(Node):
             if contract.gripper is not None:
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
-        self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
-        self._hear(JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer)
-        self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator)
+        self._inputs = [
+            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator),
+            self._hear(
+                JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer
+            ),
+        ]
         for name, handle in (
             (topics.ARM, self._arm), (topics.DISARM, self._disarm), (topics.RESET, self._reset),
             (topics.ESTOP, self._estop),
         ):  # fmt: skip
             self.create_service(Trigger, name, handle)
-        self.every(self._period, self._tick)
+        self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._tell)
         self.every(0.5, self._look_around)
 
@@ -137,7 +141,7 @@ class SafetyNode(Node):
 
     # --- what arrives --------------------------------------------------------------------------------------
 
-    def _on_joints(self, message: JointState) -> None:
+    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         names, positions = messages.named(message)
         if not any(name in names for name in self.contract.joints):
             return  # another device on the same topic
@@ -157,7 +161,7 @@ class SafetyNode(Node):
             return f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
         return ""
 
-    def _on_target(self, message: JointTrajectory) -> None:
+    def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         if self._filter.state is not SafetyState.ARMED:
             return
         self._target_at = _now()
@@ -179,7 +183,7 @@ class SafetyNode(Node):
         if stamp != self._last_stamp:
             self._last_stamp = self._observed = stamp
 
-    def _on_deadman(self, message: Bool) -> None:
+    def _on_deadman(self, message: Bool, info: MessageInfo) -> None:
         self._deadman_at = _now()
         self._filter.deadman(message.data)
 
@@ -201,6 +205,8 @@ class SafetyNode(Node):
     # --- services ------------------------------------------------------------------------------------------
 
     def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        for take in self._inputs:
+            take()
         self._look_around()
         if reason := self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
@@ -252,6 +258,8 @@ class SafetyNode(Node):
             self._skipped += 1  # a late tick is followed by one in time: two set-points at once would be a jump
             return
         self._ticked = now
+        for take in self._inputs:
+            take()
         command = self._filter.step()
         if command is not None:
             self._publish(command, now)
@@ -361,16 +369,16 @@ class SafetyNode(Node):
         self,
         kind: Any,
         topic: str,
-        callback: Callable[[Any], None],
+        callback: Callable[[Any, MessageInfo], None],
         profile: QoSProfile,
         deadline: Callable[[Any], None] | None = None,
         liveliness: Callable[[Any], None] | None = None,
-    ) -> None:
+    ) -> Callable[[], None]:
         events = SubscriptionEventCallbacks(
             incompatible_qos=self._on_mismatch, deadline=deadline, liveliness=liveliness
         )
         self._watched.append(topic)
-        self.create_subscription(kind, topic, callback, profile, event_callbacks=events)
+        return self.poll(kind, topic, callback, profile, events)
 
     def _wall(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds
