@@ -1,0 +1,177 @@
+"""Robot contracts: one YAML file per station says how its ROS topics become observations and actions.
+
+A contract names the arm (a `RobotSpec`), the ROS names of its joints, the topics and message types of joint states,
+commands, gripper and cameras, the rates, and limits that may only be tighter than the robot's own. Deployment,
+recording and human-in-the-loop training read the same file. `hardware/contracts/` ships some; `load_contract` takes
+their names or the path of your own, and names every mistake with its place in the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hardware.safety.limits import Limits
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import ArraySpec, Interface
+from robots import RobotSpec, make_control
+
+CONTRACTS = Path(__file__).with_name("contracts")
+
+# What the nodes can speak, by role.
+FLOATS = "std_msgs/msg/Float64MultiArray"
+TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
+POSE = "geometry_msgs/msg/PoseStamped"
+JOINT_STATE = "sensor_msgs/msg/JointState"
+IMAGE = "sensor_msgs/msg/Image"
+COMPRESSED = "sensor_msgs/msg/CompressedImage"
+TYPES: dict[str, tuple[str, ...]] = {
+    "joint_states": (JOINT_STATE,),
+    "command": (FLOATS, TRAJECTORY, POSE),
+    "gripper": (FLOATS, TRAJECTORY),
+    "objects": (JOINT_STATE,),
+    "cameras": (IMAGE, COMPRESSED),
+}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A ROS topic.
+
+    Attributes:
+      topic: its absolute name, e.g. ``"/joint_states"``.
+      type: its message type in full, e.g. ``"sensor_msgs/msg/JointState"``.
+      max_age_s: how old the last message may be [s], by local arrival time.
+    """
+
+    topic: str
+    type: str
+    max_age_s: float = 0.1
+
+
+@dataclass(frozen=True)
+class Camera(Topic):
+    """A camera; its images are resized to `size` = (height, width) [px] for the policy."""
+
+    size: tuple[int, int] = (96, 96)
+
+
+@dataclass(frozen=True)
+class Gripper(Topic):
+    """Where gripper commands go.
+
+    Attributes:
+      unit: ``"opening"``: one number, the distance between the fingers [m]; ``"joint"``: the position of each
+        gripper joint. A `JointTrajectory` is always of joints.
+    """
+
+    unit: str = "opening"
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """What a station offers, and how it is reached.
+
+    Attributes:
+      name: the contract's name.
+      robot: the arm.
+      action_kind: what an action means, ``"tcp_delta"`` or ``"joint_position"``.
+      control_hz: rate of the actions [Hz].
+      stream_hz: rate of the commands to the controller [Hz].
+      joints: (n,) ROS names of the arm's joints, base to tip: the order of the command vector.
+      joint_states: where they are measured, in whatever order.
+      command: where set-points go: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
+      gripper_joints: ROS names of the gripper's joints in `joint_states`.
+      gripper_range: position of each of them when the gripper is closed and when it is open, in the driver's unit.
+      gripper: where gripper commands go, or None.
+      objects: the task's privileged vector as named positions (simulation only), or None.
+      object_names: components of that vector; the task knows them, see `with_objects`.
+      cameras: camera name → where its images arrive.
+      limits: what the safety filter holds to; nowhere looser than the robot's own.
+      source: the file this was read from.
+    """
+
+    name: str
+    robot: RobotSpec
+    action_kind: str
+    control_hz: float
+    stream_hz: float
+    joints: tuple[str, ...]
+    joint_states: Topic
+    command: Topic
+    gripper_joints: tuple[str, ...]
+    gripper_range: tuple[float, float]
+    gripper: Gripper | None
+    limits: Limits
+    objects: Topic | None = None
+    object_names: tuple[str, ...] = ()
+    cameras: Mapping[str, Camera] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def interface(self) -> Interface:
+        """What the station offers to policies, in the words of the simulated worlds."""
+        proprio = (
+            *self.robot.joints,
+            "gripper_width",
+            *(f"tcp_{axis}" for axis in "xyz"),
+            *(f"tcp_rot{i}" for i in range(6)),
+        )
+        observation = {"proprio": ArraySpec((len(proprio),), names=proprio)}
+        if self.object_names:
+            observation["objects"] = ArraySpec((len(self.object_names),), names=self.object_names)
+        for name, camera in self.cameras.items():
+            observation[f"images.{name}"] = ArraySpec((*camera.size, 3), "uint8")
+        action = make_control(self.action_kind, self.robot).spec
+        return Interface(observation, action, self.control_hz, self.robot.name, self.action_kind)
+
+    def with_objects(self, names: Iterable[str]) -> Contract:
+        """This contract for a task whose privileged vector has the components `names`.
+
+        Raises:
+          BadInput: names are given and the station has no `objects` topic.
+        """
+        names = tuple(names)
+        if names and self.objects is None:
+            raise BadInput(
+                f"contract {self.name}", got="no objects topic", expected=f"a topic for {', '.join(names[:3])}, …"
+            )
+        return dataclasses.replace(self, object_names=names)
+
+    def gripper_width(self, positions: Sequence[float]) -> float:
+        """Opening [m] at the measured `positions` of `gripper_joints`, taken as linear in between."""
+        closed, opened = self.gripper_range
+        share = math.fsum((q - closed) / (opened - closed) for q in positions) / len(positions)
+        return share * self.robot.gripper.max_width
+
+    def gripper_values(self, width: float) -> tuple[float, ...]:
+        """The numbers of a gripper command for an opening of `width` [m], in the unit of the `gripper` topic."""
+        if self.gripper is not None and self.gripper.type == FLOATS and self.gripper.unit == "opening":
+            return (width,)
+        closed, opened = self.gripper_range
+        q = closed + (opened - closed) * width / self.robot.gripper.max_width
+        return (q,) * len(self.gripper_joints)
+
+
+def contract_names() -> tuple[str, ...]:
+    """The contracts that come with the package."""
+    return tuple(sorted(path.stem for path in CONTRACTS.glob("*.yaml")))
+
+
+def load_contract(name_or_path: str | Path) -> Contract:
+    """The contract called `name_or_path`, or in that file.
+
+    Raises:
+      BadInput: there is no such contract, or it breaks the schema; the message names the file, the place in it, what
+        was found and what was expected.
+    """
+    from hardware.contract_file import read_contract
+
+    shipped = CONTRACTS / f"{name_or_path}.yaml"
+    path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
+    if not path.is_file():
+        raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
+    return read_contract(path)

@@ -1,0 +1,29 @@
+"""What has to be in the environment before rclpy is imported, with or without a sourced ROS 2."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+from robolearn.core import BadInput
+
+
+def prepare() -> None:
+    """Fill in what a sourced ROS 2 would have set; what is set already stays.
+
+    The wheels do not say where they are (AMENT_PREFIX_PATH). Nodes find only those of their own machine unless told
+    otherwise: another robot on the same network must never receive our commands by accident.
+
+    Raises:
+      BadInput: rclpy is not there.
+    """
+    if importlib.util.find_spec("rclpy") is None:
+        raise BadInput(
+            "ROS 2",
+            got="no rclpy",
+            expected="rclpy",
+            hint="Install the extra: pip install 'robolearn[ros]', or source your ROS 2",
+        )
+    os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")

@@ -1,0 +1,252 @@
+"""ROS messages ↔ arrays. Everything that comes in is checked here or handed on as it is, never repaired.
+
+Stamps are seconds as float64: at today's dates they resolve 0.24 µs, far below what is measured with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Duration, Time
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from geometry_msgs.msg import PoseStamped
+from numpy.typing import NDArray
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import Float64MultiArray, String
+from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from robolearn.core import BadInput
+
+Array = NDArray[np.float64]
+
+TYPES: dict[str, Any] = {
+    "sensor_msgs/msg/JointState": JointState,
+    "sensor_msgs/msg/Image": Image,
+    "sensor_msgs/msg/CompressedImage": CompressedImage,
+    "std_msgs/msg/Float64MultiArray": Float64MultiArray,
+    "trajectory_msgs/msg/JointTrajectory": JointTrajectory,
+    "geometry_msgs/msg/PoseStamped": PoseStamped,
+}
+
+
+def message_type(name: str) -> Any:
+    """The message class of a contract's type, `package/msg/Name` or `package/Name`.
+
+    Raises:
+      BadInput: a type that no topic of a contract may have.
+    """
+    package, _, rest = name.partition("/")
+    full = f"{package}/msg/{rest.removeprefix('msg/')}"
+    if full not in TYPES:
+        raise BadInput("message type", got=name, available=TYPES)
+    return TYPES[full]
+
+
+# --- time ----------------------------------------------------------------------------------------------------
+
+
+def seconds(stamp: Time | Duration) -> float:
+    """A stamp or duration [s]."""
+    return stamp.sec + 1e-9 * stamp.nanosec
+
+
+def to_stamp(value: float) -> Time:
+    """Seconds → stamp; negative and non-finite ones become 0, which receivers refuse."""
+    sec, nanosec = _split(value)
+    return Time(sec=sec, nanosec=nanosec)
+
+
+def to_duration(value: float) -> Duration:
+    """Seconds → duration."""
+    sec, nanosec = _split(value)
+    return Duration(sec=sec, nanosec=nanosec)
+
+
+def _split(value: float) -> tuple[int, int]:
+    if not math.isfinite(value) or value < 0:
+        return 0, 0
+    return divmod(round(value * 1e9), 1_000_000_000)
+
+
+# --- joints --------------------------------------------------------------------------------------------------
+
+
+def joint_state(
+    names: Sequence[str], positions: Sequence[float] | Array, stamp: float, velocities: Sequence[float] | Array = ()
+) -> JointState:
+    """Names and positions (and velocities) as a JointState."""
+    message = JointState(
+        name=list(names), position=[float(x) for x in positions], velocity=[float(x) for x in velocities]
+    )
+    message.header.stamp = to_stamp(stamp)
+    return message
+
+
+def pick(message: JointState, names: Sequence[str]) -> Array:
+    """(n,) positions of `names`, in that order, whatever the order in the message.
+
+    Raises:
+      BadInput: one is missing, comes twice, or has no position.
+    """
+    have = list(message.name)
+    if len(have) != len(message.position):
+        raise BadInput("joint state", got=f"{len(message.position)} positions", expected=f"{len(have)}")
+    index = {name: i for i, name in enumerate(have)}
+    if len(index) != len(have):
+        raise BadInput("joint state", got="a name twice", expected="each name once")
+    missing = [name for name in names if name not in index]
+    if missing:
+        raise BadInput("joint state", got=f"no {missing[0]!r}", expected=", ".join(names), available=have)
+    return np.array([message.position[index[name]] for name in names], dtype=np.float64)
+
+
+# --- chunks and targets --------------------------------------------------------------------------------------
+
+
+def chunk(names: Sequence[str], actions: NDArray, stamp: Time, period_s: float) -> JointTrajectory:
+    """Actions (T, Da) of an observation taken at `stamp`, one every `period_s`."""
+    message = JointTrajectory(joint_names=list(names))
+    message.header.stamp = stamp
+    message.points = [
+        JointTrajectoryPoint(positions=[float(x) for x in row], time_from_start=to_duration(i * period_s))
+        for i, row in enumerate(np.asarray(actions, dtype=np.float64))
+    ]
+    return message
+
+
+def read_chunk(message: JointTrajectory) -> tuple[float, tuple[str, ...], Any, Array]:
+    """Observation stamp [s], names, actions (T, Da) and times from start (T,) [s]; ragged actions stay a list."""
+    rows = [np.asarray(point.positions, dtype=np.float64) for point in message.points]
+    even = len({len(row) for row in rows}) == 1
+    times = np.array([seconds(point.time_from_start) for point in message.points])
+    return seconds(message.header.stamp), tuple(message.joint_names), np.array(rows) if even else rows, times
+
+
+def target(names: Sequence[str], positions: Sequence[float] | Array, stamp: Time) -> JointTrajectory:
+    """One set-point per joint, made from the observation of `stamp`."""
+    message = JointTrajectory(joint_names=list(names))
+    message.header.stamp = stamp
+    message.points = [JointTrajectoryPoint(positions=[float(x) for x in positions])]
+    return message
+
+
+def stop(reason: str) -> JointTrajectory:
+    """A target without points: stop, because of `reason`."""
+    message = JointTrajectory()
+    message.header.frame_id = reason
+    return message
+
+
+# --- states --------------------------------------------------------------------------------------------------
+
+LEVELS = {"ARMED": DiagnosticStatus.OK, "DISARMED": DiagnosticStatus.OK, "BRAKING": DiagnosticStatus.WARN}
+
+
+@dataclass(frozen=True)
+class SafetyReport:
+    """What the safety node says about itself: its state, why, and every value as text."""
+
+    state: str
+    reason: str
+    values: Mapping[str, str]
+
+
+def safety_report(state: str, reason: str, values: Mapping[str, object], stamp: Time) -> DiagnosticArray:
+    """The state of the safety node as diagnostics."""
+    status = DiagnosticStatus(
+        level=LEVELS.get(state, DiagnosticStatus.ERROR), name="safety", message=reason, hardware_id="robolearn"
+    )
+    status.values = [KeyValue(key=k, value=str(v)) for k, v in {"state": state, **values}.items()]
+    message = DiagnosticArray(status=[status])
+    message.header.stamp = stamp
+    return message
+
+
+def read_safety_report(message: DiagnosticArray) -> SafetyReport | None:
+    """The inverse of `safety_report`; None for diagnostics of something else."""
+    for status in message.status:
+        if status.name == "safety":
+            values = {item.key: item.value for item in status.values}
+            return SafetyReport(values.pop("state", "UNKNOWN"), status.message, values)
+    return None
+
+
+# --- images --------------------------------------------------------------------------------------------------
+
+
+def image(picture: NDArray[np.uint8], stamp: float, frame: str = "") -> Image:
+    """An HWC rgb picture as a raw image."""
+    height, width = picture.shape[:2]
+    message = Image(height=height, width=width, encoding="rgb8", is_bigendian=0, step=3 * width)
+    message.data = np.ascontiguousarray(picture, dtype=np.uint8).tobytes()
+    message.header.stamp, message.header.frame_id = to_stamp(stamp), frame
+    return message
+
+
+def compressed_image(picture: NDArray[np.uint8], stamp: float, frame: str = "", quality: int = 90) -> CompressedImage:
+    """An HWC rgb picture as a JPEG."""
+    import cv2
+
+    done, data = cv2.imencode(".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
+    if not done:
+        raise BadInput("picture", got=f"shape {picture.shape}", expected="(H, W, 3) uint8")
+    message = CompressedImage(format="rgb8; jpeg compressed bgr8", data=data.tobytes())
+    message.header.stamp, message.header.frame_id = to_stamp(stamp), frame
+    return message
+
+
+def picture(message: Image | CompressedImage, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """(H, W, 3) rgb at `size` = (height, width).
+
+    Raises:
+      BadInput: an encoding that is not read, or data that is no picture.
+    """
+    import cv2
+
+    rgb = _decode(message)
+    if rgb.shape[:2] != tuple(size):
+        rgb = cv2.resize(rgb, (size[1], size[0]), interpolation=cv2.INTER_AREA)
+    return np.ascontiguousarray(rgb)
+
+
+ENCODINGS = {"rgb8": (3, "rgb"), "bgr8": (3, "bgr"), "rgba8": (4, "rgb"), "bgra8": (4, "bgr"), "mono8": (1, "mono")}
+
+
+def _decode(message: Image | CompressedImage) -> NDArray[np.uint8]:
+    import cv2
+
+    if isinstance(message, CompressedImage):
+        found = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_COLOR) if message.data else None
+        if found is None:
+            raise BadInput(
+                "compressed image", got=f"{len(message.data)} bytes that are no picture", expected="JPEG or PNG"
+            )
+        return found[..., ::-1].astype(np.uint8, copy=False)
+    if message.encoding not in ENCODINGS:
+        raise BadInput("image encoding", got=message.encoding, available=ENCODINGS)
+    channels, order = ENCODINGS[message.encoding]
+    data = np.frombuffer(message.data, np.uint8)
+    # Rows may be padded: `step` bytes each, of which the first `channels · width` are pixels.
+    if message.step < channels * message.width or len(data) != message.step * message.height or not len(data):
+        raise BadInput("image", got=f"{len(data)} bytes", expected=f"{message.height} rows of {message.step} bytes")
+    rows = data.reshape(message.height, message.step)[:, : channels * message.width]
+    pixels = rows.reshape(message.height, message.width, channels)
+    if order == "mono":
+        return np.repeat(pixels, 3, axis=-1)
+    return pixels[..., :3] if order == "rgb" else pixels[..., 2::-1]
+
+
+def trigger(response: Trigger.Response, done: bool, message: str) -> Trigger.Response:
+    """A filled-in answer of a service."""
+    response.success, response.message = done, message
+    return response
+
+
+def text(value: str) -> String:
+    """A String message."""
+    return String(data=value)

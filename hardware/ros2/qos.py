@@ -1,0 +1,54 @@
+"""Quality of service per kind of topic: a newest-only stream never queues what is already out of date.
+
+Deadlines and liveliness leases are what the *publisher* offers and the *subscriber* asks for; the middleware then
+says within the lease that a process is gone, even one killed with SIGKILL.
+"""
+
+from __future__ import annotations
+
+from rclpy.duration import Duration
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
+
+LEASE_S = 0.1
+COMMAND_LEASE_S = 0.2
+
+
+def sensor(depth: int = 1) -> QoSProfile:
+    """Best effort, the newest `depth` messages: joint states and images."""
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.VOLATILE,
+    )  # fmt: skip
+
+
+def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S) -> QoSProfile:
+    """Reliable, the newest message only, watched: action chunks and targets."""
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST, depth=1, reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.VOLATILE, liveliness=LivelinessPolicy.AUTOMATIC,
+        **({} if lease_s is None else {"liveliness_lease_duration": Duration(seconds=lease_s)}),
+        **({} if deadline_s is None else {"deadline": Duration(seconds=deadline_s)}),
+    )  # fmt: skip
+
+
+CHUNK = stream()
+TARGET = stream(deadline_s=0.1)
+DEADMAN = stream(deadline_s=0.1)
+COMMAND = stream(lease_s=COMMAND_LEASE_S)
+"""Offered to controllers, which ask for less and so match."""
+CONTROLLER = stream(lease_s=None)
+"""What a controller asks for."""
+
+
+def latched(depth: int = 1) -> QoSProfile:
+    """Reliable and kept for those who come later: states and results."""
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    )  # fmt: skip

@@ -1,0 +1,355 @@
+"""How our nodes live: start, spin, end. Lifecycle nodes that start by themselves, signals that end them cleanly.
+
+A node with work to finish when it is told to end (the safety node brakes) overrides `begin_stop` and `stopped`.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import rclpy
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.signals import SignalHandlerOptions
+from rclpy.timer import Timer
+
+from hardware.ros2.topics import NAMESPACE
+from robolearn.core import BadInput, RobolearnError
+
+log = logging.getLogger(__name__)
+
+Value = bool | int | float | str
+STEADY = ClockType.STEADY_TIME
+
+
+class Node(LifecycleNode):
+    """A lifecycle node whose parameters are fixed while it is configured.
+
+    Args:
+      name: node name; its namespace is `/robolearn` unless remapped.
+      defaults: parameter name → default value, which also fixes its type.
+      context: the rclpy context, for several in one process.
+      overrides: parameter values from the program, below those of the command line.
+
+    Attributes:
+      failure: what went wrong in the last transition.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        defaults: Mapping[str, Value],
+        *,
+        context: Context | None = None,
+        namespace: str = NAMESPACE,
+        overrides: Mapping[str, Value] | None = None,
+    ) -> None:
+        super().__init__(name, namespace=namespace, context=context)
+        self._steady = Clock(clock_type=STEADY)
+        self._defaults = {"autostart": True, **defaults}
+        self._fixed = False
+        self.failure: Exception | None = None
+        given = dict(overrides or {})
+        for key in given:
+            if key not in self._defaults:
+                raise BadInput(f"parameter of {name}", got=key, available=self._defaults)
+        for key, value in self._defaults.items():
+            # Dynamic, because `-p policy:=2024` arrives as an integer; `value` converts.
+            self.declare_parameter(key, given.get(key, value), ParameterDescriptor(dynamic_typing=True))
+        self.add_on_set_parameters_callback(self._on_set_parameters)
+
+    # --- for subclasses ------------------------------------------------------------------------------------
+
+    def configure(self) -> None:
+        """Create publishers, subscriptions and timers. Raise to refuse."""
+
+    def activate(self) -> None:
+        """Begin to work."""
+
+    def deactivate(self) -> None:
+        """Pause."""
+
+    def cleanup(self) -> None:
+        """Undo `configure`."""
+
+    def begin_stop(self, reason: str) -> None:
+        """The process is told to end: begin to finish what must be finished."""
+
+    def stopped(self) -> bool:
+        """Whether that is finished; waited for at most `stop_limit_s`."""
+        return True
+
+    stop_limit_s = 1.0
+
+    def on_fault(self, error: Exception) -> bool:
+        """A callback raised `error`. Returns whether the node goes on; by default it ends."""
+        return False
+
+    def value(self, name: str) -> Any:
+        """Parameter `name`, in the type of its default.
+
+        Raises:
+          BadInput: it cannot be converted.
+        """
+        default, got = self._defaults[name], self.get_parameter(name).value
+        kind = type(default)
+        if kind is bool and isinstance(got, str):
+            got = {"true": True, "false": False}.get(got.lower(), got)
+        if kind is bool and not isinstance(got, bool):
+            raise BadInput(f"parameter {name}", got=repr(got), expected="true or false")
+        try:
+            return kind(got)
+        except (TypeError, ValueError):
+            raise BadInput(f"parameter {name}", got=repr(got), expected=f"a {kind.__name__}") from None
+
+    def every(self, period_s: float, callback: Callable[[], None]) -> Timer:
+        """A timer on the steady clock: neither a frozen `/clock` nor a jump of the time of day stops it."""
+        return self.create_timer(period_s, callback, clock=self._steady)
+
+    # --- lifecycle -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Configure and activate, if `autostart`.
+
+        Raises:
+          RobolearnError: one of them failed; the cause.
+        """
+        if not self.value("autostart"):
+            return
+        for trigger in (self.trigger_configure, self.trigger_activate):
+            if trigger() != TransitionCallbackReturn.SUCCESS:
+                raise self.failure or RobolearnError(f"{self.get_name()} did not start")
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._fixed = True
+        done = self._attempt(self.configure)
+        if done != TransitionCallbackReturn.SUCCESS:
+            self._fixed = False
+            return done
+        return super().on_configure(state)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        done = super().on_activate(state)
+        return self._attempt(self.activate) if done == TransitionCallbackReturn.SUCCESS else done
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        done = self._attempt(self.deactivate)
+        return super().on_deactivate(state) if done == TransitionCallbackReturn.SUCCESS else done
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        done = self._attempt(self.cleanup)
+        self._fixed = done != TransitionCallbackReturn.SUCCESS
+        return super().on_cleanup(state) if done == TransitionCallbackReturn.SUCCESS else done
+
+    def _attempt(self, work: Callable[[], None]) -> TransitionCallbackReturn:
+        # rclpy swallows what a transition raises.
+        try:
+            work()
+        except Exception as error:
+            self.failure = error
+            level = self.get_logger().error
+            level(f"{work.__name__}: {error}" if isinstance(error, RobolearnError) else f"{work.__name__}: {error!r}")
+            return TransitionCallbackReturn.FAILURE
+        return TransitionCallbackReturn.SUCCESS
+
+    def _on_set_parameters(self, parameters: Sequence[Any]) -> SetParametersResult:
+        for parameter in parameters:
+            if self._fixed and parameter.name in self._defaults:
+                reason = (
+                    f"{parameter.name} is fixed while {self.get_name()} is configured: deactivate and clean up first"
+                )
+                return SetParametersResult(successful=False, reason=reason)
+        return SetParametersResult(successful=True)
+
+
+# --- one node per process ------------------------------------------------------------------------------------
+
+
+def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
+    """Run one node until SIGINT, SIGTERM or the end of its context; the exit code of the process.
+
+    Args:
+      factory: makes the node, after `rclpy.init`.
+      args: command line, `--ros-args …` included; `sys.argv` by default.
+
+    Returns:
+      0 ended as told, 1 failed, 2 bad input.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    stop = threading.Event()
+    with _signals(stop):
+        try:
+            rclpy.init(args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO)
+        except Exception as error:  # e.g. malformed --ros-args
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        node = None
+        executor = SingleThreadedExecutor()
+        try:
+            node = factory()
+            executor.add_node(node)
+            node.start()
+            gc.collect()
+            gc.freeze()  # what lives as long as the node need not be looked through in mid-motion
+            code = _spin(node, executor, stop)
+        except RobolearnError as error:
+            print(f"error: {error}", file=sys.stderr)
+            code = error.exit_code
+        finally:
+            executor.shutdown()
+            if node is not None:
+                node.destroy_node()
+            rclpy.try_shutdown()
+    return code
+
+
+def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
+    limit = float("inf")
+    code = 0
+    while time.monotonic() < limit:
+        if stop.is_set() and limit == float("inf"):
+            node.begin_stop("told to end")
+            limit = time.monotonic() + node.stop_limit_s
+        if limit < float("inf") and node.stopped():
+            break
+        try:
+            executor.spin_once(timeout_sec=0.05)
+        except ExternalShutdownException:
+            break
+        except Exception as error:
+            log.exception("%s: a callback failed", node.get_name())
+            if not node.on_fault(error):
+                code = 1
+                stop.set()
+    return code
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM set `stop`, however often they come: launch systems send both, twice."""
+    old = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)
+
+
+def realtime(priority: int) -> bool:
+    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing); whether it was granted."""
+    if priority <= 0:
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except (OSError, AttributeError):
+        log.warning("no real-time priority %d: allow it with `ulimit -r` or run under `chrt -f`", priority)
+        return False
+    return True
+
+
+# --- several in one process, for clients and tests -----------------------------------------------------------
+
+
+class Background:
+    """An rclpy context of its own with an executor that spins in a thread.
+
+    As a context manager it ends in the order in which DDS wants it: executor, thread, nodes, context.
+    """
+
+    def __init__(self, domain_id: int | None = None) -> None:
+        self.context = Context()
+        rclpy.init(args=[], context=self.context, domain_id=domain_id, signal_handler_options=SignalHandlerOptions.NO)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.errors: list[Exception] = []
+        self._nodes: list[Any] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._spin, name="ros", daemon=True)
+        self._thread.start()
+
+    def add(self, node: Any) -> Any:
+        """Spin `node` too; it is destroyed at the end."""
+        self._nodes.append(node)
+        self.executor.add_node(node)
+        return node
+
+    def close(self) -> None:
+        """End everything; may be called twice."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self.executor.wake()
+        self._thread.join(5.0)
+        self.executor.shutdown()
+        for node in self._nodes:
+            node.destroy_node()
+        rclpy.try_shutdown(context=self.context)
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _spin(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.executor.spin_once(timeout_sec=0.05)
+            except ExternalShutdownException:
+                return
+            except Exception as error:
+                log.exception("a callback failed")
+                self.errors.append(error)
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    """Poll `condition` until it is true, and return what it returned.
+
+    Raises:
+      RobolearnError: it was not within `timeout_s`; names `what`.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > end:
+            raise RobolearnError(f"waited {timeout_s:g} s for {what}")
+        time.sleep(0.01)
+
+
+def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Flags as ROS parameters: `--contract sim --seed=3` → `--ros-args -p contract:=sim -p seed:=3`.
+
+    What is already behind `--ros-args` stays as it is.
+
+    Raises:
+      BadInput: a flag that is none of `names`, or one without a value.
+    """
+    argv = list(argv)
+    split = argv.index("--ros-args") if "--ros-args" in argv else len(argv)
+    flags, rest = argv[:split], argv[split:]
+    out: list[str] = []
+    while flags:
+        flag = flags.pop(0)
+        name, has_value, value = flag.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not flag.startswith("--") or name not in names:
+            raise BadInput("flag", got=flag, available=[f"--{n.replace('_', '-')}" for n in names])
+        if not has_value:
+            if not flags:
+                raise BadInput(f"flag {flag}", got="no value", expected="a value")
+            value = flags.pop(0)
+        out += ["-p", f"{name}:={value}"]
+    return ([sys.argv[0], "--ros-args", *out, "--"] if out else [sys.argv[0]]) + rest

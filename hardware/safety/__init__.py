@@ -1,0 +1,17 @@
+"""The last stage before any controller: nothing that a policy says reaches the arm but through here. No ROS.
+
+`SafetyFilter` turns targets of any quality into set-points that the arm can follow, or brakes and latches. It
+supplements the emergency stop and the limits of the arm's own controller, and replaces neither.
+"""
+
+from hardware.safety.limits import Limits
+from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+
+__all__ = [
+    "Command",
+    "JointTarget",
+    "Limits",
+    "PoseTarget",
+    "SafetyRefused",
+    "SafetyState",
+]

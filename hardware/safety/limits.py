@@ -1,0 +1,155 @@
+"""`Limits`: what the safety filter holds the arm to. They come from the robot and can only be tightened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+from robots.spec import RobotSpec
+
+Array = NDArray[np.float64]
+
+# How a value gets tighter: a lower bound by rising, an upper bound by falling.
+_RISING = ("lower", "collision_distance")
+_PER_JOINT = ("lower", "upper", "velocity", "acceleration", "jerk")
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Limits of n joints, of the tcp, and of time. Arrays are read-only.
+
+    Attributes:
+      lower, upper: (n,) joint positions [rad].
+      velocity: (n,) [rad/s].
+      acceleration: (n,) [rad/s²].
+      jerk: (n,) [rad/s³].
+      workspace: (2, 3) lower and upper corner of the box that the tcp stays in, base frame [m]; None: no box.
+      max_jump: largest distance of a joint's target, or of its set-point, from where the joint is measured [rad].
+      command_timeout_s: age at which a target is stale.
+      state_timeout_s: age at which a joint state is stale.
+      deadman_timeout_s: age at which the dead-man's heartbeat is stale.
+      singularity: largest condition number of the tcp's Jacobian (metres and radians mixed).
+      collision_distance: smallest gap between links that are not neighbours [m].
+      gripper_max: largest opening [m].
+      gripper_speed: of the opening [m/s].
+    """
+
+    lower: Array
+    upper: Array
+    velocity: Array
+    acceleration: Array
+    jerk: Array
+    workspace: Array | None = None
+    max_jump: float = 0.35
+    command_timeout_s: float = 0.1
+    state_timeout_s: float = 0.1
+    deadman_timeout_s: float = 0.25
+    singularity: float = 60.0
+    collision_distance: float = 0.02
+    gripper_max: float = 0.08
+    gripper_speed: float = 0.2
+
+    def __post_init__(self) -> None:
+        n = np.size(self.lower)
+        for name in _PER_JOINT:
+            object.__setattr__(self, name, _array(name, getattr(self, name), (n,)))
+        if self.workspace is not None:
+            box = _array("workspace", self.workspace, (2, 3))
+            if not np.all(box[0] < box[1]):
+                raise BadInput("workspace", got=box.tolist(), expected="lower corner below upper corner")
+            object.__setattr__(self, "workspace", box)
+        if not np.all(self.lower < self.upper):
+            raise BadInput("joint limits", got=f"{self.lower} to {self.upper}", expected="lower below upper")
+        for name in ("velocity", "acceleration", "jerk"):
+            if not np.all(getattr(self, name) > 0):
+                raise BadInput(name, got=getattr(self, name), expected="more than 0")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _PER_JOINT or field.name == "workspace":
+                continue
+            least = 0.0 if field.name in ("collision_distance", "gripper_max") else np.nextafter(0, 1)
+            if not np.isfinite(value) or value < least:
+                expected = "finite, at least 0" if least == 0 else "finite, more than 0"
+                raise BadInput(field.name, got=value, expected=expected)
+            object.__setattr__(self, field.name, float(value))
+
+    @property
+    def n(self) -> int:
+        """Number of joints."""
+        return len(self.lower)
+
+    @staticmethod
+    def of(robot: RobotSpec) -> Limits:
+        """The robot's own limits: what its maker allows, and no workspace box."""
+        return Limits(
+            lower=robot.lower,
+            upper=robot.upper,
+            velocity=np.asarray(robot.velocity),
+            acceleration=np.asarray(robot.acceleration),
+            jerk=np.asarray(robot.jerk),
+            gripper_max=robot.gripper.max_width,
+            gripper_speed=2.0 * robot.gripper.max_speed,
+        )
+
+    def tightened(self, **changes: Any) -> Limits:
+        """These limits with some of them tighter.
+
+        Args:
+          changes: attribute → new value; a single number stands for all joints.
+
+        Raises:
+          BadInput: there is no such limit, its shape is wrong, or it would become looser.
+        """
+        names = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in names:
+                raise BadInput("limit", got=name, available=names)
+        new = replace(self, **{name: self._broadcast(name, value) for name, value in changes.items()})
+        for name in changes:
+            self._check_tighter(name, new)
+        return new
+
+    def to_json(self) -> Mapping[str, Any]:
+        """A plain dict, for configuration files and diagnostics."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+    def _broadcast(self, name: str, value: Any) -> Any:
+        if name in _PER_JOINT and np.ndim(value) == 0:
+            return np.full(self.n, float(value))
+        return value
+
+    def _check_tighter(self, name: str, new: Limits) -> None:
+        old_value, new_value = getattr(self, name), getattr(new, name)
+        if name == "workspace":
+            if old_value is None:
+                return
+            if new_value is None or np.any(new_value[0] < old_value[0]) or np.any(new_value[1] > old_value[1]):
+                got = None if new_value is None else new_value.tolist()
+                raise BadInput("workspace", got=f"{got}", expected=f"a box inside {old_value.tolist()}")
+            return
+        looser = new_value < old_value if name in _RISING else new_value > old_value
+        if np.any(looser):
+            side = "at least" if name in _RISING else "at most"
+            if np.ndim(old_value):
+                i = int(np.argmax(looser))
+                raise BadInput(f"limit {name} of joint {i + 1}", got=new_value[i], expected=f"{side} {old_value[i]}")
+            raise BadInput(f"limit {name}", got=new_value, expected=f"{side} {old_value}")
+
+
+def _array(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"limit {name}", got=value, expected=f"numbers of shape {shape}") from None
+    if array.shape != shape:
+        raise BadInput(f"limit {name}", got=f"shape {array.shape}", expected=f"shape {shape}")
+    if not np.all(np.isfinite(array)):
+        raise BadInput(f"limit {name}", got=array.tolist(), expected="finite numbers")
+    array.flags.writeable = False
+    return array
