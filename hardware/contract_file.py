@@ -166,7 +166,7 @@ def _cameras(place: _Place) -> Mapping[str, Camera]:
 
 
 def _gripper(root: _Place, robot: RobotSpec) -> tuple[tuple[str, ...], tuple[float, float], Gripper | None]:
-    own = (0.0, robot.gripper.finger_travel)
+    own = robot.gripper.joint_range
     if not root.has("gripper"):
         return (), own, None
     place = root.child("gripper")
@@ -212,9 +212,7 @@ def _limits(place: _Place, robot: RobotSpec) -> Limits:
     if place.has("workspace"):
         box = place.child("workspace")
         box.keys(required=("lower", "upper"))
-        corners = [
-            box.child(key).list(lambda value: value.number(-10.0, 10.0), 3) for key in ("lower", "upper")
-        ]
+        corners = [box.child(key).list(lambda value: value.number(-10.0, 10.0), 3) for key in ("lower", "upper")]
         changes["workspace"] = np.array(corners)
     try:
         return own.tightened(**changes)
@@ -268,7 +266,7 @@ class _Loader(yaml.SafeLoader):
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (a SafeLoader)
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadInput(f"{path.name}{line}", got=error.problem, expected="YAML") from error

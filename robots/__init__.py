@@ -3,18 +3,24 @@
 import robolearn  # noqa: F401  (chooses the GL back end, before anything imports mujoco)
 from robots.chain import Chain
 from robots.control import CONTROL_HZ, DELTA_POS, DELTA_ROT, Control, make_control
+from robots.fr3 import FR3
 from robots.ik import IKConfig, solve
 from robots.panda import PANDA
+from robots.so101 import SO101
 from robots.spec import GripperSpec, RobotSpec
+from robots.ur5e import UR5E
 
-ROBOTS: dict[str, RobotSpec] = {"panda": PANDA}
+ROBOTS: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5E, SO101)}
 
 __all__ = [
     "CONTROL_HZ",
     "DELTA_POS",
     "DELTA_ROT",
+    "FR3",
     "PANDA",
     "ROBOTS",
+    "SO101",
+    "UR5E",
     "Chain",
     "Control",
     "GripperSpec",

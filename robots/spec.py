@@ -21,12 +21,20 @@ class GripperSpec:
       finger_travel: stroke of one finger [m].
       max_speed: of one finger [m/s].
       max_force: grasp force [N].
+      closed_open: joint positions when closed and when open, where the joints do not slide by `finger_travel`, as a
+        revolute jaw's [rad].
     """
 
     joints: tuple[str, ...]
     finger_travel: float
     max_speed: float
     max_force: float
+    closed_open: tuple[float, float] | None = None
+
+    @property
+    def joint_range(self) -> tuple[float, float]:
+        """Position of each joint when closed and when open [m or rad]."""
+        return self.closed_open or (0.0, self.finger_travel)
 
     @property
     def max_width(self) -> float:

@@ -87,6 +87,12 @@ def joint_state(
     return message
 
 
+def named(message: JointState) -> tuple[tuple[str, ...], Array]:
+    """Names and positions as they are; they need not be equally many."""
+    names: Any = message.name
+    return tuple(names), np.asarray(message.position, dtype=np.float64)
+
+
 def pick(message: JointState, names: Sequence[str]) -> Array:
     """(n,) positions of `names`, in that order, whatever the order in the message.
 
@@ -142,9 +148,27 @@ def stop(reason: str) -> JointTrajectory:
     return message
 
 
+def trajectory(names: Sequence[str], positions: Sequence[float] | Array, reach_s: float) -> JointTrajectory:
+    """A trajectory of one point, to be reached in `reach_s` from now (its stamp is 0, which means now)."""
+    message = JointTrajectory(joint_names=list(names))
+    point = JointTrajectoryPoint(positions=[float(x) for x in positions], time_from_start=to_duration(reach_s))
+    message.points = [point]
+    return message
+
+
+def pose(position: Array, quaternion: Array, stamp: Time, frame: str = "base") -> PoseStamped:
+    """A pose; `quaternion` is wxyz."""
+    message = PoseStamped()
+    message.header.stamp, message.header.frame_id = stamp, frame
+    p, o = message.pose.position, message.pose.orientation
+    p.x, p.y, p.z = (float(x) for x in position)
+    o.w, o.x, o.y, o.z = (float(x) for x in quaternion)
+    return message
+
+
 # --- states --------------------------------------------------------------------------------------------------
 
-LEVELS = {"ARMED": DiagnosticStatus.OK, "DISARMED": DiagnosticStatus.OK, "BRAKING": DiagnosticStatus.WARN}
+LEVELS = {"armed": DiagnosticStatus.OK, "disarmed": DiagnosticStatus.OK, "braking": DiagnosticStatus.WARN}
 
 
 @dataclass(frozen=True)
@@ -172,7 +196,7 @@ def read_safety_report(message: DiagnosticArray) -> SafetyReport | None:
     for status in message.status:
         if status.name == "safety":
             values = {item.key: item.value for item in status.values}
-            return SafetyReport(values.pop("state", "UNKNOWN"), status.message, values)
+            return SafetyReport(values.pop("state", "unknown"), status.message, values)
     return None
 
 
@@ -208,9 +232,9 @@ def picture(message: Image | CompressedImage, size: tuple[int, int]) -> NDArray[
     """
     import cv2
 
-    rgb = _decode(message)
+    rgb: NDArray[np.uint8] = _decode(message)
     if rgb.shape[:2] != tuple(size):
-        rgb = cv2.resize(rgb, (size[1], size[0]), interpolation=cv2.INTER_AREA)
+        rgb = cv2.resize(rgb, (size[1], size[0]), interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
     return np.ascontiguousarray(rgb)
 
 

@@ -45,6 +45,7 @@ class Node(LifecycleNode):
       overrides: parameter values from the program, below those of the command line.
 
     Attributes:
+      active: whether the node may work: configured and activated.
       failure: what went wrong in the last transition.
     """
 
@@ -61,6 +62,7 @@ class Node(LifecycleNode):
         self._steady = Clock(clock_type=STEADY)
         self._defaults = {"autostart": True, **defaults}
         self._fixed = False
+        self.active = False
         self.failure: Exception | None = None
         given = dict(overrides or {})
         for key in given:
@@ -143,9 +145,13 @@ class Node(LifecycleNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         done = super().on_activate(state)
-        return self._attempt(self.activate) if done == TransitionCallbackReturn.SUCCESS else done
+        if done == TransitionCallbackReturn.SUCCESS:
+            done = self._attempt(self.activate)
+        self.active = done == TransitionCallbackReturn.SUCCESS
+        return done
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self.active = False
         done = self._attempt(self.deactivate)
         return super().on_deactivate(state) if done == TransitionCallbackReturn.SUCCESS else done
 

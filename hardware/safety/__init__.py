@@ -4,6 +4,7 @@
 supplements the emergency stop and the limits of the arm's own controller, and replaces neither.
 """
 
+from hardware.safety.filter import SafetyFilter
 from hardware.safety.limits import Limits
 from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
 
@@ -12,6 +13,7 @@ __all__ = [
     "JointTarget",
     "Limits",
     "PoseTarget",
+    "SafetyFilter",
     "SafetyRefused",
     "SafetyState",
 ]

@@ -1,0 +1,237 @@
+"""From what the arm says to what a policy sees: the newest of every source, and whether it can be believed.
+
+How old a source is, is told by when it arrived on the steady clock. Its own stamps say whether it still moves: a
+driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture* under new stamps;
+pictures of an arm that has moved since cannot be the same to the bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.contract import Contract
+from robolearn.core import BadInput, RobolearnError
+from robolearn.core.se3 import rot6d
+
+Array = NDArray[np.float64]
+
+MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
+BLACK = 8  # of 255: a picture without anything brighter shows nothing
+
+
+class NotObserved(RobolearnError):
+    """There is no observation that could be believed; the message names the source and what is wrong with it."""
+
+
+@dataclass
+class Source:
+    """When something last arrived, and when its stamp last moved."""
+
+    name: str
+    max_age_s: float
+    clock: Callable[[], float]
+    arrived: float | None = None
+    moved: float = 0.0
+    stamp: float = 0.0
+    fault: str = ""
+
+    def update(self, stamp: float) -> None:
+        """A message with this stamp arrived."""
+        now = self.clock()
+        if self.arrived is None or stamp > self.stamp:
+            self.moved = now
+            self.stamp = stamp
+        self.arrived = now
+        self.fault = "" if stamp > 0 else "its messages have no stamp"
+
+    @property
+    def age(self) -> float:
+        """Since the last arrival [s]; infinite before the first."""
+        return float("inf") if self.arrived is None else self.clock() - self.arrived
+
+    def problem(self) -> str:
+        """What is wrong, or nothing."""
+        if self.arrived is None:
+            return f"{self.name}: nothing arrived yet" + (f" ({self.fault})" if self.fault else "")
+        if self.age > self.max_age_s:
+            return f"{self.name}: silent for {self.age:.2f} s"
+        if self.fault:
+            return f"{self.name}: {self.fault}"
+        frozen = self.clock() - self.moved
+        if frozen > self.max_age_s:
+            return f"{self.name}: frozen, its stamp has not risen for {frozen:.2f} s"
+        return ""
+
+
+class JointReader:
+    """The arm's joints and its gripper's out of joint states, whatever their order and company.
+
+    Messages that name no joint of the arm are another device's and passed over; a gripper may have its own.
+    """
+
+    def __init__(self, contract: Contract, clock: Callable[[], float] = time.monotonic) -> None:
+        topic = contract.joint_states
+        self.contract = contract
+        self.source = Source(f"joint states on {topic.topic}", topic.max_age_s, clock)
+        self.q: Array | None = None
+        self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
+
+    def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
+        """Take a message in; whether it was the arm's and is whole."""
+        index = {name: i for i, name in enumerate(names)}
+        if len(positions) != len(names) or len(index) != len(names):
+            self.source.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
+            return False
+        for name in self._gripper:
+            if name in index:
+                self._gripper[name] = float(positions[index[name]])
+        missing = [name for name in self.contract.joints if name not in index]
+        if len(missing) == len(self.contract.joints):
+            return False
+        if missing:
+            self.source.fault = f"no joint {missing[0]!r} among {', '.join(names)}"
+            return False
+        q = np.array([positions[index[name]] for name in self.contract.joints], dtype=np.float64)
+        if not np.isfinite(q).all():
+            self.source.fault = "not finite"
+            return False
+        self.q = q
+        self.source.update(stamp)
+        return True
+
+    @property
+    def width(self) -> float:
+        """Opening of the gripper [m]; NaN before it was heard of, 0 without one."""
+        if not self._gripper:
+            return 0.0
+        return self.contract.gripper_width(list(self._gripper.values()))
+
+    def problem(self) -> str:
+        """What is wrong, or nothing."""
+        if problem := self.source.problem():
+            return problem
+        silent = [name for name, value in self._gripper.items() if not np.isfinite(value)]
+        return f"{self.source.name}: no gripper joint {silent[0]!r}" if silent else ""
+
+
+@dataclass
+class _Picture:
+    source: Source
+    decode: Callable[[], NDArray[np.uint8]] | None = None
+    print: int = 0
+    seen_at: Array = field(default_factory=lambda: np.zeros(0))  # where the arm was when the picture last changed
+
+
+class Observer:
+    """The newest observation of the features that a policy needs.
+
+    Args:
+      contract: the station; it must offer them.
+      features: ``proprio``, ``objects``, ``images.<camera>``.
+      clock: steady time [s].
+    """
+
+    def __init__(
+        self, contract: Contract, features: Collection[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.contract = contract
+        self.features = tuple(features)
+        self.joints = JointReader(contract, clock)
+        self._objects: Source | None = None
+        self._object_values: Array = np.zeros(0)
+        if "objects" in features:
+            if contract.objects is None:
+                raise BadInput(f"contract {contract.name}", got="no objects topic", expected="objects")
+            self._objects = Source(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
+        self._pictures: dict[str, _Picture] = {}
+        for feature in features:
+            if feature.startswith("images."):
+                name = feature.removeprefix("images.")
+                camera = contract.cameras[name]
+                self._pictures[name] = _Picture(Source(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
+
+    def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
+        """Take the task's vector in; whether it is whole."""
+        source = self._objects
+        if source is None:
+            return False
+        index = {name: i for i, name in enumerate(names)}
+        missing = [name for name in self.contract.object_names if name not in index]
+        if len(names) != len(values) or missing:
+            source.fault = f"no {missing[0]!r} among {', '.join(names)}" if missing else "more names than values"
+            return False
+        found = np.array([values[index[name]] for name in self.contract.object_names], dtype=np.float64)
+        if not np.isfinite(found).all():
+            source.fault = "not finite"
+            return False
+        self._object_values = found
+        source.update(stamp)
+        return True
+
+    def image(self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float) -> None:
+        """Take a picture in; it is decoded when it is needed.
+
+        Args:
+          camera: its name in the contract.
+          fingerprint: a checksum of its bytes.
+          decode: makes (H, W, 3) of them.
+          stamp: [s].
+        """
+        picture = self._pictures[camera]
+        if picture.decode is None or fingerprint != picture.print or not len(picture.seen_at):
+            picture.seen_at = np.zeros(0) if self.joints.q is None else self.joints.q
+        picture.print, picture.decode = fingerprint, decode
+        picture.source.update(stamp)
+
+    def stamps(self) -> tuple[float, float]:
+        """Of the joint states, and how far the objects' stamp is from it [s]."""
+        stamp = self.joints.source.stamp
+        return stamp, 0.0 if self._objects is None else abs(self._objects.stamp - stamp)
+
+    def problem(self) -> str:
+        """What is wrong with the first source that cannot be believed, or nothing."""
+        if problem := self.joints.problem():
+            return problem
+        if self._objects is not None and (problem := self._objects.problem()):
+            return problem
+        q = self.joints.q
+        for picture in self._pictures.values():
+            if problem := picture.source.problem():
+                return problem
+            if q is not None and len(picture.seen_at) and np.abs(q - picture.seen_at).max() > MOVED_RAD:
+                return f"{picture.source.name}: frozen, the same picture although the arm moved"
+        return ""
+
+    def observation(self) -> dict[str, NDArray]:
+        """Feature → (1, …), as `robolearn.core.Observation` of one world.
+
+        Raises:
+          NotObserved: a source cannot be believed.
+        """
+        if problem := self.problem():
+            raise NotObserved(problem)
+        q = self.joints.q
+        assert q is not None
+        out: dict[str, NDArray] = {}
+        if "proprio" in self.features:
+            pos, rot = self.contract.robot.chain.forward(q[None])
+            out["proprio"] = np.concatenate(
+                [q[None], [[self.joints.width]], pos, rot6d(rot)], axis=-1, dtype=np.float32
+            )
+        if "objects" in self.features:
+            out["objects"] = self._object_values[None].astype(np.float32)
+        for name, picture in self._pictures.items():
+            assert picture.decode is not None
+            try:
+                pixels = picture.decode()
+            except BadInput as error:
+                raise NotObserved(f"{picture.source.name}: {error}") from None
+            if pixels.max() < BLACK:
+                raise NotObserved(f"{picture.source.name}: the picture is black")
+            out[f"images.{name}"] = pixels[None]
+        return out

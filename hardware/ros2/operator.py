@@ -1,0 +1,211 @@
+"""The operator's side: the dead-man's switch, arm, disarm, reset, e-stop, and what the nodes say about themselves."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.node import Node
+from std_msgs.msg import Bool, String
+from std_srvs.srv import Trigger
+
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.messages import SafetyReport
+from hardware.ros2.runtime import Background, wait_until
+from robolearn.core import RobolearnError
+
+DEADMAN_HZ = 20.0
+
+
+class Operator:
+    """A client of the safety node, for `robolearn deploy` and for tests. Close it, or use it with `with`.
+
+    Args:
+      background: where its node spins; by default a context and a thread of its own.
+      name: of its node.
+
+    Attributes:
+      report: the newest of the safety node, or None.
+      reports: every change of state or reason, in order.
+      policy, streamer: the newest of their status topics.
+    """
+
+    def __init__(self, background: Background | None = None, *, name: str = "operator") -> None:
+        self._own = background is None
+        self._background = background or Background()
+        self.node = self._background.add(Node(name, namespace=topics.NAMESPACE, context=self._background.context))
+        self.report: SafetyReport | None = None
+        self.reported_at = 0.0
+        self.reports: list[SafetyReport] = []
+        self.policy: dict[str, Any] = {}
+        self.streamer: dict[str, Any] = {}
+        self._held = False
+        self._calls = {
+            n: self.node.create_client(Trigger, n) for n in (topics.ARM, topics.DISARM, topics.RESET, topics.ESTOP)
+        }
+        self._deadman = self.node.create_publisher(Bool, topics.DEADMAN, qos.DEADMAN)
+        self.node.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+        self.subscribe_json(topics.POLICY_STATUS, lambda value: setattr(self, "policy", value))
+        self.subscribe_json(topics.STREAMER_STATUS, lambda value: setattr(self, "streamer", value))
+        self.node.create_timer(1.0 / DEADMAN_HZ, self._beat, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+    @property
+    def state(self) -> str:
+        """``"disarmed"``, ``"armed"``, ``"braking"``, ``"latched"``, or empty before anything was heard."""
+        return self.report.state if self.report else ""
+
+    @property
+    def reason(self) -> str:
+        """What the safety node says about its state."""
+        return self.report.reason if self.report else ""
+
+    def hold(self) -> None:
+        """Hold the dead-man's switch, until `release`."""
+        self._held = True
+        self._beat()
+
+    def release(self) -> None:
+        """Let the dead-man's switch go: the arm brakes and latches."""
+        self._held = False
+        self._beat()
+
+    def wait_ready(self, timeout_s: float = 20.0, *, policy: bool = True) -> None:
+        """Wait until the safety node answers and hears us, and, if `policy`, until that and the streamer are ready.
+
+        Raises:
+          RobolearnError: not within the time; says what is missing.
+        """
+        end = time.monotonic() + timeout_s
+
+        def left() -> float:
+            return max(end - time.monotonic(), 0.0)
+
+        wait_until(lambda: self.report, left(), "the safety node: nothing on " + topics.SAFETY_STATE)
+        wait_until(
+            lambda: all(c.service_is_ready() for c in self._calls.values()), left(), "the safety node's services"
+        )
+        wait_until(lambda: self._deadman.get_subscription_count() > 0, left(), "the safety node to hear the dead-man")
+        if not policy:
+            return
+        wait_until(lambda: self.streamer, left(), "the streamer: nothing on " + topics.STREAMER_STATUS)
+        try:
+            wait_until(lambda: self.policy.get("ready"), left(), "the policy node")
+        except RobolearnError as error:
+            why = self.policy.get("reason") or f"nothing on {topics.POLICY_STATUS}"
+            raise RobolearnError(f"{error}: {why}") from None
+
+    def arm(self, timeout_s: float = 10.0) -> None:
+        """Hold the dead-man and arm. What passes by itself within the time (a joint state late) is asked again.
+
+        Raises:
+          RobolearnError: the safety node refuses; its reason.
+        """
+        self.hold()
+        end = time.monotonic() + timeout_s
+        while True:
+            done, message = self.call(topics.ARM, max(end - time.monotonic(), 1.0))
+            if done:
+                self.wait_for("armed", 5.0)
+                return
+            if "latched" in message or time.monotonic() > end:
+                raise RobolearnError(message)
+            time.sleep(0.1)
+
+    def disarm(self, timeout_s: float = 5.0) -> None:
+        """Brake to rest as planned, and wait for it.
+
+        Raises:
+          RobolearnError: refused, or not disarmed within the time.
+        """
+        self._must(topics.DISARM, timeout_s)
+        self.wait_for("disarmed", timeout_s)
+
+    def reset(self, timeout_s: float = 5.0) -> None:
+        """Leave LATCHED.
+
+        Raises:
+          RobolearnError: refused, or not disarmed within the time.
+        """
+        self._must(topics.RESET, timeout_s)
+        self.wait_for("disarmed", timeout_s)
+
+    def estop(self, timeout_s: float = 5.0) -> None:
+        """Stop at once.
+
+        Raises:
+          RobolearnError: the safety node does not answer.
+        """
+        self._must(topics.ESTOP, timeout_s)
+
+    def call(self, service: str, timeout_s: float = 5.0, *, at_once: bool = False) -> tuple[bool, str]:
+        """Call any Trigger service; whether it did it, and what it says.
+
+        Raises:
+          RobolearnError: it is not there, or does not answer within the time.
+        """
+        client = self._calls.get(service)
+        if client is None:
+            client = self._calls[service] = self.node.create_client(Trigger, service)
+        if not at_once:
+            wait_until(client.service_is_ready, timeout_s, f"service {service}")
+        answered = threading.Event()
+        future = client.call_async(Trigger.Request())
+        future.add_done_callback(lambda _: answered.set())
+        if not answered.wait(timeout_s):
+            client.remove_pending_request(future)
+            raise RobolearnError(f"waited {timeout_s:g} s for an answer of {service}")
+        answer = future.result()
+        return bool(answer.success), str(answer.message)
+
+    def wait_for(self, state: str, timeout_s: float = 5.0) -> SafetyReport:
+        """Wait for a state of the safety node.
+
+        Raises:
+          RobolearnError: it is not reached within the time; says the state and its reason.
+        """
+        try:
+            wait_until(lambda: self.state == state, timeout_s, f"the safety node to be {state}")
+        except RobolearnError as error:
+            raise RobolearnError(f"{error}; it is {self.state or 'silent'}: {self.reason}") from None
+        assert self.report is not None
+        return self.report
+
+    def subscribe_json(self, topic: str, callback: Callable[[dict[str, Any]], None], depth: int = 1) -> None:
+        """Call back with each JSON object on a latched String topic, from the spinning thread."""
+        self.node.create_subscription(
+            String, topic, lambda message: callback(json.loads(message.data)), qos.latched(depth)
+        )
+
+    def close(self) -> None:
+        """Let go of everything; the background too, if it is our own."""
+        self._held = False
+        if self._own:
+            self._background.close()
+
+    def __enter__(self) -> Operator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _must(self, service: str, timeout_s: float) -> None:
+        done, message = self.call(service, timeout_s)
+        if not done:
+            raise RobolearnError(message)
+
+    def _beat(self) -> None:
+        self._deadman.publish(Bool(data=self._held))
+
+    def _on_safety(self, message: DiagnosticArray) -> None:
+        report = messages.read_safety_report(message)
+        if report is None:
+            return
+        if self.report is None or (report.state, report.reason) != (self.report.state, self.report.reason):
+            self.reports.append(report)
+        self.report, self.reported_at = report, time.monotonic()

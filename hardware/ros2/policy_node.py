@@ -1,0 +1,212 @@
+"""The policy node: observation → action chunk, stamped with the moment of the observation.
+
+It asks the policy once per executed chunk. A chunk made from the observation of time s is executed over
+[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. The policy
+thinks in a thread of its own: meanwhile joint states stay fresh. It works only while the safety node says *armed*.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import queue
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
+from numpy.typing import NDArray
+from rclpy.context import Context
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from trajectory_msgs.msg import JointTrajectory
+
+from hardware.contract import Contract, load_contract
+from hardware.latency import Latencies
+from hardware.observer import NotObserved, Observer
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.runtime import Node, Value
+from robolearn.core import BadInput, Interface, Policy, RobolearnError, check_compatible
+
+ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
+PATIENCE_S = 0.012  # and are waited for no longer than this
+
+
+@dataclass(frozen=True)
+class _Question:
+    generation: int  # of arming
+    observation: dict[str, NDArray]
+    stamp: Time
+    asked: float
+
+
+class PolicyNode(Node):
+    """Asks a policy for action chunks.
+
+    Args:
+      load: makes the policy from the parameter `policy`.
+      contract: the station, in place of the parameter `contract`.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str], Policy],
+        *,
+        contract: Contract | None = None,
+        context: Context | None = None,
+        overrides: dict[str, Value] | None = None,
+    ) -> None:
+        super().__init__(
+            "policy",
+            {"contract": "sim", "policy": "", "seed": 0, "tail_steps": 0},
+            context=context,
+            overrides=overrides,
+        )
+        self._load, self._given = load, contract
+        self._slot: queue.Queue[_Question | None] = queue.Queue(1)
+        self._worker: threading.Thread | None = None
+
+    def configure(self) -> None:
+        contract = self._given or load_contract(self.value("contract"))
+        path = self.value("policy")
+        self.policy = self._load(path)
+        needed = self.policy.interface
+        if "objects" in needed.observation:
+            contract = contract.with_objects(needed.observation["objects"].names)
+        check_compatible(needed, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
+        self.contract, self.observer = contract, Observer(contract, needed.observation)
+        self._period = 1.0 / contract.control_hz
+        self._steps = self.policy.execute_steps
+        self._armed = False
+        self._generation = 0
+        self._busy = False
+        self._due = -math.inf  # stamp of the next observation
+        self._since = 0.0  # when the arm was armed, on the steady clock
+        self._fault = ""
+        self._chunks = 0
+        self._latency = Latencies()
+        self.policy.reset(self.value("seed"))
+        self._warm_up(needed)
+
+        self._chunk_publisher = self.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
+        self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
+        self.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+        self.create_subscription(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
+        if "objects" in needed.observation and contract.objects is not None:
+            self.create_subscription(JointState, contract.objects.topic, self._on_objects, qos.sensor())
+        for name, camera in contract.cameras.items():
+            if f"images.{name}" in needed.observation:
+                kind = messages.message_type(camera.type)
+                self.create_subscription(kind, camera.topic, self._on_image(name, camera.size), qos.sensor(2))
+        self.every(0.5, self._report)
+        # A thread that thinks in Python must not make joint states wait for 5 ms, as it may by default.
+        sys.setswitchinterval(0.001)
+        self._worker = threading.Thread(target=self._think, name="policy", daemon=True)
+        self._worker.start()
+
+    def destroy_node(self) -> None:
+        if self._worker is not None:
+            self._generation += 1
+            self._slot.put(None)
+            self._worker.join(2.0)
+            self._worker = None
+        super().destroy_node()
+
+    # --- what arrives --------------------------------------------------------------------------------------
+
+    def _on_safety(self, message: DiagnosticArray) -> None:
+        report = messages.read_safety_report(message)
+        armed = report is not None and report.state == "armed"
+        if armed and not self._armed:
+            self._generation += 1
+            self._due, self._since, self._fault = -math.inf, time.monotonic(), ""
+            begin = getattr(self.policy, "begin", None)
+            if begin is not None:
+                begin(np.ones(1, dtype=bool))
+        self._armed = armed
+
+    def _on_joints(self, message: JointState) -> None:
+        if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
+            self._stamp = message.header.stamp
+            self._ask()
+
+    def _on_objects(self, message: JointState) -> None:
+        if self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp)):
+            self._ask()
+
+    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any], None]:
+        def on_image(message: Any) -> None:
+            stamp = messages.seconds(message.header.stamp)
+            self.observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, size), stamp)
+
+        return on_image
+
+    # --- asking --------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Hand the policy an observation, if it is time for one and the policy has none."""
+        if not self.active or not self._armed or self._busy or self._fault:
+            return
+        stamp, apart = self.observer.stamps()
+        late = stamp - self._due
+        # Half a millisecond early: stamps are rounded, and the next joint state comes much later than that.
+        if late < -0.0005 or (apart > ALIGNED_S and late < PATIENCE_S):
+            return
+        try:
+            observation = self.observer.observation()
+        except NotObserved as error:
+            # Nothing is published; the chunk runs out, and the streamer stops.
+            self._complain(str(error))
+            return
+        self._busy = True
+        self._due = stamp + self._steps * self._period
+        self._slot.put(_Question(self._generation, observation, self._stamp, time.monotonic()))
+
+    def _think(self) -> None:
+        while (question := self._slot.get()) is not None:
+            try:
+                actions = np.asarray(self.policy.act(question.observation))[0]
+                actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
+                if question.generation == self._generation and self._armed:
+                    message = messages.chunk(
+                        self.contract.interface.action.names, actions, question.stamp, self._period
+                    )
+                    self._chunk_publisher.publish(message)
+                    self._chunks += 1
+                    self._latency.add(time.monotonic() - question.asked)
+            except Exception as error:
+                self._fault = f"the policy failed: {error}" if isinstance(error, RobolearnError) else repr(error)
+                self.get_logger().error(self._fault)
+            finally:
+                self._busy = False
+
+    def _warm_up(self, needed: Interface) -> None:
+        """Compile and allocate now, not while the arm moves."""
+        blank = {key: np.zeros((1, *spec.shape), spec.dtype) for key, spec in needed.observation.items()}
+        chunk = np.asarray(self.policy.act(blank))
+        size = len(needed.action.names) or needed.action.size
+        if chunk.ndim != 3 or chunk.shape[2] != size or chunk.shape[1] < self.policy.execute_steps:
+            raise BadInput("policy's chunk", got=chunk.shape, expected=(1, f"≥ {self.policy.execute_steps}", size))
+        self.contract.robot.chain.forward(np.zeros((1, len(self.contract.joints))))
+        self.policy.reset(self.value("seed"))
+
+    # --- saying --------------------------------------------------------------------------------------------
+
+    def _complain(self, reason: str) -> None:
+        self.get_logger().warning(reason, throttle_duration_sec=1.0)
+
+    def _report(self) -> None:
+        reason = self._fault or self.observer.problem()
+        status = {
+            "ready": not reason,
+            "reason": reason,
+            "chunks": self._chunks,
+            "inference_ms": self._latency.summary_ms(),
+        }
+        self._status_publisher.publish(messages.text(json.dumps(status)))

@@ -1,0 +1,198 @@
+"""The streamer: action chunks → joint set-points at `stream_hz`, as time goes on; or a stop, with its reason.
+
+An action becomes set-points when its control step begins, from where the arm is *then*, by the very control that the
+simulator uses. In between the set-point is repeated. When the chunk runs out, the policy is gone, joint states are
+old or a chunk is refused, the streamer says stop, and goes on saying it until the arm is not armed any more.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.context import Context
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.subscription import MessageInfo
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from trajectory_msgs.msg import JointTrajectory
+
+from hardware.contract import Contract, load_contract
+from hardware.latency import Latencies
+from hardware.observer import JointReader
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.runtime import Node, Value, realtime
+from hardware.streaming import ChunkRefused, ChunkStream
+from robots import make_control
+
+
+class StreamerNode(Node):
+    """Streams action chunks.
+
+    Args:
+      contract: the station, in place of the parameter `contract`.
+    """
+
+    def __init__(
+        self,
+        *,
+        contract: Contract | None = None,
+        context: Context | None = None,
+        overrides: dict[str, Value] | None = None,
+    ) -> None:
+        super().__init__(
+            "streamer",
+            {"contract": "sim", "grace_ms": -1.0, "freeze_steps": 0, "blend": True, "realtime_priority": 0},
+            context=context,
+            overrides=overrides,
+        )
+        self._given = contract
+
+    def configure(self) -> None:
+        contract = self._given or load_contract(self.value("contract"))
+        self.contract = contract
+        self._control = make_control(contract.action_kind, contract.robot)
+        self._names = (*contract.joints, topics.GRIPPER)
+        grace_ms = self.value("grace_ms")
+        self.stream = ChunkStream(
+            self._control.spec.names,
+            1.0 / contract.control_hz,
+            grace_s=None if grace_ms < 0 else 1e-3 * grace_ms,
+            freeze=self.value("freeze_steps"),
+            blend=self.value("blend"),
+        )
+        self._joints = JointReader(contract)
+        self._armed = False
+        self._stop = ""  # why the streamer has stopped, since the arm was armed
+        self._policies = 0
+        self._step: tuple[float, int] = (0.0, -1)
+        self._target = np.zeros(len(self._names))
+        self._observed = Time()  # stamp of the chunk that runs
+        self._arrival = Latencies()
+        self._first = Latencies()
+        self._chunks = 0
+        self._gid: object = None
+        self._refusals = 0
+        self._last_reason = ""
+        # Compile now, not while the arm moves.
+        home = np.array([contract.robot.home])
+        self._control.targets(home, None, np.zeros((1, self._control.spec.size)))
+        realtime(self.value("realtime_priority"))
+
+        self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
+        self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
+        self.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+        self.create_subscription(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
+        events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
+        self.create_subscription(
+            JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, event_callbacks=events
+        )
+        self.every(1.0 / contract.stream_hz, self._tick)
+        self.every(0.5, self._report)
+
+    def deactivate(self) -> None:
+        if self._armed:
+            self._halt("the streamer was deactivated")
+
+    # --- what arrives --------------------------------------------------------------------------------------
+
+    def _on_safety(self, message: DiagnosticArray) -> None:
+        report = messages.read_safety_report(message)
+        armed = report is not None and report.state == "armed"
+        if armed and not self._armed:
+            self.stream.clear()
+            self._stop, self._step = "", (0.0, -1)
+            self._since = self._now()
+        elif self._armed and not armed:
+            self.stream.clear("not armed")
+        self._armed = armed
+
+    def _on_joints(self, message: JointState) -> None:
+        self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
+
+    def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
+        if not self.active or not self._armed or self._stop:
+            return
+        now = self._now()
+        stamp, names, actions, times = messages.read_chunk(message)
+        if 0 < stamp < self._since - 1.0 / self.contract.control_hz and not self.stream.running:
+            return  # still on its way from before the arm was armed
+        gid = info.get("publisher_gid") or {}
+        try:
+            self.stream.accept(stamp, now, names, actions, times, source=bytes(gid.get("data", b"")) or None)
+        except ChunkRefused as error:
+            self._refusals += 1
+            self._halt(str(error))
+            return
+        self._chunks += 1
+        self._observed = message.header.stamp
+        self._arrival.add(self.stream.latency_s)
+        self._tick()  # the sooner the better
+
+    def _on_liveliness(self, event: object) -> None:
+        self._policies = event.alive_count  # type: ignore[attr-defined]
+        if not self._armed:
+            return
+        if self._policies > 1:
+            self._halt(f"{self._policies} policies at once on {topics.ACTION_CHUNK}")
+        elif self._policies == 0 and self.stream.running:
+            self._halt("the policy node is gone (liveliness lost)")
+
+    def _on_incompatible(self, event: object) -> None:
+        self._last_reason = f"a publisher of {topics.ACTION_CHUNK} has incompatible QoS: {event}"
+        self.get_logger().error(self._last_reason)
+
+    # --- what goes out -------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if not self._armed:
+            return
+        if self._stop:
+            self._target_publisher.publish(messages.stop(self._stop))
+            return
+        if not self.stream.running:
+            return  # nothing has been asked for yet; the arm holds still
+        if problem := self._joints.problem():
+            self._halt(problem)
+            return
+        step = self.stream.step()
+        if step is None:
+            self._halt(self.stream.reason)
+            return
+        if not step.held and (step.stamp, step.index) != self._step:
+            assert self._joints.q is not None
+            fresh = step.stamp != self._step[0]
+            self._step = (step.stamp, step.index)
+            goal, width = self._control.targets(self._joints.q[None], None, step.action[None])
+            self._target = np.concatenate([goal[0], width])
+            if fresh:
+                self._first.add(self._now() - step.stamp)
+        self._target_publisher.publish(messages.target(self._names, self._target, self._observed))
+
+    def _halt(self, reason: str) -> None:
+        if self._stop:
+            return
+        self._stop = self._last_reason = reason
+        self.stream.halt(reason)
+        self._target_publisher.publish(messages.stop(reason))
+        self.get_logger().warning(f"stop: {reason}")
+
+    def _now(self) -> float:
+        return 1e-9 * self.get_clock().now().nanoseconds
+
+    def _report(self) -> None:
+        policies = self.count_publishers(topics.ACTION_CHUNK)
+        if self._armed and policies > 1 and self._policies > 1:
+            self._halt(f"{policies} policies at once on {topics.ACTION_CHUNK}")
+        status = {
+            "armed": self._armed,
+            "stopped": self._stop,
+            "last_stop": self._last_reason,
+            "chunks": self._chunks,
+            "refused": self._refusals,
+            "arrival_ms": self._arrival.summary_ms(),
+            "latency_ms": self._first.summary_ms(),
+        }
+        self._status_publisher.publish(messages.text(json.dumps(status)))

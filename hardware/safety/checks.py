@@ -1,0 +1,107 @@
+"""The stages that judge numbers by themselves: each returns what passes and raises `Refused` with a reason.
+
+The geometry of the arm is judged in `geometry`, motion in `motion`. Comparisons are written so that NaN fails them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+BOX_MARGIN = 1e-3  # [rad] inside the joint limits: rounding in the motion behind it must not reach over them
+GAP_S = 0.25  # longer between two steps, and the process was not running
+
+
+class Refused(Exception):
+    """A stage refuses.
+
+    Attributes:
+      stage: its name, the key under which refusals are counted.
+      reason: for the operator.
+    """
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(reason)
+        self.stage = stage
+        self.reason = reason
+
+
+def finite(what: str, values: Any, stage: str = "finite") -> list[float]:
+    """Numbers as floats; refuses what is no number, NaN and infinity."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64).ravel().tolist()
+    except (TypeError, ValueError):
+        raise Refused(stage, f"{what}: got {values!r}, expected numbers") from None
+    for i, number in enumerate(numbers):
+        if not math.isfinite(number):
+            raise Refused(stage, f"{what}: component {i + 1} of {len(numbers)} is {number}")
+    return numbers
+
+
+def named(names: Sequence[str], positions: Any, joints: tuple[str, ...]) -> None:
+    """Refuses names other than `joints`, in any other order, and positions of any other shape."""
+    if names != joints and tuple(names) != joints:
+        if sorted(names) == sorted(joints):
+            raise Refused("names", f"target: joints in the order {', '.join(names)}, expected {', '.join(joints)}")
+        wrong = [name for name in names if name not in joints]
+        missing = [name for name in joints if name not in names]
+        raise Refused(
+            "names",
+            f"target: {len(names)} joints, expected {len(joints)}"
+            + (f"; unknown: {', '.join(wrong)}" if wrong else "")
+            + (f"; missing: {', '.join(missing)}" if missing else ""),
+        )
+    if np.shape(positions) != (len(joints),):
+        raise Refused("names", f"target: positions of shape {np.shape(positions)}, expected ({len(joints)},)")
+
+
+def fresh(stage: str, what: str, age: float, timeout: float) -> None:
+    """Refuses an age [s] beyond `timeout` [s], and one from the future."""
+    if not 0.0 <= age <= timeout:
+        raise Refused(stage, f"{what} is {age:.3f} s old, allowed {timeout:.3f} s")
+
+
+def near(stage: str, what: str, joints: tuple[str, ...], positions: list[float], measured: list[float], most: float):
+    """Refuses positions that are farther than `most` [rad] from where the arm is measured."""
+    for i, (position, there) in enumerate(zip(positions, measured, strict=True)):
+        if not abs(position - there) <= most:
+            raise Refused(
+                stage,
+                f"{what}: {joints[i]} at {position:.3f} rad is {abs(position - there):.3f} rad from the measured "
+                f"{there:.3f} rad, allowed {most:.3f} rad",
+            )
+
+
+def clamped(positions: list[float], lower: list[float], upper: list[float]) -> list[float]:
+    """Positions [rad] moved into the box."""
+    return [min(max(p, low), high) for p, low, high in zip(positions, lower, upper, strict=True)]
+
+
+def stops_inside(joints: tuple[str, ...], low: Array, high: Array, lower: Array, upper: Array) -> None:
+    """Refuses a motion that, braked from here, would carry a joint over its limits.
+
+    Args:
+      joints: names.
+      low, high: (n,) extremes of each joint until it is at rest [rad].
+      lower, upper: (n,) limits [rad].
+    """
+    over = (low >= lower) & (high <= upper)
+    if not over.all():
+        i = int(np.argmin(over))
+        raise Refused(
+            "joint box",
+            f"{joints[i]} would come to rest between {low[i]:.4f} and {high[i]:.4f} rad, "
+            f"limits {lower[i]:.4f} to {upper[i]:.4f} rad",
+        )
+
+
+def running(gap: float) -> None:
+    """Refuses a gap [s] between two steps in which the process cannot have been running."""
+    if not 0.0 <= gap <= GAP_S:
+        raise Refused("gap", f"the safety filter did not run for {gap:.2f} s, allowed {GAP_S:.2f} s")

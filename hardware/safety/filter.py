@@ -1,0 +1,394 @@
+"""`SafetyFilter`: targets of any quality in, set-points that the arm can follow out.
+
+A target passes finite → names and length → jump from the measured state → joint box, and a step passes freshness →
+jerk-limited motion → stopping inside the joint box → workspace, self-collision, singularity where it would stop →
+check of the output. What each stage does when it refuses:
+
+  finite, names, jump, reach (a pose that the arm cannot take)     brake and latch at once
+  joint box                                                       the target is clamped to the box, less 1 mrad
+  freshness of targets, joint states and dead-man; dead-man released; arm not following; stop      brake and latch
+  a motion from which the arm could not stop inside the joint box  brake and latch
+  workspace                 brake to rest at the border and stay armed; a target inside moves the arm again
+  self-collision, singularity                                      brake and latch
+  output                                                          brake and latch
+  gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
+                                               from the velocity that it had then would set it moving again.
+  any exception                                                   brake and latch
+
+Every set-point that is taken is one that the arm can stop from within all of these, so braking needs no checks but
+those of its own output. Looked at is the posture in which the arm would stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardware.safety import checks
+from hardware.safety.checks import Refused
+from hardware.safety.geometry import Geometry
+from hardware.safety.limits import Limits
+from hardware.safety.motion import Motion, State
+from hardware.safety.output import Output
+from hardware.safety.reach import Reach
+from hardware.safety.states import Machine
+from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from robolearn.core.errors import BadInput
+from robots.spec import RobotSpec
+
+log = logging.getLogger(__name__)
+
+HOLD_TOLERANCE = 0.02  # [rad] the controller still holds our last command if the arm is measured so close to it
+BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arming: sensors, soft stops
+WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp
+
+
+class SafetyFilter:
+    """The last stage before the controller. Not thread-safe: one thread calls it.
+
+    Args:
+      robot: the arm.
+      joints: n names, base to tip, as targets and joint states use them.
+      limits: no looser than the robot's own.
+      period: time between two steps [s]; every step moves the set-point by exactly one period, however late it comes.
+      clock: steady time [s].
+
+    Raises:
+      BadInput: the sizes do not agree, limits are looser than the robot's, or the period is not in (0, 0.05] s.
+    """
+
+    def __init__(
+        self,
+        robot: RobotSpec,
+        joints: tuple[str, ...],
+        limits: Limits,
+        period: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if len(joints) != robot.chain.n or limits.n != robot.chain.n:
+            raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{robot.chain.n} of each")
+        if len(set(joints)) != len(joints):
+            raise BadInput("joints", got=", ".join(joints), expected="names that differ")
+        if not 0.0 < period <= 0.05:
+            raise BadInput("period", got=f"{period} s", expected="above 0, at most 0.05 s")
+        Limits.of(robot).tightened(**limits.to_json())  # raises when anything is looser
+        self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
+        self._clock = clock
+        self._machine = Machine()
+        self._motion = Motion(limits, period)
+        self._geometry = Geometry(robot.chain, limits)
+        self._output = Output(limits, period)
+        self._reach = Reach(robot)
+        self._lower, self._upper = limits.lower.tolist(), limits.upper.tolist()
+        margin = np.minimum(checks.BOX_MARGIN, 0.25 * (limits.upper - limits.lower))
+        self._box = ((limits.lower + margin).tolist(), (limits.upper - margin).tolist())
+        self._refusals: Counter[str] = Counter()
+        self._clamped = 0
+        self._measured: list[float] | None = None
+        self._state_problem = "none has arrived"
+        self._index: tuple[tuple[str, ...], list[int]] = ((), [])
+        self._measured_at = self._deadman_at = self._target_at = self._stepped_at = -math.inf
+        self._deadman = False
+        self._goal: list[float] | None = None
+        self._held: list[float] | None = None  # the last command: what a controller holds when commands end
+        self._gripper: float | None = None
+        self._gripper_goal: float | None = None
+        self._border = ""  # why the arm waits at the border of the workspace
+        self._step_s = 0.0
+        self._pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+        self._warm_up()
+
+    @property
+    def state(self) -> SafetyState:
+        """DISARMED, ARMED, BRAKING or LATCHED."""
+        return self._machine.state
+
+    @property
+    def reason(self) -> str:
+        """Why the filter brakes, is latched, or waits at the border of the workspace; empty when all is well."""
+        return self._machine.reason or self._border
+
+    def arm(self) -> None:
+        """DISARMED → ARMED: hold still until the first target comes.
+
+        The set-point begins at the last command if the arm still stands there, otherwise where it is measured.
+
+        Raises:
+          SafetyRefused: latched or braking; dead-man not held; no fresh joint state; outside the limits.
+        """
+        if self.state is SafetyState.ARMED:
+            return
+        try:
+            start = self._may_arm(self._clock())
+        except Refused as refused:
+            self._refusals[refused.stage] += 1
+            raise SafetyRefused(f"not armed: {refused.reason}") from None
+        self._machine.arm()
+        self._motion.place(start)
+        self._geometry.begin(np.array(start))
+        self._output.begin(np.array(start))
+        self._goal = self._gripper = self._gripper_goal = None
+        self._border = ""
+        self._target_at = -math.inf
+        self._stepped_at = self._clock()
+
+    def disarm(self) -> None:
+        """A planned stop: brake, then DISARMED."""
+        self._machine.disarm()
+
+    def estop(self, reason: str = "e-stop pressed") -> None:
+        """Brake and latch, from every state."""
+        self._refusals["e-stop"] += 1
+        if self.state is SafetyState.DISARMED:
+            self._machine.latch(reason)
+        else:
+            self._machine.fault(reason)
+
+    def reset(self) -> None:
+        """LATCHED → DISARMED.
+
+        Raises:
+          SafetyRefused: ARMED or still BRAKING.
+        """
+        self._machine.reset()
+
+    def stop(self, reason: str) -> None:
+        """The streamer asks for a stop: brake and latch. Nothing to do unless armed."""
+        if self.state is SafetyState.ARMED:
+            self._refuse(Refused("stop", reason))
+
+    def deadman(self, held: bool) -> None:
+        """The heartbeat of the dead-man's switch arrived."""
+        self._deadman = bool(held)
+        self._deadman_at = self._clock()
+        if not held and self.state is SafetyState.ARMED:
+            self._refuse(Refused("dead-man", "the dead-man's switch was released"))
+
+    def measured(self, names: Sequence[str], positions: ArrayLike) -> None:
+        """A joint state arrived: any order, other joints among them allowed.
+
+        One that cannot be used (a joint missing, not finite) is refused, which brakes and latches when armed.
+        """
+        try:
+            self._measured = self._read_state(tuple(names), positions)
+            self._measured_at = self._clock()
+            self._state_problem = ""
+        except Refused as refused:
+            self._state_problem = refused.reason
+            self._refuse(refused)
+        except Exception as error:
+            self._state_problem = f"joint state: {type(error).__name__}: {error}"
+            self._refuse(Refused("exception", self._state_problem))
+
+    def target(self, target: JointTarget | PoseTarget) -> None:
+        """A target arrived. Nothing happens unless armed; one that is refused brakes and latches."""
+        if self.state is not SafetyState.ARMED:
+            return
+        try:
+            gripper = None if target.gripper is None else checks.finite("gripper", target.gripper)[0]
+            if isinstance(target, PoseTarget):
+                goal = self._reach.joints(target, self._motion.q)
+            else:
+                goal = checks.finite("target", target.positions)
+                checks.named(target.names, target.positions, self.joints)
+            assert self._measured is not None  # or it would not be armed
+            checks.near("jump", "target", self.joints, goal, self._measured, self.limits.max_jump)
+            inside = checks.clamped(goal, *self._box)
+            self._clamped += inside != goal
+            self._target_at = self._clock()
+            self._goal = inside
+            if gripper is not None:
+                self._gripper_goal = min(max(gripper, 0.0), self.limits.gripper_max)
+        except Refused as refused:
+            self._refuse(refused)
+        except Exception as error:
+            self._refuse(_exception(error))
+
+    def step(self) -> Command | None:
+        """Move the set-point by one period.
+
+        Returns:
+          What to send to the controller; None when DISARMED or LATCHED.
+        """
+        begun = time.perf_counter()
+        command = None
+        if self.state is SafetyState.ARMED or self.state is SafetyState.BRAKING:
+            command = self._step()
+        self._step_s = time.perf_counter() - begun
+        return command
+
+    def status(self) -> dict[str, Any]:
+        """State, reason, ages [s] (None: nothing arrived), refusals by stage, targets clamped, time of a step [s]."""
+        now = self._clock()
+
+        def age(at: float) -> float | None:
+            return None if math.isinf(at) else now - at
+
+        return {
+            "state": self.state.value,
+            "reason": self.reason,
+            "joint_state_age_s": age(self._measured_at),
+            "target_age_s": age(self._target_at),
+            "deadman_age_s": age(self._deadman_at),
+            "deadman_held": self._deadman,
+            "refusals": dict(self._refusals),
+            "clamped": self._clamped,
+            "step_s": self._step_s,
+        }
+
+    def _step(self) -> Command | None:
+        try:
+            now = self._clock()
+            gap, self._stepped_at = now - self._stepped_at, now
+            checks.running(gap)
+        except Refused as refused:
+            self._refusals[refused.stage] += 1
+            self._machine.latch(refused.reason)
+            self._motion.place(self._motion.q)
+            return None
+        except Exception as error:
+            self._refuse(_exception(error))
+            now = math.nan
+        if self.state is SafetyState.ARMED:
+            try:
+                self._check_fresh(now)
+                return self._follow()
+            except Refused as refused:
+                self._refuse(refused)
+            except Exception as error:
+                self._refuse(_exception(error))
+        return self._brake()
+
+    def _check_fresh(self, now: float) -> None:
+        limits = self.limits
+        checks.fresh("joint state", "the joint state", now - self._measured_at, limits.state_timeout_s)
+        checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, limits.deadman_timeout_s)
+        if self._goal is not None:
+            checks.fresh("freshness", "the target", now - self._target_at, limits.command_timeout_s)
+        assert self._measured is not None
+        checks.near("following", "set-point", self.joints, self._motion.q, self._measured, limits.max_jump)
+
+    def _follow(self) -> Command:
+        """One period towards the goal, if the arm could stop from there."""
+        motion = self._motion
+        if self._goal is None or (self._border and self._at_border()):
+            state = motion.braked()
+            self._output.check(np.array(state[0]))
+        else:
+            self._border = ""
+            state = motion.toward(self._goal)
+            rest, low, high = motion.rest_of(state)
+            checks.stops_inside(self.joints, low, high, self.limits.lower, self.limits.upper)
+            try:
+                excess = self._geometry.check(rest)
+                self._geometry.keep(excess)
+            except Refused as refused:
+                if refused.stage != "workspace":
+                    raise
+                self._refusals[refused.stage] += 1
+                self._border = f"{refused.reason}; waiting at the border for a target inside"
+                state = motion.braked()
+            self._output.check(np.array(state[0]))
+        if self._gripper_goal is not None:
+            self._gripper = self._gripper_step(self._gripper_goal)
+        return self._take(state)
+
+    def _at_border(self) -> bool:
+        """Whether to go on waiting: until the arm is at rest, and then for a goal inside the workspace."""
+        assert self._goal is not None
+        return not self._motion.at_rest or self._geometry.outside(np.array(self._goal)) > 0.0
+
+    def _brake(self) -> Command | None:
+        """One period of braking, whatever happens."""
+        try:
+            state = self._motion.braked()
+            self._output.check(np.array(state[0]))
+        except Exception as error:
+            log.error("braking by formula: %s", error)
+            self._refusals["exception"] += 1
+            state = self._motion.braked_by_formula()
+            if not all(math.isfinite(q) for q in state[0]):
+                self._machine.latch(f"no way to brake: {error}")
+                return None
+        command = self._take(state)
+        if self._motion.at_rest:
+            self._machine.stopped()
+        return command
+
+    def _take(self, state: State) -> Command:
+        self._motion.take(state)
+        self._held = state[0]
+        positions = np.array(state[0])
+        self._output.keep(positions)
+        try:
+            self._pose = self._geometry.pose(positions)
+        except Exception as error:  # joint commands do without it
+            self._refuse(_exception(error))
+        return Command(positions, np.array(state[1]), self._pose, self._gripper)
+
+    def _gripper_step(self, goal: float) -> float:
+        """The opening one period on; where the gripper stands before its first target is not known."""
+        if self._gripper is None:
+            return goal
+        most = self.limits.gripper_speed * self.period
+        return self._gripper + min(max(goal - self._gripper, -most), most)
+
+    def _may_arm(self, now: float) -> list[float]:
+        """Where the set-point begins; refuses when anything speaks against arming."""
+        if self.state is SafetyState.LATCHED or self.state is SafetyState.BRAKING:
+            self._machine.arm()  # says why not
+        if not self._deadman:
+            raise Refused("dead-man", "the dead-man's switch is not held")
+        checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
+        if self._state_problem or self._measured is None:
+            raise Refused("joint state", f"no joint state that can be used: {self._state_problem}")
+        checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
+        for name, q, low, high in zip(self.joints, self._measured, self._lower, self._upper, strict=True):
+            if not low - BOX_TOLERANCE <= q <= high + BOX_TOLERANCE:
+                raise Refused("joint box", f"{name} is measured at {q:.4f} rad, limits {low:.4f} to {high:.4f} rad")
+        outside = self._geometry.outside(np.array(self._measured))
+        if outside > WORKSPACE_TOLERANCE:
+            raise Refused("workspace", f"the tcp is {outside:.3f} m outside the workspace")
+        near = self._held is not None and all(
+            abs(h - q) <= HOLD_TOLERANCE for h, q in zip(self._held, self._measured, strict=True)
+        )
+        return list(self._held) if near and self._held else checks.clamped(self._measured, self._lower, self._upper)
+
+    def _read_state(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
+        if names != self._index[0]:
+            missing = [name for name in self.joints if name not in names]
+            if missing:
+                raise Refused("joint state", f"joint state: no {', '.join(missing)}; got {', '.join(names)}")
+            self._index = (names, [names.index(name) for name in self.joints])
+        values = np.asarray(positions, dtype=np.float64).ravel().tolist()
+        if len(values) != len(names):
+            raise Refused("joint state", f"joint state: {len(values)} positions for {len(names)} names")
+        return checks.finite("joint state", [values[i] for i in self._index[1]], stage="joint state")
+
+    def _refuse(self, refused: Refused) -> None:
+        self._refusals[refused.stage] += 1
+        self._machine.fault(f"{refused.stage}: {refused.reason}")
+
+    def _warm_up(self) -> None:
+        """Compile everything now: the first steps must not take longer than the others."""
+        home = list(self.robot.home)
+        self._motion.place(home)
+        self._motion.braked_by_formula()
+        rest, _, _ = self._motion.rest_of(self._motion.toward(home))
+        self._geometry.begin(rest)
+        self._pose = self._geometry.pose(rest)
+        self._reach.joints(PoseTarget(*self._pose), home)
+        self._output.begin(rest)
+        self._output.check(rest)
+
+
+def _exception(error: Exception) -> Refused:
+    log.error("exception in the safety filter", exc_info=error)
+    return Refused("exception", f"{type(error).__name__}: {error}")

@@ -1,0 +1,153 @@
+"""Jerk-limited motion of the set-point, and where it comes to rest when braked.
+
+Ruckig (Berscheid and Kröger, RSS 2021) gives the time-optimal way to a goal within velocity, acceleration and jerk,
+each joint by itself, as `robots/motion.py` moves set-points in the simulator. Of each plan one period is taken.
+
+Braking is the same without a position: a, then v, to zero as fast as jerk and acceleration allow. With the sign
+chosen such that w = v + a|a|/(2j) ≥ 0 (the velocity that would be left if a went to zero now),
+
+    a_p = min(√(j v + a²/2), a_max)                      peak deceleration
+    t₁ = (a + a_p)/j,   t₂ = (w + … − a_p²/j)/a_p,   t₃ = a_p/j      jerk −j, 0, +j
+
+That closed form looks ahead (a set-point is only taken if the arm can stop from it), and brakes when Ruckig fails.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import ruckig
+
+from hardware.safety.checks import Array, Refused
+from hardware.safety.limits import Limits
+
+# Of the limits, for the plans: what rounding adds to differences of the output stays below the limits themselves.
+SHARE = 0.999
+State = tuple[list[float], list[float], list[float]]
+"""n positions [rad], velocities [rad/s], accelerations [rad/s²]."""
+
+
+class Motion:
+    """The set-point of n joints and its derivatives.
+
+    Attributes:
+      q, v, a: n positions [rad], velocities [rad/s], accelerations [rad/s²] of the set-point.
+    """
+
+    def __init__(self, limits: Limits, period: float) -> None:
+        n = limits.n
+        self._period = period
+        self._a_max, self._j_max = SHARE * limits.acceleration, SHARE * limits.jerk
+        self._otg, self._plan = ruckig.Ruckig(n), ruckig.Trajectory(n)
+        self._travel, self._halt = ruckig.InputParameter(n), ruckig.InputParameter(n)
+        for plan in (self._travel, self._halt):
+            plan.synchronization = ruckig.Synchronization.No
+            plan.max_velocity = (SHARE * limits.velocity).tolist()
+            plan.max_acceleration = self._a_max.tolist()
+            plan.max_jerk = self._j_max.tolist()
+            plan.target_velocity = plan.target_acceleration = [0.0] * n
+        self._halt.control_interface = ruckig.ControlInterface.Velocity
+        self._state, self._out = np.empty((3, n)), np.empty((3, n))
+        self.q: list[float] = [0.0] * n
+        self.v: list[float] = [0.0] * n
+        self.a: list[float] = [0.0] * n
+
+    def place(self, q: list[float]) -> None:
+        """At rest at `q`."""
+        self.q, self.v, self.a = list(q), [0.0] * len(q), [0.0] * len(q)
+
+    def take(self, state: State) -> None:
+        """Move the set-point to a state."""
+        self.q, self.v, self.a = state
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing moves, up to rounding."""
+        return all(abs(v) < 1e-7 for v in self.v) and all(abs(a) < 1e-5 for a in self.a)
+
+    def toward(self, goal: list[float]) -> State:
+        """The state one period from now on the way to `goal` [rad]."""
+        self._travel.target_position = goal
+        return self._one_period(self._travel)
+
+    def braked(self) -> State:
+        """The state one period from now when braking."""
+        return self._one_period(self._halt)
+
+    def braked_by_formula(self) -> State:
+        """The same without Ruckig."""
+        self._fill((self.q, self.v, self.a))
+        _brake_for(self._state, self._a_max, self._j_max, self._period, self._out)
+        q, v, a = self._out.tolist()
+        return q, v, a
+
+    def rest_of(self, state: State) -> tuple[Array, Array, Array]:
+        """Where the arm comes to rest when braked from `state`: (n,) there, least and greatest on the way [rad].
+
+        The arrays are overwritten by the next call.
+        """
+        self._fill(state)
+        _rest(self._state, self._a_max, self._j_max, self._out)
+        return self._out[0], self._out[1], self._out[2]
+
+    def _fill(self, state: State) -> None:
+        self._state[0], self._state[1], self._state[2] = state
+
+    def _one_period(self, plan: ruckig.InputParameter) -> State:
+        plan.current_position, plan.current_velocity, plan.current_acceleration = self.q, self.v, self.a
+        result = self._otg.calculate(plan, self._plan)
+        if result not in (ruckig.Result.Working, ruckig.Result.Finished):
+            raise Refused("motion", f"no jerk-limited motion found ({result})")
+        q, v, a = self._plan.at_time(self._period)
+        return q, v, a
+
+
+@numba.njit(cache=True, nogil=True)
+def _phases(v, a, a_max, j):
+    """Sign of the jerk in the first phase, and t₁, t₂, t₃ [s]."""
+    sign = -1.0 if v + 0.5 * a * abs(a) / j >= 0.0 else 1.0
+    v, a = -sign * v, -sign * a
+    peak = max(min(np.sqrt(max(j * v + 0.5 * a * a, 0.0)), a_max), -a)
+    t1 = max((a + peak) / j, 0.0)
+    t2 = max((v + (0.5 * a * a - peak * peak) / j) / peak, 0.0) if peak > 0.0 else 0.0
+    return sign, t1, t2, peak / j
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _move(q, v, a, j, t):
+    return q + t * (v + t * (0.5 * a + t * j / 6.0)), v + t * (a + 0.5 * t * j), a + t * j
+
+
+@numba.njit(cache=True, nogil=True)
+def _rest(state, a_max, j_max, out):
+    for i in range(state.shape[1]):
+        q, v, a, j = state[0, i], state[1, i], state[2, i], j_max[i]
+        low, high = q, q
+        sign, t1, t2, t3 = _phases(v, a, a_max[i], j)
+        if v * sign > 0.0:
+            # It moves the other way first, until the acceleration that it has turns it round.
+            root = np.sqrt(max(a * a - 2.0 * sign * j * v, 0.0))
+            turn = (abs(a) - root) / j
+            there, _, _ = _move(q, v, a, sign * j, turn)
+            low, high = min(low, there), max(high, there)
+        q, v, a = _move(q, v, a, sign * j, t1)
+        q, v, a = _move(q, v, a, 0.0, t2)
+        q, v, a = _move(q, v, a, -sign * j, t3)
+        out[0, i], out[1, i], out[2, i] = q, min(low, q), max(high, q)
+
+
+@numba.njit(cache=True, nogil=True)
+def _brake_for(state, a_max, j_max, t, out):
+    for i in range(state.shape[1]):
+        q, v, a, j = state[0, i], state[1, i], state[2, i], j_max[i]
+        sign, t1, t2, t3 = _phases(v, a, a_max[i], j)
+        left = t
+        for phase in range(3):
+            part = t1 if phase == 0 else (t2 if phase == 1 else t3)
+            jerk = sign * j if phase == 0 else (0.0 if phase == 1 else -sign * j)
+            if left > 0.0:
+                q, v, a = _move(q, v, a, jerk, min(part, left))
+                left -= part
+        if left > 0.0:
+            v, a = 0.0, 0.0
+        out[0, i], out[1, i], out[2, i] = q, v, a

@@ -1,0 +1,84 @@
+"""The states of the safety filter and the ways between them.
+
+    DISARMED ──arm──► ARMED ──disarm──► BRAKING ──at rest──► DISARMED     a planned stop
+                        └────fault────► BRAKING ──at rest──► LATCHED ──reset──► DISARMED
+
+A fault while a planned stop is braking makes it one that latches. The first fault's reason is kept: what follows is
+mostly its consequence.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hardware.safety.types import SafetyRefused, SafetyState
+
+log = logging.getLogger(__name__)
+
+
+class Machine:
+    """Where the filter stands, and why.
+
+    Attributes:
+      state: where it stands.
+      reason: why, in words for the operator; empty when nothing happened that needs any.
+    """
+
+    def __init__(self) -> None:
+        self.state = SafetyState.DISARMED
+        self.reason = ""
+        self._after = SafetyState.LATCHED  # where BRAKING leads
+
+    def arm(self) -> None:
+        """DISARMED → ARMED.
+
+        Raises:
+          SafetyRefused: LATCHED or BRAKING.
+        """
+        if self.state is SafetyState.LATCHED:
+            raise SafetyRefused(f"latched ({self.reason}): reset first, then arm")
+        if self.state is SafetyState.BRAKING:
+            raise SafetyRefused(f"still braking ({self.reason}): arm again when the arm is at rest")
+        self._go(SafetyState.ARMED, "")
+
+    def disarm(self) -> None:
+        """ARMED → BRAKING → DISARMED; nothing to do in the other states."""
+        if self.state is SafetyState.ARMED:
+            self._after = SafetyState.DISARMED
+            self._go(SafetyState.BRAKING, "disarmed by the operator")
+
+    def fault(self, reason: str) -> None:
+        """Brake, then latch: from ARMED, and from a planned stop."""
+        planned = self.state is SafetyState.BRAKING and self._after is SafetyState.DISARMED
+        if self.state is SafetyState.ARMED or planned:
+            self._after = SafetyState.LATCHED
+            self._go(SafetyState.BRAKING, reason)
+
+    def latch(self, reason: str) -> None:
+        """LATCHED at once, from any state."""
+        if self.state is not SafetyState.LATCHED:
+            faulted = self.state is SafetyState.BRAKING and self._after is SafetyState.LATCHED
+            self._go(SafetyState.LATCHED, self.reason if faulted else reason)
+
+    def stopped(self) -> None:
+        """BRAKING has come to rest."""
+        if self.state is SafetyState.BRAKING:
+            self._go(self._after, self.reason)
+
+    def reset(self) -> None:
+        """LATCHED → DISARMED; nothing to do in DISARMED.
+
+        Raises:
+          SafetyRefused: ARMED or BRAKING.
+        """
+        if self.state is SafetyState.ARMED:
+            raise SafetyRefused("armed: there is nothing to reset; disarm to stop")
+        if self.state is SafetyState.BRAKING:
+            raise SafetyRefused(f"still braking ({self.reason}): reset when the arm is at rest")
+        if self.state is SafetyState.LATCHED:
+            self._go(SafetyState.DISARMED, "")
+
+    def _go(self, state: SafetyState, reason: str) -> None:
+        level = logging.INFO if state in (SafetyState.ARMED, SafetyState.DISARMED) else logging.WARNING
+        log.log(level, "%s → %s%s", self.state.value, state.value, f": {reason}" if reason else "")
+        self.state, self.reason = state, reason

@@ -1,0 +1,77 @@
+"""The nodes as programs: `robolearn-policy`, `robolearn-streamer`, `robolearn-safety`.
+
+Parameters come the ROS way, `--ros-args -p contract:=sim -p policy:=runs/quickstart`, or as flags,
+`--contract sim --policy runs/quickstart`. The simulated arm has a program of its own, `node_sim_arm`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from robolearn.core import BadInput, Policy, RobolearnError
+
+
+def main_policy(argv: Sequence[str] | None = None) -> int:
+    """The policy node."""
+    return run_node(_policy_node, ("contract", "policy", "seed", "tail_steps"), argv)
+
+
+def main_streamer(argv: Sequence[str] | None = None) -> int:
+    """The streamer."""
+    return run_node(_streamer_node, ("contract", "grace_ms", "freeze_steps", "blend", "realtime_priority"), argv)
+
+
+def main_safety(argv: Sequence[str] | None = None) -> int:
+    """The safety node."""
+    return run_node(_safety_node, ("contract", "dry_run", "realtime_priority"), argv)
+
+
+def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
+    """Spin the node that `factory` makes; `flags` are those of its parameters that are flags too."""
+    try:
+        from hardware.ros2.runtime import ros_arguments, spin
+
+        return spin(factory, ros_arguments(sys.argv[1:] if argv is None else argv, flags))
+    except RobolearnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _policy_node() -> Any:
+    from hardware.ros2.policy_node import PolicyNode
+
+    return PolicyNode(_load)
+
+
+def _load(path: str) -> Policy:
+    import torch
+
+    from policies.checkpoint import load_policy
+
+    if not path:
+        raise BadInput("parameter policy", got="nothing", expected="a run folder or a checkpoint folder")
+    torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
+    return load_policy(path)
+
+
+def _streamer_node() -> Any:
+    from hardware.ros2.streamer_node import StreamerNode
+
+    return StreamerNode()
+
+
+def _safety_node() -> Any:
+    from hardware.ros2.safety_node import SafetyNode
+
+    return SafetyNode()
+
+
+if __name__ == "__main__":
+    # `python -m robolearn.cli.nodes safety --contract sim`: for those who have not installed the scripts.
+    MAINS = {"policy": main_policy, "streamer": main_streamer, "safety": main_safety}
+    if len(sys.argv) < 2 or sys.argv[1] not in MAINS:
+        print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAINS)}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(MAINS[sys.argv[1]](sys.argv[2:]))
