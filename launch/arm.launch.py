@@ -20,8 +20,9 @@ SIM_ARM = Path(__file__).with_name("sim_arm.launch.py")
 def generate_launch_description() -> LaunchDescription:
     """The safety node, the streamer, and for ``robot:=sim`` the simulated arm."""
     robot = LaunchConfiguration("robot")
-    contract = {"contract": ParameterValue(robot, value_type=str)}
-    realtime = LaunchConfiguration("realtime")
+    contract = ParameterValue(robot, value_type=str)
+    priority = ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int)
+    dry_run = ParameterValue(LaunchConfiguration("dry_run"), value_type=bool)
     return LaunchDescription(
         [
             DeclareLaunchArgument(
@@ -30,18 +31,20 @@ def generate_launch_description() -> LaunchDescription:
                 description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
             ),
             DeclareLaunchArgument(
-                "realtime",
-                default_value="",
-                description="put before the safety node and the streamer, e.g. 'chrt -f 50'; robolearn doctor says "
-                "whether this user may",
+                "dry_run", default_value="false", description="true: everything runs, but nothing is sent to the arm"
+            ),
+            DeclareLaunchArgument(
+                "realtime_priority",
+                default_value="0",
+                description="SCHED_FIFO priority of safety node and streamer, 1 to 99, 0 for none; robolearn doctor "
+                "says whether this user may",
             ),
             Node(
                 package="robolearn",
                 executable="safety_node",
                 namespace="robolearn",
                 name="safety",
-                parameters=[contract],
-                prefix=realtime,
+                parameters=[{"contract": contract, "dry_run": dry_run, "realtime_priority": priority}],
                 output="screen",
                 # Never restarted: whoever looks why it ended also looks at the arm.
                 on_exit=Shutdown(reason="the safety node has ended, and nothing may move without it"),
@@ -51,8 +54,7 @@ def generate_launch_description() -> LaunchDescription:
                 executable="streamer_node",
                 namespace="robolearn",
                 name="streamer",
-                parameters=[contract],
-                prefix=realtime,
+                parameters=[{"contract": contract, "realtime_priority": priority}],
                 output="screen",
             ),
             IncludeLaunchDescription(

@@ -1,4 +1,4 @@
-"""The wheel, built and installed in a clean environment: all five packages, their data, what ROS needs, nothing else."""
+"""The wheel, built and installed in a clean environment: five packages, their data, what ROS needs, and no more."""
 
 from __future__ import annotations
 
@@ -117,18 +117,23 @@ def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> N
     share, nodes = prefix / "share" / "robolearn", prefix / "lib" / "robolearn"
     assert (prefix / "share" / "ament_index" / "resource_index" / "packages" / "robolearn").is_file()
     assert (share / "package.xml").read_bytes() == (ROOT / "package.xml").read_bytes()
-    assert {path.name for path in (share / "launch").glob("*.py")} == {path.name for path in (ROOT / "launch").glob("*.py")}
-    assert {path.name for path in nodes.iterdir()} == {path.name for path in (ROOT / "launch" / "executables").iterdir()}
+    files, executables = (ROOT / "launch").glob("*.py"), (ROOT / "launch" / "executables").iterdir()
+    assert {path.name for path in (share / "launch").glob("*.py")} == {path.name for path in files}
+    assert {path.name for path in nodes.iterdir()} == {path.name for path in executables}
     assert all(os.access(path, os.X_OK) for path in nodes.iterdir())
 
 
-def test_a_node_runs_with_the_python_beside_which_it_is_installed(python: Path) -> None:
+def test_a_node_runs_with_the_python_beside_which_it_is_installed(python: Path, tmp_path: Path) -> None:
     """`ros2 launch` may be typed where this environment is not active, and where a folder has a name of ours."""
-    (python.parents[1] / "policies").mkdir(exist_ok=True)
-    (python.parents[1] / "policies" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     for node in (python.parents[1] / "lib" / "robolearn").iterdir():
-        said = call([str(node), "--help"], python.parents[1])
-        assert node.name.removesuffix("_node") in said
+        done = subprocess.run([node, "--wrong", "1"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert (
+            done.stderr.startswith("error: flag: got --wrong; available: --contract") and done.stderr.count("\n") == 1
+        )
 
 
 def test_the_ros_index_of_an_editable_install_is_that_of_the_wheel(python: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,7 +146,10 @@ class ParameterValue:
         self.value, self.type = value, value_type
 
     def evaluate(self, context: LaunchContext) -> Any:
-        return self.type(context.perform(self.value))
+        text = context.perform(self.value)
+        value = text if self.type is str else yaml.safe_load(text)
+        assert type(value) is self.type, f"{text!r} is no {self.type.__name__}"
+        return value
 
 
 class Node:
@@ -161,12 +163,11 @@ class Node:
         parameters: list[dict[str, Any]],
         output: str,
         remappings: Iterable[tuple[Any, Any]] = (),
-        prefix: Any = "",
         on_exit: Shutdown | None = None,
     ) -> None:
         assert output == "screen", "what a node says belongs on the screen"
         self.package, self.executable, self.namespace, self.name = package, executable, f"/{namespace}", name
-        self.parameters, self.remappings, self.prefix, self.on_exit = parameters, remappings, prefix, on_exit
+        self.parameters, self.remappings, self.on_exit = parameters, remappings, on_exit
 
     def visit(self, context: LaunchContext) -> None:
         program = context.prefix / "lib" / self.package / self.executable
@@ -181,7 +182,7 @@ class Node:
         node = f"{self.namespace}/{self.name}"
         file = context.folder / f"{self.name}.yaml"
         file.write_text(yaml.safe_dump({node: {"ros__parameters": parameters}}), encoding="utf-8")
-        command = [*shlex.split(context.perform(self.prefix)), str(program), "--ros-args"]
+        command = [str(program), "--ros-args"]
         command += ["-r", f"__node:={self.name}", "-r", f"__ns:={self.namespace}", "--params-file", str(file)]
         for old, new in remappings.items():
             command += ["-r", f"{old}:={new}"]

@@ -66,8 +66,8 @@ def test_a_deployment_in_simulation(launch: Launch) -> None:
     context = launch("deploy", policy="runs/7", task="pick_place", seed="3")
     assert {process.executable: process.parameters for process in context.started} == {
         "policy_node": {"contract": "sim", "policy": "runs/7"},
-        "safety_node": {"contract": "sim"},
-        "streamer_node": {"contract": "sim"},
+        "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+        "streamer_node": {"contract": "sim", "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "pick_place", "seed": 3},
     }
 
@@ -84,12 +84,11 @@ def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
     assert all(process.parameters["contract"] == "fr3" for process in started)
 
 
-def test_real_time_priority_is_for_the_nodes_that_need_it(launch: Launch) -> None:
-    started = launch("deploy", policy="runs/rl", realtime="chrt -f 50").started
-    assert {process.executable for process in started if process.command[:3] == ["chrt", "-f", "50"]} == {
-        "safety_node",
-        "streamer_node",
-    }
+def test_real_time_priority_and_a_dry_run(launch: Launch) -> None:
+    started = launch("deploy", robot="fr3", policy="runs/rl", realtime_priority="50", dry_run="true").started
+    parameters = {process.executable: process.parameters for process in started}
+    assert parameters["safety_node"] == {"contract": "fr3", "dry_run": True, "realtime_priority": 50}
+    assert parameters["streamer_node"] == {"contract": "fr3", "realtime_priority": 50}
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
