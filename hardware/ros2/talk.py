@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 import rclpy
+from rclpy.utilities import get_rmw_implementation_identifier
 from std_msgs.msg import String
 
 from hardware.ros2.runtime import Background
@@ -58,7 +59,7 @@ def ask(limit_s: float = LIMIT_S) -> dict[str, object]:
         finally:
             child.communicate(timeout=5)
     return {
-        "rmw": rclpy.get_rmw_implementation_identifier(),
+        "rmw": get_rmw_implementation_identifier(),
         "domain": int(os.environ.get("ROS_DOMAIN_ID") or 0),
         "range": os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", ""),
         "wait_s": round(wait, 2),
