@@ -179,7 +179,7 @@ def _gripper(root: _Place, robot: RobotSpec) -> tuple[tuple[str, ...], tuple[flo
         for key, value in zip(("closed", "open"), own, strict=True)
     )
     if closed == opened:
-        raise place.child("closed").error("another position than open")
+        raise place.error("two positions, closed and open", got=f"{closed:g} for both")
     if not place.has("topic"):  # measured, not commanded
         return joints, (closed, opened), None
     topic = _topic(place, "gripper", "joints", "unit", "closed", "open")
@@ -256,6 +256,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value!r} stands there twice", key.start_mark

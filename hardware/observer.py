@@ -1,8 +1,8 @@
 """From what the arm says to what a policy sees: the newest of every source, and whether it can be believed.
 
-How old a source is, is told by when it arrived on the steady clock. Its own stamps say whether it still moves: a
-driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture* under new stamps;
-pictures of an arm that has moved since cannot be the same to the bit.
+How old a source is, is told by when it arrived on the steady clock. Its own stamps say what is newer, and whether it
+still moves: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture* under
+new stamps; pictures of an arm that has moved since cannot be the same to the bit.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from robolearn.core.se3 import rot6d
 Array = NDArray[np.float64]
 
 MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
+BACK_S = 1.0  # so long after the newest stamp lower ones are a clock that was set back, no longer old messages
 BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
 
@@ -40,14 +41,18 @@ class Source:
     stamp: float = 0.0
     fault: str = ""
 
-    def update(self, stamp: float) -> None:
-        """A message with this stamp arrived."""
+    def update(self, stamp: float) -> bool:
+        """A message with this stamp arrived; whether it is newer than the others, and to be used."""
         now = self.clock()
-        if self.arrived is None or stamp > self.stamp:
-            self.moved = now
-            self.stamp = stamp
+        if stamp <= 0:
+            self.fault = "its messages have no stamp"
+            return False
+        # A clock that was set back: by now `problem` has long been saying that the stamp stands.
+        newer = self.arrived is None or stamp > self.stamp or (stamp < self.stamp and now - self.moved > BACK_S)
+        if newer:
+            self.moved, self.stamp, self.fault = now, stamp, ""
         self.arrived = now
-        self.fault = "" if stamp > 0 else "its messages have no stamp"
+        return newer
 
     @property
     def age(self) -> float:
@@ -82,7 +87,7 @@ class JointReader:
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
 
     def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
-        """Take a message in; whether it was the arm's and is whole."""
+        """Take a message in; whether it was the arm's, is whole and newer than the last."""
         index = {name: i for i, name in enumerate(names)}
         if len(positions) != len(names) or len(index) != len(names):
             self.source.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
@@ -100,8 +105,9 @@ class JointReader:
         if not np.isfinite(q).all():
             self.source.fault = "not finite"
             return False
+        if not self.source.update(stamp):
+            return False
         self.q = q
-        self.source.update(stamp)
         return True
 
     @property
@@ -156,7 +162,7 @@ class Observer:
                 self._pictures[name] = _Picture(Source(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
-        """Take the task's vector in; whether it is whole."""
+        """Take the task's vector in; whether it is whole and newer than the last."""
         source = self._objects
         if source is None:
             return False
@@ -169,8 +175,9 @@ class Observer:
         if not np.isfinite(found).all():
             source.fault = "not finite"
             return False
+        if not source.update(stamp):
+            return False
         self._object_values = found
-        source.update(stamp)
         return True
 
     def image(self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float) -> None:
@@ -183,10 +190,11 @@ class Observer:
           stamp: [s].
         """
         picture = self._pictures[camera]
+        if not picture.source.update(stamp):
+            return
         if picture.decode is None or fingerprint != picture.print or not len(picture.seen_at):
             picture.seen_at = np.zeros(0) if self.joints.q is None else self.joints.q
         picture.print, picture.decode = fingerprint, decode
-        picture.source.update(stamp)
 
     def stamps(self) -> tuple[float, float]:
         """Of the joint states, and how far the objects' stamp is from it [s]."""

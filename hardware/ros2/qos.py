@@ -29,12 +29,18 @@ def sensor(depth: int = 1) -> QoSProfile:
 
 def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S) -> QoSProfile:
     """Reliable, the newest message only, watched: action chunks and targets."""
-    return QoSProfile(
-        history=HistoryPolicy.KEEP_LAST, depth=1, reliability=ReliabilityPolicy.RELIABLE,
-        durability=DurabilityPolicy.VOLATILE, liveliness=LivelinessPolicy.AUTOMATIC,
-        **({} if lease_s is None else {"liveliness_lease_duration": Duration(seconds=lease_s)}),
-        **({} if deadline_s is None else {"deadline": Duration(seconds=deadline_s)}),
-    )  # fmt: skip
+    profile = QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=1,
+        reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.VOLATILE,
+        liveliness=LivelinessPolicy.AUTOMATIC,
+    )
+    if lease_s is not None:
+        profile.liveliness_lease_duration = Duration(seconds=lease_s)
+    if deadline_s is not None:
+        profile.deadline = Duration(seconds=deadline_s)
+    return profile
 
 
 CHUNK = stream()

@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
+from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
+from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
@@ -30,6 +33,7 @@ from robolearn.core import BadInput
 
 STATE_HZ = 10.0
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
+STUCK_RAD = 0.05  # a set-point that goes so far moves any arm by more than the resolution of its encoders
 MOVING = (SafetyState.ARMED, SafetyState.BRAKING)
 
 
@@ -63,7 +67,8 @@ class SafetyNode(Node):
         self._dry_run = self.value("dry_run")
         self._joints = Source(f"joint states on {contract.joint_states.topic}", contract.joint_states.max_age_s, _now)
         self._told: tuple[str, str] = ("", "")  # state and reason as last published
-        self._problems: dict[str, str] = {}  # topic → why its QoS does not match
+        self._problems: list[str] = []  # endpoints whose QoS does not match ours
+        self._mismatch = False  # whether there was an event that says so
         self._ticked = 0.0
         self._target_at = self._deadman_at = 0.0
         self._streaming = False  # targets have come since the arm was armed
@@ -74,6 +79,8 @@ class SafetyNode(Node):
         self._skipped = 0
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._others = ""  # who else publishes to the controller
+        self._set_point: NDArray[np.float64] | None = None
+        self._set_point_then = self._positions = np.zeros(0)
         realtime(self.value("realtime_priority"))
 
         self._command_publisher: Any = None
@@ -82,19 +89,11 @@ class SafetyNode(Node):
             self._command_publisher = self._controller(contract.command.topic, contract.command.type)
             if contract.gripper is not None:
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
+        self._heard: dict[str, QoSProfile] = {}
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
-        self.create_subscription(
-            JointState, contract.joint_states.topic, self._on_joints, qos.sensor(),
-            event_callbacks=self._events(contract.joint_states.topic),
-        )  # fmt: skip
-        self.create_subscription(
-            JointTrajectory, topics.TARGET, self._on_target, qos.TARGET,
-            event_callbacks=self._events(topics.TARGET, deadline=self._on_target_late, liveliness=self._on_streamer),
-        )  # fmt: skip
-        self.create_subscription(
-            Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN,
-            event_callbacks=self._events(topics.DEADMAN, liveliness=self._on_operator),
-        )  # fmt: skip
+        self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
+        self._hear(JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer)
+        self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator)
         for name, handle in (
             (topics.ARM, self._arm), (topics.DISARM, self._disarm), (topics.RESET, self._reset),
             (topics.ESTOP, self._estop),
@@ -135,10 +134,21 @@ class SafetyNode(Node):
         names, positions = messages.named(message)
         if not any(name in names for name in self.contract.joints):
             return  # another device on the same topic
-        self._joints.update(messages.seconds(message.header.stamp))
-        if self._filter.state in MOVING and (problem := self._joints.problem()):
+        newer = self._joints.update(messages.seconds(message.header.stamp))
+        if self._filter.state is SafetyState.ARMED and (problem := self._joints.problem() or self._stuck(positions)):
             self._filter.stop(problem)
-        self._filter.measured(names, positions)
+        if newer:
+            self._filter.measured(names, positions)
+
+    def _stuck(self, positions: NDArray[np.float64]) -> str:
+        """Whether joint states repeat the same values while the set-point goes away from where they were new."""
+        if self._set_point is None:
+            return ""
+        if not np.array_equal(positions, self._positions):
+            self._positions, self._set_point_then = positions, self._set_point
+        elif np.abs(self._set_point - self._set_point_then).max() > STUCK_RAD:
+            return f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
+        return ""
 
     def _on_target(self, message: JointTrajectory) -> None:
         if self._filter.state is not SafetyState.ARMED:
@@ -186,6 +196,7 @@ class SafetyNode(Node):
         if reason := self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
         self._streaming, self._observed, self._gripper = False, None, (float("nan"), 0.0)
+        self._set_point, self._positions = None, np.zeros(0)
         return self._answer(response, self._filter.arm, "armed")
 
     def _disarm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -211,7 +222,7 @@ class SafetyNode(Node):
         if not self.active:
             return "the safety node is not active"
         if self._problems:
-            return "; ".join(self._problems.values())
+            return "; ".join(self._problems)
         if self._others:
             return self._others
         command = self.contract.command.topic
@@ -239,6 +250,7 @@ class SafetyNode(Node):
         if self._command_publisher is not None:
             self._command_publisher.publish(self._command_message(command))
         self._commands += 1
+        self._set_point = command.positions
         if self._observed is not None:
             self._latency.add(self._wall() - self._observed)
             self._observed = None
@@ -274,7 +286,7 @@ class SafetyNode(Node):
         status = self._filter.status()
         state, reason = status.pop("state"), status.pop("reason")
         if state == "disarmed" and not reason:
-            reason = self._others or "; ".join(self._problems.values())
+            reason = self._others or "; ".join(self._problems)
         latency = self._latency.summary_ms()
         values = {
             **status,
@@ -291,39 +303,59 @@ class SafetyNode(Node):
     def _look_around(self) -> None:
         """Whether anybody else speaks to the controller."""
         self._others = ""
+        if self._mismatch:
+            self._problems = self._check_qos()
+            self._mismatch = bool(self._problems)
         topic = self.contract.command.topic
         most = 0 if self._dry_run else 1
         # Counting is cheap; asking who they are is not.
         if self.count_publishers(topic) > most:
-            own = (self.get_name(), self.get_namespace())
-            names = [(info.node_name, info.node_namespace) for info in self.get_publishers_info_by_topic(topic)]
-            if not self._dry_run and own in names:
-                names.remove(own)
-            others = ", ".join(f"{namespace.rstrip('/')}/{name}" for name, namespace in names)
+            names = [_endpoint(info) for info in self.get_publishers_info_by_topic(topic)]
+            if not self._dry_run and self.get_fully_qualified_name() in names:
+                names.remove(self.get_fully_qualified_name())
+            others = " and ".join(names)
             self._others = f"{others} publishes to {topic} too: only the safety node may"
             self._filter.stop(self._others)
 
-    def _controller(self, topic: str, kind: str) -> Any:
-        def incompatible(event: Any) -> None:
-            self._problems[topic] = f"a subscriber of {topic} asks for a QoS that is not offered ({_policy(event)})"
-            self.get_logger().error(self._problems[topic])
-            self._filter.stop(self._problems[topic])
+    def _check_qos(self) -> list[str]:
+        """The endpoints at the other end of our topics that ask for, or offer, what does not match."""
+        found = []
+        for publisher in filter(None, (self._command_publisher, self._gripper_publisher)):
+            for info in self.get_subscriptions_info_by_topic(publisher.topic_name):
+                match, why = qos_check_compatible(qos.COMMAND, info.qos_profile)
+                if match == QoSCompatibility.ERROR:
+                    found.append(f"{_endpoint(info)} cannot hear {publisher.topic_name}: {why.strip()}")
+        for topic, profile in self._heard.items():
+            for info in self.get_publishers_info_by_topic(topic):
+                match, why = qos_check_compatible(info.qos_profile, profile)
+                if match == QoSCompatibility.ERROR:
+                    found.append(f"{_endpoint(info)} cannot be heard on {topic}: {why.strip()}")
+        return found
 
-        events = PublisherEventCallbacks(incompatible_qos=incompatible)
+    def _on_mismatch(self, event: Any) -> None:
+        self._mismatch = True
+        self._problems = self._check_qos() or ["somebody's QoS does not match ours"]
+        self.get_logger().error("; ".join(self._problems))
+        self._filter.stop("; ".join(self._problems))
+
+    def _controller(self, topic: str, kind: str) -> Any:
+        events = PublisherEventCallbacks(incompatible_qos=self._on_mismatch)
         return self.create_publisher(messages.message_type(kind), topic, qos.COMMAND, event_callbacks=events)
 
-    def _events(
+    def _hear(
         self,
+        kind: Any,
         topic: str,
+        callback: Callable[[Any], None],
+        profile: QoSProfile,
         deadline: Callable[[Any], None] | None = None,
         liveliness: Callable[[Any], None] | None = None,
-    ) -> SubscriptionEventCallbacks:
-        def incompatible(event: Any) -> None:
-            self._problems[topic] = f"a publisher of {topic} offers a QoS that does not do ({_policy(event)})"
-            self.get_logger().error(self._problems[topic])
-            self._filter.stop(self._problems[topic])
-
-        return SubscriptionEventCallbacks(incompatible_qos=incompatible, deadline=deadline, liveliness=liveliness)
+    ) -> None:
+        events = SubscriptionEventCallbacks(
+            incompatible_qos=self._on_mismatch, deadline=deadline, liveliness=liveliness
+        )
+        self._heard[topic] = profile
+        self.create_subscription(kind, topic, callback, profile, event_callbacks=events)
 
     def _wall(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds
@@ -333,6 +365,5 @@ def _now() -> float:
     return time.monotonic()
 
 
-def _policy(event: Any) -> str:
-    kind = event.last_policy_kind
-    return str(getattr(kind, "name", kind)).removeprefix("RMW_QOS_POLICY_").lower()
+def _endpoint(info: Any) -> str:
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

@@ -19,13 +19,13 @@ SO101 = RobotSpec(
     mjcf=Path(__file__).with_name("so101.xml"),
     joints=("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll"),
     tcp_site="tcp",
-    home=(0.0, 0.0, 0.35, 1.2208, -0.0487),  # tcp at (0.23, 0, 0.10) m, looking down
+    home=(0.0, 0.0, 0.17, 1.4, 0.0487),  # tcp at (0.22, 0, 0.05) m, looking down
     velocity=(4.7,) * 5,
     acceleration=(20.0,) * 5,
     jerk=(400.0,) * 5,
     effort=(2.94,) * 5,
     gripper=GripperSpec(
-        joints=("gripper",), finger_travel=0.065, max_speed=0.16, max_force=30.0, closed_open=(-0.174533, 1.74533)
+        joints=("gripper",), finger_travel=0.065, max_speed=0.16, max_force=36.0, closed_open=(-0.174533, 1.74533)
     ),
     source="https://github.com/TheRobotStudio/SO-ARM100/tree/main/Simulation/SO101",
 )

@@ -25,9 +25,11 @@ class Cameras:
       model: the compiled world.
       names: cameras to observe.
       size: edge of the square observations [px].
+      later: wait with OpenGL until the first picture, which may then be taken in another thread (all of them in the
+        same one); otherwise a machine without it is refused here.
     """
 
-    def __init__(self, model: mujoco.MjModel, names: tuple[str, ...], size: int) -> None:
+    def __init__(self, model: mujoco.MjModel, names: tuple[str, ...], size: int, *, later: bool = False) -> None:
         known = [model.camera(i).name for i in range(model.ncam)]
         for name in names:
             if name not in known:
@@ -36,7 +38,7 @@ class Cameras:
         self._renderers: dict[tuple[int, int], mujoco.Renderer] = {}
         self._data: mujoco.MjData | None = None
         self.specs = {f"images.{name}": ArraySpec((size, size, 3), "uint8") for name in names}
-        if names:
+        if names and not later:
             self._renderer((size, size))  # no GL: say so now, not at the first episode
 
     def render(self, batch: Batch) -> dict[str, NDArray[np.uint8]]:
@@ -59,6 +61,13 @@ class Cameras:
         renderer.update_scene(self._posed(batch, world), camera="front")
         return renderer.render()
 
+    def image(self, data: mujoco.MjData, name: str) -> NDArray[np.uint8]:
+        """(size, size, 3) picture of a state that is the caller's own; its derived fields are computed here."""
+        renderer = self._renderer((self._size, self._size))
+        self._place(data)
+        renderer.update_scene(data, camera=name)
+        return renderer.render()
+
     def close(self) -> None:
         """Free the GL contexts."""
         for renderer in self._renderers.values():
@@ -67,10 +76,13 @@ class Cameras:
 
     def _posed(self, batch: Batch, world: int) -> mujoco.MjData:
         self._data = batch.get_data(world, self._data)
-        mujoco.mj_kinematics(self._model, self._data)
-        mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_camlight(self._model, self._data)
+        self._place(self._data)
         return self._data
+
+    def _place(self, data: mujoco.MjData) -> None:
+        mujoco.mj_kinematics(self._model, data)
+        mujoco.mj_comPos(self._model, data)
+        mujoco.mj_camlight(self._model, data)
 
     def _renderer(self, size: tuple[int, int]) -> Any:
         if size not in self._renderers:

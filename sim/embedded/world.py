@@ -6,8 +6,7 @@ Set-points travel as they do behind the safety filter of a real arm (`robots.mot
 delay that differs from world to world, so that a policy means the same thing in both.
 
 The trajectory of world w depends on (seed, w) and its actions alone: not on the number of threads, nor on the
-number of worlds. Positions of free bodies and the arm's forward kinematics are computed from the state itself,
-because the batch's derived fields describe the state one substep earlier.
+number of worlds.
 """
 
 from __future__ import annotations
@@ -17,29 +16,23 @@ import logging
 from typing import Any
 
 import gymnasium as gym
-import mujoco
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 
 from robolearn.core.cpus import available_cpus
 from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
-from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rot6d, rotvec_to_matrix
+from robolearn.core.se3 import rot6d
 from robolearn.core.specs import ArraySpec, Interface
-from robots import CONTROL_HZ, PANDA, IKConfig, RobotSpec, make_control, solve
+from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import advance
 from sim.embedded.camera import Cameras
-from sim.embedded.scene import build_model
-from sim.embedded.task import Array, Pose, Start, State, Task
+from sim.embedded.physics import Physics
+from sim.embedded.task import Array, State, Task
 
 log = logging.getLogger(__name__)
-
-FRICTION_SPREAD = 0.3  # each world's friction is scaled by 1 ± this
-MASS_SPREAD = 0.1
-MAX_DELAY_S = 0.02  # each world's commands take effect after 0 to this: sensing, thinking and talking take time
 
 
 class MujocoWorlds(VectorEnv):
@@ -84,17 +77,10 @@ class MujocoWorlds(VectorEnv):
         self._dense = reward == "dense"
         self._randomise = randomise
         self._control = make_control(action_kind, robot)
-        self.model = build_model(robot, task)
-        self.batch = Batch(self.model, num_envs, nthread=threads or available_cpus())
+        self._physics = Physics(robot, task, num_envs, threads or available_cpus())
+        self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
-        self._address(robot, task)
         self._cameras = Cameras(self.model, cameras, image_size)
-        self._home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
-        self._nominal = {
-            "geom_friction": self.model.geom_friction.copy(),
-            "body_mass": self.model.body_mass.copy(),
-            "body_inertia": self.model.body_inertia.copy(),
-        }
 
         n_joints = len(robot.joints)
         proprio = (
@@ -123,26 +109,6 @@ class MujocoWorlds(VectorEnv):
         self._max_velocity, self._max_acceleration = np.array(robot.velocity), np.array(robot.acceleration)
         self._observation: dict[str, NDArray] = {}
 
-    def _address(self, robot: RobotSpec, task: Task) -> None:
-        """Find joints, actuators and bodies in the state vectors."""
-        m = self.model
-        self._qpos, self._qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
-        self._mocap_pos, self._mocap_quat = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")
-        self._arm_q = np.array([m.joint(j).qposadr[0] for j in robot.joints])
-        self._arm_v = np.array([m.joint(j).dofadr[0] for j in robot.joints])
-        self._arm_u = np.array([m.actuator(j).id for j in robot.joints])
-        self._finger_q = np.array([m.joint(j).qposadr[0] for j in robot.gripper.joints])
-        self._finger_u = np.array([m.actuator(j).id for j in robot.gripper.joints])
-        self._free: dict[str, tuple[int, int]] = {}
-        self._mocap: dict[str, int] = {}
-        for name in task.bodies:
-            body = m.body(name)
-            if body.mocapid[0] >= 0:
-                self._mocap[name] = int(body.mocapid[0])
-            else:
-                joint = m.joint(int(body.jntadr[0]))
-                self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
-
     # --- Gymnasium -----------------------------------------------------------------------------------------
 
     def reset(
@@ -152,7 +118,8 @@ class MujocoWorlds(VectorEnv):
         if seed is not None or not self._rngs:
             self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else int(seed)
             self._rngs = [np.random.default_rng([self._seed, w]) for w in range(self.num_envs)]
-            self._randomise_physics()
+            if self._randomise:
+                self._delay = self._physics.randomise(self._rngs)
         self._begin(np.arange(self.num_envs))
         self._observation = self._observe(self._state())
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
@@ -204,8 +171,7 @@ class MujocoWorlds(VectorEnv):
         tcp = truth.tcp_pos[rows], truth.tcp_rot[rows]
         goal, width = self._control.targets(truth.q[rows], tcp, actions[rows])
         broken = self._move(rows, goal, 0.5 * width)
-        # NaN and infinity fail this comparison too.
-        broken |= ~(np.abs(self._qpos).max(1) < 1e3) | ~(np.abs(self._qvel).max(1) < 1e4)
+        broken |= self._physics.astray()
         moved = np.ones(n, dtype=bool) if active is None else active
         self._elapsed += moved
 
@@ -241,21 +207,19 @@ class MujocoWorlds(VectorEnv):
         """
         broken = np.zeros(self.num_envs, dtype=bool)
         everywhere = None if len(rows) == self.num_envs else rows
-        arms = np.ix_(rows, self._arm_u)
         for i in range(self._substeps):
             now = self._delay[rows] == i
             if now.any():
                 self._goal[rows[now]] = goal[now]
-                self._ctrl[np.ix_(rows[now], self._finger_u)] = finger[now, None]
+                self._physics.command_fingers(rows[now], finger[now])
             advance(
                 self._set_q, self._set_v, self._goal, self._max_velocity, self._max_acceleration,
                 self.world_task.timestep, rows,
             )  # fmt: skip
-            self._ctrl[arms] = self._set_q[rows]
-            try:
-                self.batch.step(everywhere)
-            except SimulationError as error:
-                broken[error.ids] = True
+            self._physics.command_arms(rows, self._set_q[rows])
+            failed = self._physics.step(everywhere)
+            if failed is not None:
+                broken |= failed
         return broken
 
     def _shaped(self, actions: NDArray[np.float32], expected: tuple[int, ...]) -> NDArray[np.float32]:
@@ -265,21 +229,7 @@ class MujocoWorlds(VectorEnv):
         return actions
 
     def _state(self) -> State:
-        q = self._qpos[:, self._arm_q]
-        tcp_pos, tcp_rot = self.robot.chain.forward(q)
-        bodies: dict[str, Pose] = {}
-        for name, (a, v) in self._free.items():
-            bodies[name] = Pose(
-                self._qpos[:, a : a + 3].copy(),
-                quat_to_matrix(self._qpos[:, a + 3 : a + 7]),
-                self._qvel[:, v : v + 3].copy(),
-                self._qvel[:, v + 3 : v + 6].copy(),
-            )
-        zero = np.zeros((self.num_envs, 3))
-        for name, i in self._mocap.items():
-            bodies[name] = Pose(self._mocap_pos[:, i].copy(), quat_to_matrix(self._mocap_quat[:, i]), zero, zero)
-        width = self._qpos[:, self._finger_q].sum(1)
-        self._truth = State(q, self._qvel[:, self._arm_v], width, tcp_pos, tcp_rot, bodies)
+        self._truth = self._physics.state()
         return self._truth
 
     def _observe(self, state: State) -> dict[str, NDArray]:
@@ -290,67 +240,16 @@ class MujocoWorlds(VectorEnv):
             **self._cameras.render(self.batch),
         }
 
-    # --- starts --------------------------------------------------------------------------------------------
-
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
-        starts = [self.world_task.start(self._rngs[w]) for w in ids]
-        self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
-        q, pos, rot = self._start_posture(starts)
-        self._qpos[np.ix_(ids, self._arm_q)] = q
-        self._ctrl[np.ix_(ids, self._arm_u)] = q
-        self._goal[ids] = self._set_q[ids] = q
+        self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs)
         self._set_v[ids] = 0.0
-        for k, (w, start) in enumerate(zip(ids, starts, strict=True)):
-            self._qpos[w, self._finger_q] = 0.5 * start.width
-            # What is held is pressed from the first moment on.
-            self._ctrl[w, self._finger_u] = 0.0 if start.held else 0.5 * start.width
-            for name, pose in start.bodies.items():
-                self._put(name, w, pose)
-            for name, pose in start.held.items():
-                quat = matrix_to_quat(rot[k] @ quat_to_matrix(pose[3:]))
-                self._put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
         self._elapsed[ids] = 0
-
-    def _start_posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
-        n = len(starts)
-        pos = self._home_pos + np.array([s.tcp_offset for s in starts])
-        turn = np.zeros((n, 3))
-        turn[:, 2] = [s.tcp_yaw for s in starts]
-        rot = rotvec_to_matrix(turn) @ self._home_rot
-        home = np.array(self.robot.home)
-        q = solve(self.robot.chain, np.tile(home, (n, 1)), pos, rot, rest=home, config=IKConfig(iterations=20))
-        return q, *self.robot.chain.forward(q)
-
-    def _put(self, name: str, world: int, pose: Array) -> None:
-        if name in self._mocap:
-            self._mocap_pos[world, self._mocap[name]] = pose[:3]
-            self._mocap_quat[world, self._mocap[name]] = pose[3:]
-        else:
-            a = self._free[name][0]
-            self._qpos[world, a : a + 7] = pose
-
-    def _randomise_physics(self) -> None:
-        """Each world's own friction, mass and delay, for as long as it lives: drawn from (seed, w)."""
-        if not self._randomise:
-            return
-        friction, mass, inertia = (self.batch.expand(name) for name in self._nominal)
-        friction[:], mass[:], inertia[:] = self._nominal.values()
-        for w, rng in enumerate(self._rngs):
-            for name in self.world_task.randomised:
-                body = self.model.body(name)
-                geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
-                friction[w, geoms, 0] *= rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
-                scale = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
-                mass[w, body.id] *= scale
-                inertia[w, body.id] *= scale
-            self._delay[w] = rng.integers(round(MAX_DELAY_S / self.world_task.timestep) + 1)
-        self.batch.set_const()
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)
         log.warning("physics diverged in world(s) %s of %s: reset", ", ".join(map(str, worlds)), self.task)
-        self.batch.reset(worlds, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self._physics.clear(worlds)
 
     # --- exact resume --------------------------------------------------------------------------------------
 

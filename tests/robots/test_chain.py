@@ -38,11 +38,6 @@ def check(chain: Chain, path: Path, joints: tuple[str, ...], site: str, q: NDArr
         np.testing.assert_allclose(jacobian[i], true_jacobian, atol=1e-6)
 
 
-def test_the_panda_is_mujocos() -> None:
-    q = np.random.default_rng(0).uniform(PANDA.lower, PANDA.upper, (100, 7))
-    check(PANDA.chain, PANDA.mjcf, PANDA.joints, PANDA.tcp_site, q)
-
-
 ODD = """
 <mujoco><compiler angle="radian" autolimits="true"/><worldbody>
   <body pos="0.1 0.2 0.3" quat="0.8 0.6 0 0">
@@ -117,22 +112,3 @@ def test_wrong_shapes_are_refused() -> None:
             PANDA.chain.forward(np.zeros(shape))
         with pytest.raises(BadInput, match="joint positions"):
             PANDA.chain.jacobian(np.zeros(shape))
-
-
-def test_the_pandas_facts_agree_with_each_other_and_the_model() -> None:
-    for values in (PANDA.home, PANDA.velocity, PANDA.acceleration, PANDA.jerk, PANDA.effort):
-        assert len(values) == len(PANDA.joints) == 7
-    assert np.all(PANDA.lower < PANDA.home) and np.all(PANDA.home < PANDA.upper)
-    model = mujoco.MjModel.from_xml_path(str(PANDA.mjcf))
-    for joint, effort in zip(PANDA.joints, PANDA.effort, strict=True):
-        np.testing.assert_array_equal(model.actuator(joint).forcerange, [-effort, effort])
-    for finger in PANDA.gripper.joints:
-        np.testing.assert_array_equal(model.joint(finger).range, [0, PANDA.gripper.finger_travel])
-    assert PANDA.gripper.max_width == 0.08
-
-
-def test_home_looks_straight_down_in_front_of_the_arm() -> None:
-    pos, rot = PANDA.chain.forward(np.array([PANDA.home]))
-    np.testing.assert_allclose(pos[0], [0.5, 0.0, 0.28], atol=2e-3)
-    np.testing.assert_allclose(rot[0][:, 2], [0, 0, -1], atol=2e-3)
-    np.testing.assert_allclose(np.abs(rot[0][:, 1]), [0, 1, 0], atol=2e-3)  # the fingers travel sideways

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sim.embedded.world import FRICTION_SPREAD, MASS_SPREAD, MujocoWorlds
+from sim.embedded.physics import FRICTION_SPREAD, MASS_SPREAD
+from sim.embedded.world import MujocoWorlds
 from sim.tasks import TASKS
 
 

@@ -1,0 +1,197 @@
+"""An independent witness of what was commanded to an arm, and how close to its limits that came.
+
+It stands beside the controller, behind everything that is meant to keep commands within limits, and shares no
+arithmetic with it. Commands are taken as what they are to a position controller, set-points one period Δt apart:
+
+    v_k = (q_k − q_{k−1}) / Δt,   a_k = (v_k − v_{k−1}) / Δt,   j_k = (a_k − a_{k−1}) / Δt
+
+For a motion whose derivatives stay within v_max, a_max and j_max these are averages of them (over one, two, three
+periods), hence within the limits as well: no motion that keeps the limits is ever counted. Δt is the nominal
+period, whatever the arrival times, because a late command must not look slow; commands that arrive faster than one
+a period would in truth move the arm faster, and are counted on their own.
+
+The arm rests at its last command when commands stop, and may be asked to start from there, from where it is
+measured, or to go on with the motion that was interrupted (a sender that was paused). After a gap a command that
+fits any of the three is in order; it is a ``jump`` when it fits none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robolearn.core.errors import BadInput
+from robots import RobotSpec
+
+Array = NDArray[np.float64]
+
+KINDS = ("non_finite", "length", "position", "velocity", "acceleration", "jerk", "rate", "jump")
+_DERIVATIVES = KINDS[3:6]
+# Third differences of doubles of 3 rad at 1 kHz carry rounding of 1e-6 rad/s³, and trajectory generators hold their
+# own limits to about 1e-8 of them. Both are far below this share, and this share is far below what an arm can feel.
+TOLERANCE = 1e-6
+GAP_S = 0.1  # without a command for so long, the arm is at rest
+WINDOW_S = 0.5  # over which the rate of commands is judged
+FASTEST = 1.25  # times the nominal rate
+_MOVING = 1e-3  # of the velocity limit
+
+
+class LimitMonitor:
+    """Counts commands beyond the limits of an arm and remembers how close the others came.
+
+    Args:
+      lower, upper: (n,) joint positions [rad].
+      velocity, acceleration, jerk: (n,) limits [rad/s], [rad/s²], [rad/s³].
+      period: nominal time from one command to the next [s].
+    """
+
+    def __init__(
+        self,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        velocity: ArrayLike,
+        acceleration: ArrayLike,
+        jerk: ArrayLike,
+        period: float,
+    ) -> None:
+        self._lower, self._upper = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+        # [v_max Δt, a_max Δt², j_max Δt³]: limits of the first, second and third difference.
+        self._step = np.array([velocity, acceleration, jerk], dtype=np.float64)
+        if self._lower.ndim != 1 or self._step.shape[1:] != self._lower.shape or self._upper.shape != self._lower.shape:
+            raise BadInput("limits", got=(self._lower.shape, self._upper.shape, self._step.shape), expected="(n,) each")
+        if not period > 0.0:
+            raise BadInput("period", got=period, expected="above 0 s")
+        self._step *= np.array([period, period**2, period**3])[:, None]
+        self._slack = TOLERANCE * (self._upper - self._lower)
+        self._most = FASTEST * WINDOW_S / period
+        self._counts: dict[str, int] = {kind: 0 for kind in KINDS}
+        self._peak = [0.0, 0.0, 0.0]
+        self._margin = self._state_margin = np.inf
+        self._commands = self._gaps = 0
+        self._max_age = 0.0
+        self._arrivals: deque[float] = deque()
+        self._last_at: float | None = None  # when the last command arrived
+        self.new_motion()
+
+    @classmethod
+    def of(cls, robot: RobotSpec, period: float) -> LimitMonitor:
+        """With the limits that the arm itself has."""
+        return cls(robot.lower, robot.upper, robot.velocity, robot.acceleration, robot.jerk, period)
+
+    def new_motion(self) -> None:
+        """The arm was put elsewhere by other means: what was commanded before says nothing about what comes."""
+        self._last: Array | None = None  # the last command, (n,)
+        self._diffs = np.zeros((3, len(self._lower)))  # its first, second and third difference
+        self._measured: Array | None = None
+        self._moving = False
+
+    def command(self, positions: ArrayLike, now: float) -> tuple[str, ...]:
+        """A command arrived.
+
+        Args:
+          positions: (n,) joint set-points [rad].
+          now: steady time of arrival [s].
+
+        Returns:
+          What is wrong with it, of `KINDS`.
+        """
+        q = np.asarray(positions, dtype=np.float64)
+        self._commands += 1
+        wrong = self._check_rate(now)
+        self._grow_old(now)
+        gap = self._last_at is not None and now - self._last_at > GAP_S
+        self._gaps += gap
+        self._last_at = now
+        if q.shape != self._lower.shape:
+            return self._count([*wrong, "length"])
+        if not np.isfinite(q).all():
+            return self._count([*wrong, "non_finite"])  # a position controller drops these: the arm goes on as it was
+
+        margin = np.minimum(q - self._lower, self._upper - q)
+        closest = float(margin.min())
+        self._margin = min(self._margin, closest)
+        if closest < 0.0 and (margin < -self._slack).any():
+            wrong.append("position")
+
+        if self._last is None:
+            wrong += self._start(q)
+            self._moving = False
+        else:
+            diffs, shares = self._differences(q, self._last, self._diffs)
+            if gap and max(shares) > 1.0 + TOLERANCE:
+                diffs, shares = self._differences(q, self._last, np.zeros_like(self._diffs))
+                if max(shares) > 1.0 + TOLERANCE:
+                    wrong += self._start(q)
+                    diffs, shares = np.zeros_like(self._diffs), [0.0, 0.0, 0.0]
+            self._diffs = diffs
+            self._peak = [max(pair) for pair in zip(self._peak, shares, strict=True)]
+            self._moving = shares[0] > _MOVING
+            wrong += [kind for kind, share in zip(_DERIVATIVES, shares, strict=True) if share > 1.0 + TOLERANCE]
+        self._last = q.copy()
+        return self._count(wrong)
+
+    def state(self, q: ArrayLike, now: float) -> None:
+        """The arm was measured at `q` (n,) [rad] at the steady time `now` [s]."""
+        measured = np.asarray(q, dtype=np.float64)
+        self._grow_old(now)
+        if measured.shape == self._lower.shape and np.isfinite(measured).all():
+            self._measured = measured.copy()
+            margin = np.minimum(measured - self._lower, self._upper - measured)
+            self._state_margin = min(self._state_margin, float(margin.min()))
+
+    def summary(self) -> dict[str, Any]:
+        """What was seen so far, ready for JSON.
+
+        Keys: ``commands``; ``violations`` and ``violations_by_kind``; ``non_finite``; ``peak`` with
+        ``position_margin`` (smallest distance of a command to a position limit, negative beyond it) and
+        ``measured_margin`` (of the arm itself) [rad], and ``velocity``, ``acceleration``, ``jerk`` as share of the
+        limit; ``max_command_age_s``, the longest that a command which was part of a motion stood without a
+        successor; ``gaps`` of more than 0.1 s between commands.
+        """
+        return {
+            "commands": self._commands,
+            "violations": sum(self._counts.values()),
+            "violations_by_kind": dict(self._counts),
+            "non_finite": self._counts["non_finite"],
+            "peak": {
+                "position_margin": self._margin if np.isfinite(self._margin) else None,
+                "measured_margin": self._state_margin if np.isfinite(self._state_margin) else None,
+                **dict(zip(_DERIVATIVES, self._peak, strict=True)),
+            },
+            "max_command_age_s": self._max_age,
+            "gaps": self._gaps,
+        }
+
+    def _start(self, q: Array) -> list[str]:
+        """A motion from rest begins where the arm is: within what it may travel in a period."""
+        away = 0.0 if self._measured is None else float((np.abs(q - self._measured) / self._step[0]).max())
+        return ["jump"] if away > 1.0 + TOLERANCE else []
+
+    def _differences(self, q: Array, last: Array, before: Array) -> tuple[Array, list[float]]:
+        """(3, n) differences at `q`, and the largest share that each of the three limits is used to."""
+        diffs = np.empty_like(before)
+        diffs[0] = q - last
+        diffs[1] = diffs[0] - before[0]
+        diffs[2] = diffs[1] - before[1]
+        return diffs, (np.abs(diffs) / self._step).max(1).tolist()
+
+    def _check_rate(self, now: float) -> list[str]:
+        self._arrivals.append(now)
+        while now - self._arrivals[0] >= WINDOW_S:
+            self._arrivals.popleft()
+        if len(self._arrivals) <= self._most:
+            return []
+        self._arrivals.clear()  # once per window
+        return ["rate"]
+
+    def _grow_old(self, now: float) -> None:
+        if self._moving and self._last_at is not None:
+            self._max_age = max(self._max_age, now - self._last_at)
+
+    def _count(self, wrong: list[str]) -> tuple[str, ...]:
+        for kind in wrong:
+            self._counts[kind] += 1
+        return tuple(wrong)

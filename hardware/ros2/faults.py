@@ -1,0 +1,119 @@
+"""Faults of sensors, to be switched on in the simulated arm: where tests make joint states freeze and cameras fail.
+
+A fault is written ``where:what``, several with commas between them, e.g. ``joint_states:freeze,camera:black``:
+
+    joint_states, objects   stop      nothing is sent any more
+                            freeze    the values stay, the stamps go on
+                            stale     one message is repeated, stamp and all
+                            old       every second message is one from 0.1 s ago
+                            nan       the first value is not a number
+                            reorder   the same values under the same names, the other way round
+                            missing   the first name and its value are left out
+    camera                  stop, freeze, black
+    clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+
+Array = NDArray[np.float64]
+Sample = tuple[tuple[str, ...], Array, Array, float]
+"""Names, positions, velocities (may be empty), stamp [s]."""
+
+VECTOR = ("stop", "freeze", "stale", "old", "nan", "reorder", "missing")
+FAULTS: Mapping[str, tuple[str, ...]] = {
+    "joint_states": VECTOR,
+    "objects": VECTOR,
+    "camera": ("stop", "freeze", "black"),
+    "clock": ("zero", "<seconds>"),
+}
+_OLD_S = 0.1
+
+
+def parse(text: str) -> dict[str, str]:
+    """Where → what.
+
+    Raises:
+      BadInput: there is no such fault.
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        where, _, what = part.partition(":")
+        if where not in FAULTS:
+            raise BadInput("fault", got=part, available=[f"{w}:{x}" for w, all_ in FAULTS.items() for x in all_])
+        if what not in FAULTS[where] and not (where == "clock" and _is_offset(what)):
+            raise BadInput(f"fault {where}", got=what, available=FAULTS[where])
+        found[where] = what
+    return found
+
+
+def stamp(what: str | None, now: float) -> float:
+    """The time `now` [s] as a faulty clock tells it."""
+    if what is None:
+        return now
+    return 0.0 if what == "zero" else now + float(what)
+
+
+class VectorFault:
+    """Spoils a stream of named values."""
+
+    def __init__(self) -> None:
+        self._past: deque[Sample] = deque()
+        self._held: Sample | None = None
+        self._count = 0
+
+    def apply(self, what: str | None, sample: Sample) -> Sample | None:
+        """What is sent in place of `sample`; None for nothing."""
+        names, q, v, at = sample
+        self._past.append(sample)
+        while len(self._past) > 1 and at - self._past[1][3] >= _OLD_S:
+            self._past.popleft()
+        self._held = sample if what not in ("freeze", "stale") or self._held is None else self._held
+        self._count += 1
+        if what == "stop":
+            return None
+        if what == "freeze":
+            return (*self._held[:3], at)
+        if what == "stale":
+            return self._held
+        if what == "old":
+            return self._past[0] if self._count % 2 else sample
+        if what == "nan":
+            return names, np.concatenate([[np.nan], q[1:]]), v, at
+        if what == "reorder":
+            return names[::-1], q[::-1], v[::-1], at
+        if what == "missing":
+            return names[1:], q[1:], v[1:], at
+        return sample
+
+
+class CameraFault:
+    """Spoils the pictures of one camera."""
+
+    def __init__(self) -> None:
+        self._held: NDArray[np.uint8] | None = None
+
+    def apply(self, what: str | None, picture: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """What is sent in place of `picture` (H, W, 3); None for nothing."""
+        if what == "stop":
+            return None
+        if what == "black":
+            return np.zeros_like(picture)
+        if what != "freeze" or self._held is None:
+            self._held = picture
+        return self._held
+
+
+def _is_offset(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,324 @@
+"""The simulated arm: a world in real time behind the topics of a ros2_control position controller.
+
+It stands where the driver and the controller of a real arm stand, and has their habits: joint states come whether
+or not anybody commands, set-points are followed as they arrive, and the last one is kept for ever. It obeys its
+contract's topics, joint names and message types. A limit monitor of its own sees every command first.
+
+An episode that ends is reported once; the world goes on from where it is until `/sim_arm/reset` begins the next.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rclpy.context import Context
+from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
+from std_srvs.srv import Trigger
+
+from hardware.contract import COMPRESSED, FLOATS, TRAJECTORY, Contract, load_contract
+from hardware.monitor import LimitMonitor
+from hardware.ros2 import faults, messages, qos, topics
+from hardware.ros2.runtime import Node, Value
+from robolearn.core.errors import BadInput, RobolearnError
+
+Array = NDArray[np.float64]
+
+MAX_BEHIND_S = 0.05  # what the physics catches up with at once; beyond, simulated time slips
+MONITOR_PERIOD_S = 0.5
+FIRST_PICTURE_S = 10.0
+# More than a controller keeps: one that reads only the newest skips set-points whenever it is held up, and then the
+# monitor would count steps that nobody commanded. Every command is seen and followed, in order.
+COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=ReliabilityPolicy.RELIABLE)
+
+
+class World(Protocol):
+    """What the node needs of a simulated world; `sim.realtime.RealtimeWorld` is one. Units: rad, m, s."""
+
+    @property
+    def outcome(self) -> dict[str, Any] | None:
+        """None while the episode lasts, then ``{"success", "truncated", "steps"}``."""
+        ...
+
+    def reset(self) -> int:
+        """Begin the next episode; returns the seed of the sequence."""
+        ...
+
+    def command(self, q: Array | None, width: float | None = None) -> None:
+        """Follow (n,) joint set-points, or an opening of the gripper, for ever. Raises `BadInput`."""
+        ...
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def joint_state(self) -> tuple[tuple[str, ...], Array, Array]:
+        """Names, positions and velocities of the arm's n joints, then of the gripper's."""
+        ...
+
+    def objects(self) -> tuple[tuple[str, ...], Array]:
+        """Names and values of the task's privileged vector."""
+        ...
+
+    def image(self, camera: str) -> NDArray[np.uint8]:
+        """(H, W, 3) picture; called from a thread of its own."""
+        ...
+
+    def close(self) -> None:
+        """No more pictures; called from the thread that asked for them."""
+        ...
+
+
+class SimArmNode(Node):
+    """The node `sim_arm`.
+
+    Parameters, fixed while it is configured: `contract`, `task`, `seed`, `joint_hz`, `camera_hz`. At any time:
+    `fault`, see `hardware.ros2.faults`.
+
+    Args:
+      make_world: contract, task and seed → what is simulated, in its first episode.
+      contract: the station, in place of the parameter `contract`.
+    """
+
+    def __init__(
+        self,
+        make_world: Callable[[Contract, str, int], World],
+        *,
+        contract: Contract | None = None,
+        context: Context | None = None,
+        overrides: dict[str, Value] | None = None,
+    ) -> None:
+        super().__init__(
+            "sim_arm",
+            {"contract": "sim", "task": "lift", "seed": 0, "joint_hz": 200.0, "camera_hz": 25.0},
+            context=context,
+            overrides=overrides,
+        )
+        self._make_world, self._given = make_world, contract
+        self._filming: threading.Thread | None = None
+        self._ended, self._filmed = threading.Event(), threading.Event()
+        # Not among the defaults: those are fixed while the node is configured.
+        self.declare_parameter("fault", "", ParameterDescriptor(description="where:what, see hardware.ros2.faults"))
+        self._fault = faults.parse(self.get_parameter("fault").value or "")
+        self.add_on_set_parameters_callback(self._set_fault)
+
+    # --- lifecycle -----------------------------------------------------------------------------------------
+
+    def configure(self) -> None:
+        c = self._given or load_contract(self.value("contract"))
+        if c.command.type not in (FLOATS, TRAJECTORY):
+            what = f"contract {c.name}: command type for the simulated arm"
+            raise BadInput(what, got=c.command.type, available=(FLOATS, TRAJECTORY))
+        if self.value("joint_hz") <= 0 or self.value("camera_hz") <= 0:
+            raise BadInput("rates", got=(self.value("joint_hz"), self.value("camera_hz")), expected="above 0 Hz")
+        self.contract = c
+        self._seed: int = self.value("seed")
+        self.world = self._make_world(c, self.value("task"), self._seed)
+        self.monitor = LimitMonitor.of(c.robot, 1.0 / c.stream_hz)
+        self._episode = 0
+        self._fresh = True  # nobody has reset or commanded yet
+        self._reported = self._slipped = False
+        self._refused = 0
+        self._faults = {"joint_states": faults.VectorFault(), "objects": faults.VectorFault()}
+        self._joint_states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
+        self._objects = c.objects and self.create_publisher(messages.JointState, c.objects.topic, qos.sensor())
+        self._images = {
+            name: self.create_publisher(messages.message_type(camera.type), camera.topic, qos.sensor(2))
+            for name, camera in c.cameras.items()
+        }
+        self._episodes = self.create_publisher(messages.String, topics.SIM_EPISODE, qos.latched(10))
+        self._summaries = self.create_publisher(messages.String, topics.SIM_MONITOR, qos.latched())
+        kind = messages.message_type(c.command.type)
+        self._listening = [self.create_subscription(kind, c.command.topic, self._on_command, COMMANDS)]
+        if c.gripper is not None:
+            kind = messages.message_type(c.gripper.type)
+            self._listening.append(self.create_subscription(kind, c.gripper.topic, self._on_gripper, COMMANDS))
+        self._service = self.create_service(Trigger, topics.SIM_RESET, self._on_reset)
+
+    def activate(self) -> None:
+        self._last: float | None = None  # when the physics was advanced
+        self._ticking = [
+            self.every(1.0 / self.value("joint_hz"), self._tick),
+            self.every(MONITOR_PERIOD_S, self._publish_summary),
+        ]
+        if self._images:
+            self._ended.clear()
+            self._filmed.clear()
+            self._no_pictures: Exception | None = None
+            self._filming = threading.Thread(target=self._film, name="cameras", daemon=True)
+            self._filming.start()
+            # A machine that cannot draw is found out now.
+            if not self._filmed.wait(FIRST_PICTURE_S) or self._no_pictures is not None:
+                raise self._no_pictures or RobolearnError(f"no picture within {FIRST_PICTURE_S:g} s")
+
+    def deactivate(self) -> None:
+        self._stop_cameras()
+        for timer in self._ticking:
+            self.destroy_timer(timer)
+
+    def cleanup(self) -> None:
+        for subscription in self._listening:
+            self.destroy_subscription(subscription)
+        self.destroy_service(self._service)
+        for publisher in (self._joint_states, self._objects, *self._images.values(), self._episodes, self._summaries):
+            if publisher is not None:
+                self.destroy_publisher(publisher)
+
+    def begin_stop(self, reason: str) -> None:
+        self._stop_cameras()
+
+    def destroy_node(self) -> None:
+        self._stop_cameras()
+        super().destroy_node()
+
+    def _stop_cameras(self) -> None:
+        self._ended.set()
+        if self._filming is not None:
+            self._filming.join(2.0)
+            self._filming = None
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        behind, self._last = 0.0 if self._last is None else now - self._last, now
+        if behind > MAX_BEHIND_S and not self._slipped:
+            self._slipped = True
+            self.get_logger().warning(
+                f"{1e3 * behind:.0f} ms behind: simulated time slips from now on whenever this machine is too busy"
+            )
+        self.world.advance(min(behind, MAX_BEHIND_S))
+        self._publish_states(now)
+        outcome = self.world.outcome
+        if outcome is not None and not self._reported:
+            self._reported = True
+            self._episodes.publish(messages.text(json.dumps({"episode": self._episode, **outcome})))
+            self._publish_summary()
+
+    def _publish_states(self, now: float) -> None:
+        c, n = self.contract, len(self.contract.joints)
+        at = self._stamp()
+        _, q, v = self.world.joint_state()
+        self.monitor.state(q[:n], now)
+        # The driver's unit for the gripper: linear between closed and open.
+        closed, opened = c.gripper_range
+        travel = c.robot.gripper.max_width / 2
+        fingers = q[n:] if len(q) - n == len(c.gripper_joints) else np.full(len(c.gripper_joints), q[n:].mean())
+        scale = (opened - closed) / travel
+        q = np.concatenate([q[:n], closed + scale * fingers])
+        v = np.concatenate([v[:n], np.full(len(fingers), scale * v[n:].mean())])
+        self._send("joint_states", self._joint_states, ((*c.joints, *c.gripper_joints), q, v, at))
+        if self._objects is not None:
+            names, values = self.world.objects()
+            self._send("objects", self._objects, (names, values, np.empty(0), at))
+
+    def _send(self, where: str, publisher: Any, sample: faults.Sample) -> None:
+        sent = self._faults[where].apply(self._fault.get(where), sample)
+        if sent is not None:
+            names, q, v, at = sent
+            publisher.publish(messages.joint_state(names, q, at, v))
+
+    def _stamp(self) -> float:
+        return faults.stamp(self._fault.get("clock"), 1e-9 * self.get_clock().now().nanoseconds)
+
+    # --- commands ------------------------------------------------------------------------------------------
+
+    def _on_command(self, message: Any, info: Any) -> None:
+        q = np.asarray(self._positions(message, self.contract.joints), dtype=np.float64)
+        self.monitor.command(q, _arrival(info))
+        self._follow(q, None)
+
+    def _on_gripper(self, message: Any) -> None:
+        c = self.contract
+        values = self._positions(message, c.gripper_joints)
+        opening = c.gripper is not None and c.gripper.type == FLOATS and c.gripper.unit == "opening"
+        if len(values) != (1 if opening else len(c.gripper_joints)):
+            self._refuse(f"gripper command of {len(values)} values")
+            return
+        self._follow(None, float(values[0]) if opening else c.gripper_width(values))
+
+    def _positions(self, message: Any, joints: tuple[str, ...]) -> list[float]:
+        """Set-points in the order of `joints`; empty where they cannot be told apart."""
+        if not isinstance(message, messages.JointTrajectory):
+            return list(message.data)
+        points, names = list(message.points), list(message.joint_names)
+        if len(points) != 1 or sorted(names) != sorted(joints) or len(points[0].positions) != len(names):
+            return []
+        return [points[0].positions[names.index(joint)] for joint in joints]
+
+    def _follow(self, q: Array | None, width: float | None) -> None:
+        try:
+            self.world.command(q, width)
+        except BadInput as error:
+            self._refuse(str(error))
+        else:
+            self._fresh = False
+
+    def _refuse(self, why: str) -> None:
+        self._refused += 1
+        if self._refused == 1:
+            self.get_logger().error(f"dropped, and the last command kept: {why}")
+
+    # --- operator ------------------------------------------------------------------------------------------
+
+    def _on_reset(self, request: Any, response: Any) -> Any:
+        # Nothing was done to the first episode before the first reset: it is the next one.
+        if not self._fresh:
+            self._seed = self.world.reset()
+            self._episode += 1
+        self._reported = self._fresh = False
+        self._last = None
+        self.monitor.new_motion()
+        return messages.trigger(response, True, json.dumps({"episode": self._episode, "seed": self._seed}))
+
+    def _publish_summary(self) -> None:
+        self._summaries.publish(messages.text(json.dumps(self.monitor.summary())))
+
+    def _set_fault(self, parameters: Any) -> SetParametersResult:
+        for parameter in parameters:
+            if parameter.name == "fault":
+                try:
+                    self._fault = faults.parse(parameter.value or "")
+                except RobolearnError as error:
+                    return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+    # --- cameras, in a thread of their own: rendering takes longer than the time between joint states ----------
+
+    def _film(self) -> None:
+        spoilt = {name: faults.CameraFault() for name in self._images}
+        period = 1.0 / self.value("camera_hz")
+        due = time.monotonic()
+        try:
+            while not self._ended.wait(max(0.0, due - time.monotonic())):
+                for name, publisher in self._images.items():
+                    at = self._stamp()
+                    picture = spoilt[name].apply(self._fault.get("camera"), self.world.image(name))
+                    if picture is not None:
+                        make = messages.compressed_image if self._compressed(name) else messages.image
+                        publisher.publish(make(picture, at, name))
+                self._filmed.set()
+                # Late pictures are left out, never made up for, and there is always some time for others.
+                due = max(due + period, time.monotonic() + 0.2 * period)
+        except Exception as error:
+            self._no_pictures = error
+            if self._filmed.is_set() and not self._ended.is_set():
+                self.get_logger().error(f"no more pictures: {error}")
+            self._filmed.set()
+        finally:
+            self.world.close()
+
+    def _compressed(self, name: str) -> bool:
+        return self.contract.cameras[name].type == COMPRESSED
+
+
+def _arrival(info: Any) -> float:
+    """Steady time [s] at which a message came in, which may be a while before it was read."""
+    waited = 1e-9 * (time.time_ns() - int(info["received_timestamp"]))
+    return time.monotonic() - min(max(waited, 0.0), 1.0)

@@ -1,0 +1,44 @@
+"""The simulated arm as a program: `robolearn-sim-arm --task lift --seed 0`, or with `--ros-args -p task:=lift`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from robolearn.core import RobolearnError
+
+if TYPE_CHECKING:
+    from hardware.contract import Contract
+    from sim.realtime import RealtimeWorld
+
+FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Spin the simulated arm until it is told to end; the exit code."""
+    try:
+        from hardware.ros2.runtime import ros_arguments, spin
+
+        return spin(_node, ros_arguments(sys.argv[1:] if argv is None else argv, FLAGS))
+    except RobolearnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def make_world(contract: Contract, task: str, seed: int) -> RealtimeWorld:
+    """The world behind a contract: its robot, its cameras at the largest of their sizes."""
+    from sim.realtime import RealtimeWorld
+
+    edges = [edge for camera in contract.cameras.values() for edge in camera.size]
+    return RealtimeWorld(task, seed, tuple(contract.cameras), max(edges, default=96), robot=contract.robot)
+
+
+def _node() -> Any:
+    from hardware.ros2.sim_arm_node import SimArmNode
+
+    return SimArmNode(make_world)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""N copies of one model and where things lie in their state: what every world of an embedded task is made of.
+
+Positions of free bodies and the arm's forward kinematics are computed from the state itself, because the batch's
+derived fields describe the state one step earlier.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+from numpy.typing import NDArray
+
+from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
+from robots import IKConfig, RobotSpec, solve
+from sim.embedded.scene import build_model
+from sim.embedded.task import Array, Pose, Start, State, Task
+
+FRICTION_SPREAD = 0.3  # each world's friction is scaled by 1 ± this
+MASS_SPREAD = 0.1
+MAX_DELAY_S = 0.02  # each world's commands take effect after 0 to this: sensing, thinking and talking take time
+
+
+class Physics:
+    """The state of N worlds with an arm and a task; who owns it moves set-points and keeps the time of episodes.
+
+    Args:
+      robot: the arm.
+      task: what lies around it.
+      num_worlds: N.
+      threads: worker threads of the batch.
+
+    Attributes:
+      model: the compiled world.
+      batch: its N states.
+      qpos, qvel: (N, …) views of them; writing moves the worlds.
+      arm_q, arm_v, finger_q, finger_v: where the joints of arm and gripper lie in `qpos` and `qvel`.
+    """
+
+    def __init__(self, robot: RobotSpec, task: Task, num_worlds: int, threads: int) -> None:
+        self.robot, self.task, self.num_worlds = robot, task, num_worlds
+        self.model = m = build_model(robot, task)
+        self.batch = Batch(m, num_worlds, nthread=threads)
+        self.qpos, self.qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        self._mocap_pos, self._mocap_quat = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")
+        self.arm_q = np.array([m.joint(j).qposadr[0] for j in robot.joints])
+        self.arm_v = np.array([m.joint(j).dofadr[0] for j in robot.joints])
+        self._arm_u = np.array([m.actuator(j).id for j in robot.joints])
+        self.finger_q = np.array([m.joint(j).qposadr[0] for j in robot.gripper.joints])
+        self.finger_v = np.array([m.joint(j).dofadr[0] for j in robot.gripper.joints])
+        self._finger_u = np.array([m.actuator(j).id for j in robot.gripper.joints])
+        self._free: dict[str, tuple[int, int]] = {}
+        self._mocap: dict[str, int] = {}
+        for name in task.bodies:
+            body = m.body(name)
+            if body.mocapid[0] >= 0:
+                self._mocap[name] = int(body.mocapid[0])
+            else:
+                joint = m.joint(int(body.jntadr[0]))
+                self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
+        self._home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
+        self._nominal = {
+            "geom_friction": m.geom_friction.copy(),
+            "body_mass": m.body_mass.copy(),
+            "body_inertia": m.body_inertia.copy(),
+        }
+
+    def command_arms(self, rows: NDArray[np.int64], q: Array) -> None:
+        """Let the arms of the worlds `rows` (M,) follow the joint set-points `q` (M, n) [rad]."""
+        self._ctrl[np.ix_(rows, self._arm_u)] = q
+
+    def command_fingers(self, rows: NDArray[np.int64], finger: Array) -> None:
+        """Let each finger of the worlds `rows` (M,) follow its set-point `finger` (M,) [m]."""
+        self._ctrl[np.ix_(rows, self._finger_u)] = finger[:, None]
+
+    def step(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
+        """One time step in the worlds `rows` (M,), or in all; (N,) which of them diverged, None for no world."""
+        try:
+            self.batch.step(rows)
+        except SimulationError as error:
+            broken = np.zeros(self.num_worlds, dtype=bool)
+            broken[error.ids] = True
+            return broken
+        return None
+
+    def astray(self) -> NDArray[np.bool_]:
+        """(N,) worlds whose state makes no sense."""
+        # NaN and infinity fail this comparison too.
+        return ~(np.abs(self.qpos).max(1) < 1e3) | ~(np.abs(self.qvel).max(1) < 1e4)
+
+    def state(self) -> State:
+        """The truth about all worlds, copied."""
+        q = self.qpos[:, self.arm_q]
+        tcp_pos, tcp_rot = self.robot.chain.forward(q)
+        bodies: dict[str, Pose] = {}
+        for name, (a, v) in self._free.items():
+            bodies[name] = Pose(
+                self.qpos[:, a : a + 3].copy(),
+                quat_to_matrix(self.qpos[:, a + 3 : a + 7]),
+                self.qvel[:, v : v + 3].copy(),
+                self.qvel[:, v + 3 : v + 6].copy(),
+            )
+        zero = np.zeros((self.num_worlds, 3))
+        for name, i in self._mocap.items():
+            bodies[name] = Pose(self._mocap_pos[:, i].copy(), quat_to_matrix(self._mocap_quat[:, i]), zero, zero)
+        width = self.qpos[:, self.finger_q].sum(1)
+        return State(q, self.qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
+
+    def clear(self, worlds: NDArray[np.int64]) -> None:
+        """Put `worlds` (M,) back to the model's own pose."""
+        self.batch.reset(worlds, stage=mujoco.mjtStage.mjSTAGE_NONE)
+
+    # --- starts --------------------------------------------------------------------------------------------
+
+    def begin(self, worlds: NDArray[np.int64], rngs: list[np.random.Generator]) -> Array:
+        """Put `worlds` (M,) at the start of a new episode, drawn from the generator of each.
+
+        Returns:
+          (M, n) where the arms are [rad]; their set-points are there too.
+        """
+        starts = [self.task.start(rngs[w]) for w in worlds]
+        self.clear(worlds)
+        q, pos, rot = self._posture(starts)
+        self.qpos[np.ix_(worlds, self.arm_q)] = q
+        self.command_arms(worlds, q)
+        for k, (w, start) in enumerate(zip(worlds, starts, strict=True)):
+            self.qpos[w, self.finger_q] = 0.5 * start.width
+            # What is held is pressed from the first moment on.
+            self._ctrl[w, self._finger_u] = 0.0 if start.held else 0.5 * start.width
+            for name, pose in start.bodies.items():
+                self._put(name, w, pose)
+            for name, pose in start.held.items():
+                quat = matrix_to_quat(rot[k] @ quat_to_matrix(pose[3:]))
+                self._put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
+        return q
+
+    def _posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
+        n = len(starts)
+        pos = self._home_pos + np.array([s.tcp_offset for s in starts])
+        turn = np.zeros((n, 3))
+        turn[:, 2] = [s.tcp_yaw for s in starts]
+        rot = rotvec_to_matrix(turn) @ self._home_rot
+        home = np.array(self.robot.home)
+        q = solve(self.robot.chain, np.tile(home, (n, 1)), pos, rot, rest=home, config=IKConfig(iterations=20))
+        return q, *self.robot.chain.forward(q)
+
+    def _put(self, name: str, world: int, pose: Array) -> None:
+        if name in self._mocap:
+            self._mocap_pos[world, self._mocap[name]] = pose[:3]
+            self._mocap_quat[world, self._mocap[name]] = pose[3:]
+        else:
+            a = self._free[name][0]
+            self.qpos[world, a : a + 7] = pose
+
+    def randomise(self, rngs: list[np.random.Generator]) -> NDArray[np.int64]:
+        """Each world's own friction and mass, drawn from the generator of each.
+
+        Returns:
+          (N,) each world's own delay of commands [physics steps], for the caller to keep.
+        """
+        delay = np.zeros(self.num_worlds, dtype=np.int64)
+        friction, mass, inertia = (self.batch.expand(name) for name in self._nominal)
+        friction[:], mass[:], inertia[:] = self._nominal.values()
+        for w, rng in enumerate(rngs):
+            for name in self.task.randomised:
+                body = self.model.body(name)
+                geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
+                friction[w, geoms, 0] *= rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
+                scale = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
+                mass[w, body.id] *= scale
+                inertia[w, body.id] *= scale
+            delay[w] = rng.integers(round(MAX_DELAY_S / self.task.timestep) + 1)
+        self.batch.set_const()
+        return delay

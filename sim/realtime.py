@@ -1,0 +1,176 @@
+"""One embedded world in real time: it follows whatever set-points it was last given, as a position controller does.
+
+The same model, starts, success, failure and time limit as world 0 of `MujocoWorlds`, which a test holds it to. What
+is missing is what belongs to others on a real arm: what an action means, how set-points move, delays. Time passes
+only in `advance`, so that the caller decides what real time is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robolearn.core.errors import BadInput
+from robots import CONTROL_HZ, PANDA, RobotSpec
+from sim.embedded.camera import Cameras
+from sim.embedded.physics import Physics
+from sim.embedded.task import Array
+from sim.tasks import TASKS
+
+log = logging.getLogger(__name__)
+
+_ONE = np.zeros(1, dtype=np.int64)
+
+
+class RealtimeWorld:
+    """One arm and one task, moved by joint set-points.
+
+    All methods may be called from one thread, and `image` from a second one.
+
+    Args:
+      task: an embedded task, e.g. ``"lift"``.
+      seed: of the sequence of starts.
+      cameras: cameras that `image` may be asked for (``"front"``, ``"side"``, ``"wrist"``).
+      image_size: edge of their square pictures [px].
+      robot: the arm.
+      randomise: give this world friction and masses of its own, those of world 0 of `MujocoWorlds(seed=seed)`;
+        without, it is world 0 of ``MujocoWorlds(randomise=False)``.
+
+    Raises:
+      BadInput: an unknown task or camera.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        seed: int,
+        cameras: tuple[str, ...] = (),
+        image_size: int = 96,
+        *,
+        robot: RobotSpec = PANDA,
+        randomise: bool = True,
+    ) -> None:
+        if task not in TASKS:
+            raise BadInput("task", got=task, available=TASKS)
+        self.robot, self.task, self.seed = robot, TASKS[task](), seed
+        self.control_hz, self.object_names = CONTROL_HZ, tuple(self.task.observation_names)
+        self.episode = -1
+        self._physics = Physics(robot, self.task, 1, threads=1)
+        self._cameras = Cameras(self._physics.model, cameras, image_size, later=True)
+        self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
+        # One generator for everything, in the order in which MujocoWorlds draws from it.
+        self._rngs = [np.random.default_rng([seed, 0])]
+        if randomise:
+            self._physics.randomise(self._rngs)
+        self._lock = threading.Lock()  # the state, between physics and pictures
+        self._shown: mujoco.MjData | None = None
+        self.reset()
+
+    def reset(self) -> int:
+        """Begin the next episode, the arm at its start and holding there; returns the seed of the sequence."""
+        with self._lock:
+            self._physics.begin(_ONE, self._rngs)
+        self.episode += 1
+        self._ticks, self._due, self._begun = 0, 0.0, False
+        self._outcome: dict[str, Any] | None = None
+        self._broken = False
+        return self.seed
+
+    def command(self, q: ArrayLike | None, width: float | None = None) -> None:
+        """Follow these set-points from now on, for ever; what is None stays as it is.
+
+        The first command begins the episode: until then the world holds still and its time limit does not run.
+
+        Args:
+          q: (n,) joint set-points [rad].
+          width: opening of the gripper [m].
+
+        Raises:
+          BadInput: wrong length or not finite; nothing is changed then.
+        """
+        n = len(self.robot.joints)
+        goal = None if q is None else np.asarray(q, dtype=np.float64)
+        if goal is not None and (goal.shape != (n,) or not np.isfinite(goal).all()):
+            raise BadInput("command", got=goal.tolist(), expected=f"{n} finite joint positions")
+        if width is not None and not np.isfinite(width):
+            raise BadInput("gripper command", got=width, expected="a finite opening")
+        self._begun = True
+        if goal is not None:
+            self._physics.command_arms(_ONE, goal[None])
+        if width is not None:
+            self._physics.command_fingers(_ONE, np.array([0.5 * width]))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in whole steps of the physics; what is less than one is kept for the next call."""
+        self._due += seconds
+        # Half a step of slack: sums of equal parts of a step must not fall one short.
+        while self._due > 0.999 * self.task.timestep:
+            self._due -= self.task.timestep
+            self._step()
+
+    def _step(self) -> None:
+        if self._broken:
+            return
+        with self._lock:
+            failed = self._physics.step()
+        self._ticks += self._begun
+        if failed is None and self._ticks % self._per_control:
+            return
+        if failed is not None or self._physics.astray().any():
+            log.warning("physics diverged in %s: the world stands still until it is reset", self.task.name)
+            self._broken = True
+            with self._lock:
+                self._physics.clear(_ONE)
+            self._outcome = self._outcome or {"success": False, "truncated": True, "steps": self.steps}
+        elif self._outcome is None:
+            self._judge()
+
+    def _judge(self) -> None:
+        state = self._physics.state()
+        success = bool(self.task.success(state)[0])
+        terminated = success or bool(self.task.failure(state)[0])
+        truncated = not terminated and self.steps >= self.task.max_episode_steps
+        if terminated or truncated:
+            self._outcome = {"success": success, "truncated": truncated, "steps": self.steps}
+
+    @property
+    def steps(self) -> int:
+        """Control steps of 1/20 s since the first command of the episode."""
+        return self._ticks // self._per_control
+
+    @property
+    def outcome(self) -> dict[str, Any] | None:
+        """How the episode ended, ``{"success", "truncated", "steps"}``, or None; the world goes on afterwards."""
+        return self._outcome
+
+    def joint_state(self) -> tuple[tuple[str, ...], Array, Array]:
+        """Names, positions [rad, m] and velocities [rad/s, m/s] of the joints of the arm, then of the gripper."""
+        p = self._physics
+        names = (*self.robot.joints, *self.robot.gripper.joints)
+        q = np.concatenate([p.qpos[0, p.arm_q], p.qpos[0, p.finger_q]])
+        return names, q, np.concatenate([p.qvel[0, p.arm_v], p.qvel[0, p.finger_v]])
+
+    def objects(self) -> tuple[tuple[str, ...], Array]:
+        """Names and values of the task's privileged vector."""
+        return self.object_names, self.task.observe(self._physics.state())[0].astype(np.float64)
+
+    def image(self, camera: str) -> NDArray[np.uint8]:
+        """(image_size, image_size, 3) picture of the world as it is now; always from one and the same thread.
+
+        Raises:
+          BadInput: a camera that this world was not made with, or no OpenGL.
+        """
+        if f"images.{camera}" not in self._cameras.specs:
+            raise BadInput("camera", got=camera, available=[s.removeprefix("images.") for s in self._cameras.specs])
+        with self._lock:
+            self._shown = self._physics.batch.get_data(0, self._shown)
+        return self._cameras.image(self._shown, camera)
+
+    def close(self) -> None:
+        """Free the renderer; from the thread that took the pictures. A later picture makes a new one."""
+        self._cameras.close()

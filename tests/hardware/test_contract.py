@@ -1,0 +1,271 @@
+"""Contracts: the shipped ones hold, and every mistake in a file is named in one line with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from hardware.contract import CONTRACTS, Contract, contract_names, load_contract
+from hardware.safety.limits import Limits
+from robolearn.core import BadInput, check_compatible
+from robots import ROBOTS
+from sim.registry import make_env
+
+
+def shipped(name: str) -> dict[str, Any]:
+    return yaml.safe_load((CONTRACTS / f"{name}.yaml").read_text())
+
+
+def load(tmp_path: Path, data: object) -> Contract:
+    path = tmp_path / "station.yaml"
+    path.write_text(data if isinstance(data, str) else yaml.safe_dump(data))
+    return load_contract(path)
+
+
+def refuse(tmp_path: Path, data: object) -> str:
+    """The one line that a contract is refused with."""
+    with pytest.raises(BadInput) as refused:
+        load(tmp_path, data)
+    message = str(refused.value)
+    assert "\n" not in message and "station.yaml" in message
+    return message
+
+
+def put(data: dict[str, Any], where: str, value: object) -> dict[str, Any]:
+    *path, last = where.split(".")
+    inner = data
+    for key in path:
+        inner[key] = inner.get(key) or {}
+        inner = inner[key]
+    inner[last] = value
+    return data
+
+
+# --- the shipped ones --------------------------------------------------------------------------------------
+
+
+def test_four_come_with_the_package() -> None:
+    assert contract_names() == ("fr3", "sim", "so101", "ur5e")
+
+
+@pytest.mark.parametrize("name", contract_names())
+def test_a_shipped_contract_fits_its_robot(name: str) -> None:
+    contract = load_contract(name)
+    robot, limits, own = contract.robot, contract.limits, Limits.of(contract.robot)
+    assert contract.name == name and Path(contract.source).name == f"{name}.yaml"
+    assert len(contract.joints) == len(robot.joints) == limits.n
+    assert contract.joint_states.topic == "/joint_states"
+    assert contract.interface.embodiment == robot.name
+    home = np.array(robot.home)
+    assert (limits.lower < home).all() and (home < limits.upper).all()
+    if name == "sim":
+        np.testing.assert_array_equal(limits.velocity, own.velocity)
+        assert limits.workspace is None
+    else:
+        np.testing.assert_allclose(limits.velocity, 0.5 * own.velocity)
+        np.testing.assert_allclose(limits.acceleration, 0.3 * own.acceleration)
+        assert limits.workspace is not None
+        (tcp,), _ = robot.chain.forward(home[None])
+        assert (limits.workspace[0] < tcp).all() and (tcp < limits.workspace[1]).all()
+
+
+@pytest.mark.parametrize("name", contract_names())
+def test_gripper_units_go_there_and_back(name: str) -> None:
+    contract = load_contract(name)
+    widest = contract.robot.gripper.max_width
+    closed, opened = contract.gripper_range
+    n = len(contract.gripper_joints)
+    assert contract.gripper_width([closed] * n) == pytest.approx(0.0)
+    assert contract.gripper_width([opened] * n) == pytest.approx(widest)
+    assert contract.gripper_width([0.5 * (closed + opened)] * n) == pytest.approx(0.5 * widest)
+    values = contract.gripper_values(0.03)
+    if contract.gripper is not None and contract.gripper.unit == "opening":
+        assert values == (0.03,)
+    else:
+        assert contract.gripper_width(values) == pytest.approx(0.03)
+
+
+def test_the_robotiq_closes_as_its_joint_rises() -> None:
+    contract = load_contract("ur5e")
+    assert contract.gripper_values(0.085) == pytest.approx((0.0,))
+    assert contract.gripper_values(0.0) == pytest.approx((0.7929,))
+
+
+# --- what it offers to policies ----------------------------------------------------------------------------
+
+
+def test_the_simulated_arm_offers_what_the_simulator_offers() -> None:
+    trained = make_env("lift", 1).interface
+    contract = load_contract("sim").with_objects(trained.observation["objects"].names)
+    assert contract.interface == trained
+    check_compatible(trained, contract.interface, what="policy")
+
+
+def test_cameras_are_offered_as_the_simulator_offers_them(tmp_path: Path) -> None:
+    camera = {"topic": "/camera/front/image_raw", "type": "sensor_msgs/msg/Image", "size": [64, 80]}
+    contract = load(tmp_path, put(shipped("sim"), "cameras", {"front": camera}))
+    assert contract.interface.observation["images.front"].shape == (64, 80, 3)
+    assert contract.interface.observation["images.front"].dtype == "uint8"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fr3", "policy: embodiment: got fr3, expected panda"),
+        ("ur5e", "policy: embodiment: got ur5e, expected panda"),
+        ("so101", "policy: embodiment: got so101, expected panda"),
+        ("sim", "policy: observation: got no 'objects', expected objects"),
+    ],
+)
+def test_a_policy_for_something_else_is_refused(name: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        check_compatible(make_env("lift", 1).interface, load_contract(name).interface, what="policy")
+
+
+def test_a_real_arm_knows_no_objects() -> None:
+    with pytest.raises(BadInput, match="contract ur5e: got no objects topic"):
+        load_contract("ur5e").with_objects(["cube_x"])
+    assert load_contract("ur5e").with_objects([]).object_names == ()
+
+
+# --- mistakes ----------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(BadInput, match=r"contract: got ur5; available: fr3, sim, so101, ur5e, <path>.yaml .*ur5e\?"):
+        load_contract("ur5")
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        ("robt", "panda", "unknown key: got robt; available: robot"),
+        ("comand", {}, r"unknown key: got comand;.*\(did you mean command\?\)"),
+        ("limits.velocty", [1.0] * 7, r"unknown key in limits: got velocty;.*\(did you mean velocity\?\)"),
+        ("command.tpye", "x", r"unknown key in command: got tpye;.*\(did you mean type\?\)"),
+        ("cameras.front.fps", 30, "unknown key in cameras.front: got fps"),
+        ("robot", "pandas", r"robot: got pandas; available: panda, .*did you mean panda"),
+        ("robot", None, "got none, expected the key 'robot'"),
+        ("robot", ["panda"], "robot: got \\['panda'\\]"),
+        ("action_kind", "tcp_deltas", r"action_kind: got tcp_deltas;.*did you mean tcp_delta\?"),
+        ("control_hz", 0, "control_hz: got 0, expected 1 to 100"),
+        ("control_hz", "20 Hz", "control_hz: got 20 Hz, expected a number"),
+        ("control_hz", True, "control_hz: got True, expected a number"),
+        ("control_hz", float("nan"), "control_hz: got nan, expected 1 to 100"),
+        ("stream_hz", 10, "stream_hz: got 10, expected 50 to 1000"),
+        ("stream_hz", 2000, "stream_hz: got 2000, expected 50 to 1000"),
+        ("joints", [f"panda_joint{i}" for i in range(1, 7)], "joints: got 6, expected 7 entries"),
+        ("joints", "panda_joint1", "joints: got panda_joint1, expected a list of 7"),
+        ("joints", ["panda_joint1"] * 2 + list("abcde"), "joints: got panda_joint1 2 times, expected every name once"),
+        ("joints", [1, *"abcdef"], "joints.0: got 1, expected a word"),
+        ("joints", [f"l_panda_joint{i}" for i in (2, 1, 3, 4, 5, 6, 7)], "joints: got l_panda_joint2.*base to tip"),
+        ("joint_states", "/joint_states", "joint_states: got /joint_states, expected key: value lines"),
+        ("joint_states.topic", "joint_states", "joint_states.topic: got joint_states, expected an absolute ROS topic"),
+        ("joint_states.topic", "/a//b", "joint_states.topic"),
+        ("joint_states.type", "sensor_msgs/msg/Image", "joint_states.type: got sensor_msgs/msg/Image; available"),
+        ("joint_states.max_age_s", -1, "joint_states.max_age_s: got -1, expected 0.001 to 5"),
+        (
+            "command.type",
+            "std_msgs/msg/Float32MultiArray",
+            r"command.type:.*did you mean std_msgs/msg/Float64MultiArray",
+        ),
+        ("command.topic", None, "command: got none, expected the key 'topic'"),
+        (
+            "command.topic",
+            "/joint_states",
+            "command.topic: got /joint_states, expected another topic than joint_states",
+        ),
+        ("gripper.joints", [], "gripper.joints: got \\[\\], expected at least one"),
+        (
+            "gripper.joints",
+            ["panda_joint1"],
+            "gripper.joints: got panda_joint1, expected joints that are not the arm's",
+        ),
+        ("gripper.unit", "mm", "gripper.unit: got mm; available: opening, joint"),
+        ("gripper.open", 0.0, "gripper: got 0 for both, expected two positions"),
+        ("gripper.type", "geometry_msgs/msg/PoseStamped", "gripper.type"),
+        ("objects.type", "std_msgs/msg/String", "objects.type"),
+        ("cameras", ["front"], "cameras: got"),
+        ("cameras.front", {"topic": "/c"}, "cameras.front: got none, expected the key 'type'"),
+        (
+            "cameras.front",
+            {"topic": "/c", "type": "sensor_msgs/msg/Image", "size": [96]},
+            "cameras.front.size: got 1, expected 2 entries",
+        ),
+        (
+            "cameras.front",
+            {"topic": "/c", "type": "sensor_msgs/msg/Image", "size": [96, 9.5]},
+            "cameras.front.size.1: got 9.5, expected a whole number",
+        ),
+        ("cameras.front", {"topic": "/c", "type": "sensor_msgs/msg/PointCloud2"}, "cameras.front.type"),
+        ("limits", {"velocity_share": 1.1}, "limits: limit velocity of joint 1: got 2.39.*at most 2.175"),
+        ("limits", {"velocity_share": 0}, "limits.velocity_share: got 0, expected more than 0"),
+        ("limits", {"velocity_share": 0.5, "velocity": [1.0] * 7}, "either velocity or velocity_share"),
+        ("limits", {"velocity": [1.0] * 6}, "limits.velocity: got 6, expected 7 entries"),
+        ("limits", {"velocity": 1.0}, "limits.velocity: got 1.0, expected a list of 7"),
+        ("limits", {"lower": [-3.0] * 7}, "limits: limit lower of joint 1: got -3.0, expected at least -2.8973"),
+        ("limits", {"max_jump": 3.0}, "limits: limit max_jump: got 3.0, expected at most"),
+        ("limits", {"command_timeout_s": 1.0}, "limits: limit command_timeout_s: got 1.0, expected at most 0.1"),
+        ("limits", {"collision_distance": 0.0}, "limits: limit collision_distance"),
+        ("limits", {"workspace": {"lower": [0, 0, 0]}}, "limits.workspace: got none, expected the key 'upper'"),
+        ("limits", {"workspace": {"lower": [0, 0, 1], "upper": [1, 1, 0]}}, "limits: workspace"),
+        ("limits", {"gripper_max": 0.2}, "limits: limit gripper_max: got 0.2, expected at most 0.08"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, where: str, value: object, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        load(tmp_path, put(shipped("sim"), where, value))
+    refuse(tmp_path, put(shipped("sim"), where, value))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("robot: panda\nrobot: fr3\n", "station.yaml line 2: got the key 'robot' stands there twice"),
+        ("robot: [panda\n", "station.yaml line 2"),
+        ("robot: !!python/object:os.system x\n", "station.yaml line 1"),
+        ("", "station.yaml: got None, expected key: value lines"),
+        ("- a\n- b\n", "station.yaml: got "),
+        ("? [a, b]\n: 1\n", "station.yaml"),
+        ("7: 1\n", "unknown key: got 7"),
+    ],
+)
+def test_what_is_no_contract_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    assert words in refuse(tmp_path, text)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "station.yaml"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(BadInput, match=r"station.yaml: got .*expected YAML"):
+        load_contract(path)
+
+
+# --- what is allowed ---------------------------------------------------------------------------------------
+
+
+def test_a_station_of_ones_own(tmp_path: Path) -> None:
+    """Prefixed joints, a tightened limit, a Cartesian controller, a gripper that is only measured."""
+    data = shipped("ur5e")
+    data["joints"] = [f"left_{name}" for name in data["joints"]]
+    data["command"] = {"topic": "/target_pose", "type": "geometry_msgs/msg/PoseStamped"}
+    data["gripper"] = {"joints": ["knuckle"], "closed": 0.8, "open": 0.0}
+    data["limits"] = {"velocity": [0.5] * 6, "max_jump": 0.1}
+    contract = load(tmp_path, data)
+    assert contract.name == "station" and contract.joints[0] == "left_shoulder_pan_joint"
+    assert contract.gripper is None and contract.gripper_joints == ("knuckle",)
+    assert contract.limits.max_jump == 0.1
+    np.testing.assert_array_equal(contract.limits.velocity, [0.5] * 6)
+    assert contract.interface == load_contract("ur5e").interface
+
+
+def test_an_arm_without_gripper_or_limits_section(tmp_path: Path) -> None:
+    data = shipped("fr3")
+    del data["gripper"], data["limits"]
+    contract = load(tmp_path, data)
+    assert contract.gripper is None and contract.gripper_joints == ()
+    np.testing.assert_array_equal(contract.limits.velocity, ROBOTS["fr3"].velocity)
