@@ -35,7 +35,9 @@ class Output:
 
     def check(self, q: Array) -> None:
         """Refuse a set-point (n,) [rad]."""
-        fault = _judge(q, self._last, self._differences, self._most, self._limits.lower, self._limits.upper, self._next)
+        fault = _judge(
+            q, self._last, self._differences, self._most, self._limits.lower, self._limits.upper, self._next
+        )
         if fault >= 0:
             raise self._reason(q, fault // len(q), fault % len(q))
 
