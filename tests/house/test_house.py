@@ -65,8 +65,16 @@ def make_quickstart(tmp_path: Path, *args: str) -> str:
     script(tmp_path / ".venv" / "bin" / "robolearn", 'echo "$@"')
     for stamp in (".made", ".base"):
         (tmp_path / ".venv" / stamp).touch()
+    # `make test ARGS=…` hands its variables on to every make below it.
+    env = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS", "OUT")}
     done = subprocess.run(
-        ["make", "-s", "quickstart", *args], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        ["make", "-s", "quickstart", *args],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     return done.stdout.strip()
 
