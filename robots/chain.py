@@ -143,15 +143,15 @@ def forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac
     for i in range(n):
         for r in range(3):
             p[r] += R[r, 0] * offset_pos[i, 0] + R[r, 1] * offset_pos[i, 1] + R[r, 2] * offset_pos[i, 2]
-        _matmul3(R, offset_rot[i], A)
+        matmul3(R, offset_rot[i], A)
         for r in range(3):
             origin[i, r] = p[r]
             jac[3 + r, i] = A[r, 0] * axis[i, 0] + A[r, 1] * axis[i, 1] + A[r, 2] * axis[i, 2]
-        _axis_rotation(axis[i], q[i], B)
-        _matmul3(A, B, R)
+        axis_rotation(axis[i], q[i], B)
+        matmul3(A, B, R)
     for r in range(3):
         pos[r] = p[r] + R[r, 0] * tcp_pos[0] + R[r, 1] * tcp_pos[1] + R[r, 2] * tcp_pos[2]
-    _matmul3(R, tcp_rot, rot)
+    matmul3(R, tcp_rot, rot)
     for i in range(n):
         dx, dy, dz = pos[0] - origin[i, 0], pos[1] - origin[i, 1], pos[2] - origin[i, 2]
         zx, zy, zz = jac[3, i], jac[4, i], jac[5, i]
@@ -167,14 +167,16 @@ def _forward_batch(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, 
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _matmul3(a, b, out):
+def matmul3(a, b, out):
+    """out = a b, all (3, 3)."""
     for r in range(3):
         for c in range(3):
             out[r, c] = a[r, 0] * b[0, c] + a[r, 1] * b[1, c] + a[r, 2] * b[2, c]
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _axis_rotation(u, angle, out):
+def axis_rotation(u, angle, out):
+    """Fill `out` (3, 3) with the rotation by `angle` [rad] about the unit vector `u` (3,)."""
     # Rodrigues: R = I + sin θ [u] + (1 − cos θ) [u]²
     s, c = np.sin(angle), np.cos(angle)
     v = 1.0 - c

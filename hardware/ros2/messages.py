@@ -179,6 +179,11 @@ class SafetyReport:
     reason: str
     values: Mapping[str, str]
 
+    @property
+    def arming(self) -> str:
+        """Which arming this is, empty unless armed. A state may be missed between two armings, but not their number."""
+        return self.values.get("arming", "?") if self.state == "armed" else ""
+
 
 def safety_report(state: str, reason: str, values: Mapping[str, object], stamp: Time) -> DiagnosticArray:
     """The state of the safety node as diagnostics."""

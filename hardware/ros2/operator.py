@@ -16,8 +16,8 @@ from std_msgs.msg import Bool, String
 from std_srvs.srv import Trigger
 
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport
-from hardware.ros2.runtime import Background, wait_until
 from robolearn.core import RobolearnError
 
 DEADMAN_HZ = 20.0

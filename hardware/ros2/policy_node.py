@@ -8,6 +8,7 @@ thinks in a thread of its own: meanwhile joint states stay fresh. It works only 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import queue
 import sys
@@ -34,13 +35,15 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, check_compatible
 
+log = logging.getLogger(__name__)
+
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
 
 @dataclass(frozen=True)
 class _Question:
-    generation: int  # of arming
+    arming: str
     observation: dict[str, NDArray]
     stamp: Time
     asked: float
@@ -83,13 +86,12 @@ class PolicyNode(Node):
         self.contract, self.observer = contract, Observer(contract, needed.observation)
         self._period = 1.0 / contract.control_hz
         self._steps = self.policy.execute_steps
-        self._armed = False
-        self._generation = 0
+        self._arming = ""  # which arming this is; empty: not armed
         self._busy = False
         self._due = -math.inf  # stamp of the next observation
-        self._since = 0.0  # when the arm was armed, on the steady clock
         self._fault = ""
         self._chunks = 0
+        self._complained = 0.0
         self._latency = Latencies()
         self.policy.reset(self.value("seed"))
         self._warm_up(needed)
@@ -112,7 +114,7 @@ class PolicyNode(Node):
 
     def destroy_node(self) -> None:
         if self._worker is not None:
-            self._generation += 1
+            self._arming = ""
             self._slot.put(None)
             self._worker.join(2.0)
             self._worker = None
@@ -122,14 +124,15 @@ class PolicyNode(Node):
 
     def _on_safety(self, message: DiagnosticArray) -> None:
         report = messages.read_safety_report(message)
-        armed = report is not None and report.state == "armed"
-        if armed and not self._armed:
-            self._generation += 1
-            self._due, self._since, self._fault = -math.inf, time.monotonic(), ""
+        arming = report.arming if report else ""
+        if arming == self._arming:
+            return
+        self._arming = arming
+        if arming:
+            self._due, self._fault = -math.inf, ""
             begin = getattr(self.policy, "begin", None)
             if begin is not None:
                 begin(np.ones(1, dtype=bool))
-        self._armed = armed
 
     def _on_joints(self, message: JointState) -> None:
         if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
@@ -151,7 +154,7 @@ class PolicyNode(Node):
 
     def _ask(self) -> None:
         """Hand the policy an observation, if it is time for one and the policy has none."""
-        if not self.active or not self._armed or self._busy or self._fault:
+        if not self.active or not self._arming or self._busy or self._fault:
             return
         stamp, apart = self.observer.stamps()
         late = stamp - self._due
@@ -166,14 +169,14 @@ class PolicyNode(Node):
             return
         self._busy = True
         self._due = stamp + self._steps * self._period
-        self._slot.put(_Question(self._generation, observation, self._stamp, time.monotonic()))
+        self._slot.put(_Question(self._arming, observation, self._stamp, time.monotonic()))
 
     def _think(self) -> None:
         while (question := self._slot.get()) is not None:
             try:
                 actions = np.asarray(self.policy.act(question.observation))[0]
                 actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
-                if question.generation == self._generation and self._armed:
+                if question.arming == self._arming:
                     message = messages.chunk(
                         self.contract.interface.action.names, actions, question.stamp, self._period
                     )
@@ -182,7 +185,7 @@ class PolicyNode(Node):
                     self._latency.add(time.monotonic() - question.asked)
             except Exception as error:
                 self._fault = f"the policy failed: {error}" if isinstance(error, RobolearnError) else repr(error)
-                self.get_logger().error(self._fault)
+                log.error("%s", self._fault)
             finally:
                 self._busy = False
 
@@ -199,7 +202,9 @@ class PolicyNode(Node):
     # --- saying --------------------------------------------------------------------------------------------
 
     def _complain(self, reason: str) -> None:
-        self.get_logger().warning(reason, throttle_duration_sec=1.0)
+        if time.monotonic() - self._complained > 1.0:
+            self._complained = time.monotonic()
+            log.warning("%s", reason)
 
     def _report(self) -> None:
         reason = self._fault or self.observer.problem()

@@ -1,6 +1,7 @@
 """How our nodes live: start, spin, end. Lifecycle nodes that start by themselves, signals that end them cleanly.
 
-A node with work to finish when it is told to end (the safety node brakes) overrides `begin_stop` and `stopped`.
+A node with work to finish when it is told to end (the safety node brakes) overrides `begin_stop` and `stopped`. Nodes
+log through `logging`: rclpy's loggers look their caller up, which can take 0.1 s the first time.
 """
 
 from __future__ import annotations
@@ -166,8 +167,9 @@ class Node(LifecycleNode):
             work()
         except Exception as error:
             self.failure = error
-            level = self.get_logger().error
-            level(f"{work.__name__}: {error}" if isinstance(error, RobolearnError) else f"{work.__name__}: {error!r}")
+            log.error(
+                "%s: %s: %s", self.get_name(), work.__name__, error, exc_info=not isinstance(error, RobolearnError)
+            )
             return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 
@@ -264,75 +266,6 @@ def realtime(priority: int) -> bool:
         log.warning("no real-time priority %d: allow it with `ulimit -r` or run under `chrt -f`", priority)
         return False
     return True
-
-
-# --- several in one process, for clients and tests -----------------------------------------------------------
-
-
-class Background:
-    """An rclpy context of its own with an executor that spins in a thread.
-
-    As a context manager it ends in the order in which DDS wants it: executor, thread, nodes, context.
-    """
-
-    def __init__(self, domain_id: int | None = None) -> None:
-        self.context = Context()
-        rclpy.init(args=[], context=self.context, domain_id=domain_id, signal_handler_options=SignalHandlerOptions.NO)
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.errors: list[Exception] = []
-        self._nodes: list[Any] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._spin, name="ros", daemon=True)
-        self._thread.start()
-
-    def add(self, node: Any) -> Any:
-        """Spin `node` too; it is destroyed at the end."""
-        self._nodes.append(node)
-        self.executor.add_node(node)
-        return node
-
-    def close(self) -> None:
-        """End everything; may be called twice."""
-        if self._ended.is_set():
-            return
-        self._ended.set()
-        self.executor.wake()
-        self._thread.join(5.0)
-        self.executor.shutdown()
-        for node in self._nodes:
-            node.destroy_node()
-        rclpy.try_shutdown(context=self.context)
-
-    def __enter__(self) -> Background:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _spin(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self.executor.spin_once(timeout_sec=0.05)
-            except ExternalShutdownException:
-                return
-            except Exception as error:
-                log.exception("a callback failed")
-                self.errors.append(error)
-
-
-def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Poll `condition` until it is true, and return what it returned.
-
-    Raises:
-      RobolearnError: it was not within `timeout_s`; names `what`.
-    """
-    end = time.monotonic() + timeout_s
-    while True:
-        if found := condition():
-            return found
-        if time.monotonic() > end:
-            raise RobolearnError(f"waited {timeout_s:g} s for {what}")
-        time.sleep(0.01)
 
 
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:

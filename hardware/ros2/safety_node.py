@@ -7,6 +7,8 @@ controller is noticed, and then this node does not arm. Told to end, it brakes f
 
 from __future__ import annotations
 
+import itertools
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -31,9 +33,12 @@ from hardware.ros2.runtime import Node, Value, realtime
 from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
 from robolearn.core import BadInput
 
+log = logging.getLogger(__name__)
+
 STATE_HZ = 10.0
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 STUCK_RAD = 0.05  # a set-point that goes so far moves any arm by more than the resolution of its encoders
+EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated
 MOVING = (SafetyState.ARMED, SafetyState.BRAKING)
 
 
@@ -66,7 +71,10 @@ class SafetyNode(Node):
         self._filter = SafetyFilter(contract.robot, contract.joints, contract.limits, self._period)
         self._dry_run = self.value("dry_run")
         self._joints = Source(f"joint states on {contract.joint_states.topic}", contract.joint_states.max_age_s, _now)
+        self._arming = 0  # which one
+        self._armed_at = 0.0
         self._told: tuple[str, str] = ("", "")  # state and reason as last published
+        self._watched: list[str] = []  # topics whose QoS has to match
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether there was an event that says so
         self._ticked = 0.0
@@ -89,7 +97,6 @@ class SafetyNode(Node):
             self._command_publisher = self._controller(contract.command.topic, contract.command.type)
             if contract.gripper is not None:
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
-        self._heard: dict[str, QoSProfile] = {}
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
         self._hear(JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer)
@@ -112,7 +119,7 @@ class SafetyNode(Node):
 
     def begin_stop(self, reason: str) -> None:
         if hasattr(self, "_filter"):
-            self.get_logger().info(f"{reason}: braking first")
+            log.info("%s: braking first", reason)
             self._filter.disarm()
 
     def stopped(self) -> bool:
@@ -155,6 +162,8 @@ class SafetyNode(Node):
             return
         self._target_at = _now()
         if not message.points:
+            if not self._streaming and _now() - self._armed_at < EARLY_S:
+                return
             self._filter.stop(message.header.frame_id or "the streamer asks for a stop without saying why")
             self._tell_changes()
             return
@@ -197,6 +206,8 @@ class SafetyNode(Node):
             return messages.trigger(response, False, f"not armed: {reason}")
         self._streaming, self._observed, self._gripper = False, None, (float("nan"), 0.0)
         self._set_point, self._positions = None, np.zeros(0)
+        self._arming += 1
+        self._armed_at = _now()
         return self._answer(response, self._filter.arm, "armed")
 
     def _disarm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -289,6 +300,7 @@ class SafetyNode(Node):
             reason = self._others or "; ".join(self._problems)
         latency = self._latency.summary_ms()
         values = {
+            "arming": self._arming,
             **status,
             "latency_p50_ms": latency.get("p50", ""),
             "latency_p99_ms": latency.get("p99", ""),
@@ -320,25 +332,28 @@ class SafetyNode(Node):
     def _check_qos(self) -> list[str]:
         """The endpoints at the other end of our topics that ask for, or offer, what does not match."""
         found = []
-        for publisher in filter(None, (self._command_publisher, self._gripper_publisher)):
-            for info in self.get_subscriptions_info_by_topic(publisher.topic_name):
-                match, why = qos_check_compatible(qos.COMMAND, info.qos_profile)
-                if match == QoSCompatibility.ERROR:
-                    found.append(f"{_endpoint(info)} cannot hear {publisher.topic_name}: {why.strip()}")
-        for topic, profile in self._heard.items():
-            for info in self.get_publishers_info_by_topic(topic):
-                match, why = qos_check_compatible(info.qos_profile, profile)
-                if match == QoSCompatibility.ERROR:
-                    found.append(f"{_endpoint(info)} cannot be heard on {topic}: {why.strip()}")
+        own = self.get_fully_qualified_name()
+        # All profiles as the middleware tells them: what is left at its default reads differently before.
+        for topic in self._watched:
+            publishers, subscribers = (
+                self.get_publishers_info_by_topic(topic),
+                self.get_subscriptions_info_by_topic(topic),
+            )
+            for publisher, subscriber in itertools.product(publishers, subscribers):
+                names = _endpoint(publisher), _endpoint(subscriber)
+                match, why = qos_check_compatible(publisher.qos_profile, subscriber.qos_profile)
+                if match == QoSCompatibility.ERROR and own in names:
+                    found.append(f"{names[1]} cannot hear {names[0]} on {topic}: {why.strip(' ;')}")
         return found
 
     def _on_mismatch(self, event: Any) -> None:
         self._mismatch = True
         self._problems = self._check_qos() or ["somebody's QoS does not match ours"]
-        self.get_logger().error("; ".join(self._problems))
+        log.error("; ".join(self._problems))
         self._filter.stop("; ".join(self._problems))
 
     def _controller(self, topic: str, kind: str) -> Any:
+        self._watched.append(topic)
         events = PublisherEventCallbacks(incompatible_qos=self._on_mismatch)
         return self.create_publisher(messages.message_type(kind), topic, qos.COMMAND, event_callbacks=events)
 
@@ -354,7 +369,7 @@ class SafetyNode(Node):
         events = SubscriptionEventCallbacks(
             incompatible_qos=self._on_mismatch, deadline=deadline, liveliness=liveliness
         )
-        self._heard[topic] = profile
+        self._watched.append(topic)
         self.create_subscription(kind, topic, callback, profile, event_callbacks=events)
 
     def _wall(self) -> float:

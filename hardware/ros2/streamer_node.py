@@ -8,6 +8,7 @@ old or a chunk is refused, the streamer says stop, and goes on saying it until t
 from __future__ import annotations
 
 import json
+import logging
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -26,6 +27,8 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value, realtime
 from hardware.streaming import ChunkRefused, ChunkStream
 from robots import make_control
+
+log = logging.getLogger(__name__)
 
 
 class StreamerNode(Node):
@@ -64,7 +67,8 @@ class StreamerNode(Node):
             blend=self.value("blend"),
         )
         self._joints = JointReader(contract)
-        self._armed = False
+        self._arming = ""  # which arming this is; empty: not armed
+        self._since = 0.0
         self._stop = ""  # why the streamer has stopped, since the arm was armed
         self._policies = 0
         self._step: tuple[float, int] = (0.0, -1)
@@ -93,27 +97,26 @@ class StreamerNode(Node):
         self.every(0.5, self._report)
 
     def deactivate(self) -> None:
-        if self._armed:
+        if self._arming:
             self._halt("the streamer was deactivated")
 
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_safety(self, message: DiagnosticArray) -> None:
         report = messages.read_safety_report(message)
-        armed = report is not None and report.state == "armed"
-        if armed and not self._armed:
-            self.stream.clear()
-            self._stop, self._step = "", (0.0, -1)
-            self._since = self._now()
-        elif self._armed and not armed:
-            self.stream.clear("not armed")
-        self._armed = armed
+        arming = report.arming if report else ""
+        if arming == self._arming:
+            return
+        self.stream.clear("" if arming else "not armed")
+        self._stop, self._step = "", (0.0, -1)
+        self._since = self._now()
+        self._arming = arming
 
     def _on_joints(self, message: JointState) -> None:
         self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
 
     def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
-        if not self.active or not self._armed or self._stop:
+        if not self.active or not self._arming or self._stop:
             return
         now = self._now()
         stamp, names, actions, times = messages.read_chunk(message)
@@ -133,7 +136,7 @@ class StreamerNode(Node):
 
     def _on_liveliness(self, event: object) -> None:
         self._policies = event.alive_count  # type: ignore[attr-defined]
-        if not self._armed:
+        if not self._arming:
             return
         if self._policies > 1:
             self._halt(f"{self._policies} policies at once on {topics.ACTION_CHUNK}")
@@ -142,12 +145,12 @@ class StreamerNode(Node):
 
     def _on_incompatible(self, event: object) -> None:
         self._last_reason = f"a publisher of {topics.ACTION_CHUNK} has incompatible QoS: {event}"
-        self.get_logger().error(self._last_reason)
+        log.error(self._last_reason)
 
     # --- what goes out -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        if not self._armed:
+        if not self._arming:
             return
         if self._stop:
             self._target_publisher.publish(messages.stop(self._stop))
@@ -177,17 +180,17 @@ class StreamerNode(Node):
         self._stop = self._last_reason = reason
         self.stream.halt(reason)
         self._target_publisher.publish(messages.stop(reason))
-        self.get_logger().warning(f"stop: {reason}")
+        log.warning("stop: %s", reason)
 
     def _now(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds
 
     def _report(self) -> None:
         policies = self.count_publishers(topics.ACTION_CHUNK)
-        if self._armed and policies > 1 and self._policies > 1:
+        if self._arming and policies > 1 and self._policies > 1:
             self._halt(f"{policies} policies at once on {topics.ACTION_CHUNK}")
         status = {
-            "armed": self._armed,
+            "armed": bool(self._arming),
             "stopped": self._stop,
             "last_stop": self._last_reason,
             "chunks": self._chunks,

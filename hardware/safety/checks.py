@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,14 +68,16 @@ def fresh(stage: str, what: str, age: float, timeout: float) -> None:
         raise Refused(stage, f"{what} is {age:.3f} s old, allowed {timeout:.3f} s")
 
 
-def near(stage: str, what: str, joints: tuple[str, ...], positions: list[float], measured: list[float], most: float):
+def near(
+    stage: str, what: str, joints: tuple[str, ...], positions: list[float], measured: list[float], most: float
+) -> None:
     """Refuses positions that are farther than `most` [rad] from where the arm is measured."""
     for i, (position, there) in enumerate(zip(positions, measured, strict=True)):
         if not abs(position - there) <= most:
             raise Refused(
                 stage,
-                f"{what}: {joints[i]} at {position:.3f} rad is {abs(position - there):.3f} rad from the measured "
-                f"{there:.3f} rad, allowed {most:.3f} rad",
+                f"{what}: {joints[i]} at {position:.4g} rad is {abs(position - there):.4g} rad from the measured "
+                f"{there:.4g} rad, allowed {most:.4g} rad",
             )
 
 
@@ -91,17 +94,26 @@ def stops_inside(joints: tuple[str, ...], low: Array, high: Array, lower: Array,
       low, high: (n,) extremes of each joint until it is at rest [rad].
       lower, upper: (n,) limits [rad].
     """
-    over = (low >= lower) & (high <= upper)
-    if not over.all():
-        i = int(np.argmin(over))
+    i = _first_outside(low, high, lower, upper)
+    if i >= 0:
         raise Refused(
             "joint box",
-            f"{joints[i]} would come to rest between {low[i]:.4f} and {high[i]:.4f} rad, "
+            f"{joints[i]} would move between {low[i]:.4f} and {high[i]:.4f} rad before it stops, "
             f"limits {lower[i]:.4f} to {upper[i]:.4f} rad",
         )
 
 
 def running(gap: float) -> None:
-    """Refuses a gap [s] between two steps in which the process cannot have been running."""
-    if not 0.0 <= gap <= GAP_S:
-        raise Refused("gap", f"the safety filter did not run for {gap:.2f} s, allowed {GAP_S:.2f} s")
+    """Refuses a gap [s] between two steps in which the process cannot have been running, and a clock that went back."""
+    if gap > GAP_S:
+        raise Refused("gap", f"gap: the safety filter did not run for {gap:.2f} s, allowed {GAP_S:.2f} s")
+    if not gap >= 0.0:
+        raise Refused("clock", f"the steady clock went back by {-gap:.3f} s")
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_outside(low, high, lower, upper):
+    for i in range(low.shape[0]):
+        if not (low[i] >= lower[i] and high[i] <= upper[i]):
+            return i
+    return -1

@@ -16,7 +16,7 @@ check of the output. What each stage does when it refuses:
   any exception                                                   brake and latch
 
 Every set-point that is taken is one that the arm can stop from within all of these, so braking needs no checks but
-those of its own output. Looked at is the posture in which the arm would stop.
+those of its own output. Looked at is the way on which the arm would stop.
 """
 
 from __future__ import annotations
@@ -244,18 +244,20 @@ class SafetyFilter:
         }
 
     def _step(self) -> Command | None:
+        now = math.nan
         try:
             now = self._clock()
             gap, self._stepped_at = now - self._stepped_at, now
             checks.running(gap)
         except Refused as refused:
-            self._refusals[refused.stage] += 1
-            self._machine.latch(refused.reason)
-            self._motion.place(self._motion.q)
-            return None
+            if refused.stage == "gap":
+                self._refusals[refused.stage] += 1
+                self._machine.latch(refused.reason)
+                self._motion.place(self._motion.q)
+                return None
+            self._refuse(refused)
         except Exception as error:
             self._refuse(_exception(error))
-            now = math.nan
         if self.state is SafetyState.ARMED:
             try:
                 self._check_fresh(now)
@@ -284,10 +286,10 @@ class SafetyFilter:
         else:
             self._border = ""
             state = motion.toward(self._goal)
-            rest, low, high = motion.rest_of(state)
+            way, low, high = motion.way_to_rest(state)
             checks.stops_inside(self.joints, low, high, self.limits.lower, self.limits.upper)
             try:
-                excess = self._geometry.check(rest)
+                excess = self._geometry.check(way)
                 self._geometry.keep(excess)
             except Refused as refused:
                 if refused.stage != "workspace":
@@ -311,8 +313,7 @@ class SafetyFilter:
             state = self._motion.braked()
             self._output.check(np.array(state[0]))
         except Exception as error:
-            log.error("braking by formula: %s", error)
-            self._refusals["exception"] += 1
+            self._refuse(error if isinstance(error, Refused) else _exception(error))
             state = self._motion.braked_by_formula()
             if not all(math.isfinite(q) for q in state[0]):
                 self._machine.latch(f"no way to brake: {error}")
@@ -378,15 +379,19 @@ class SafetyFilter:
 
     def _warm_up(self) -> None:
         """Compile everything now: the first steps must not take longer than the others."""
-        home = list(self.robot.home)
+        home = checks.clamped(list(self.robot.home), *self._box)
         self._motion.place(home)
         self._motion.braked_by_formula()
-        rest, _, _ = self._motion.rest_of(self._motion.toward(home))
+        way, _, _ = self._motion.way_to_rest(self._motion.toward(home))
+        rest = way[-1].copy()
         self._geometry.begin(rest)
         self._pose = self._geometry.pose(rest)
+        self._geometry.check(way)
         self._reach.joints(PoseTarget(*self._pose), home)
+        checks.stops_inside(self.joints, rest, rest, self.limits.lower, self.limits.upper)
         self._output.begin(rest)
         self._output.check(rest)
+        self._output.keep(rest)
 
 
 def _exception(error: Exception) -> Refused:

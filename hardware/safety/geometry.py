@@ -1,4 +1,4 @@
-"""Workspace, self-collision and singularity of a posture, by forward kinematics.
+"""Workspace, self-collision and singularity on the way to rest, by forward kinematics.
 
 Links are capsules around the lines between the origins of the joints (and the tcp). The radius is a share of the
 arm's length, the same for all; the gap between two capsules is the distance of their lines less two radii. Pairs
@@ -6,7 +6,8 @@ that hang together by less arm than would fit between them (neighbours, and the 
 left to the joint limits.
 
 The distance to singularities is the condition number σ_max/σ_min of the tcp's Jacobian, from the eigenvalues of
-J Jᵀ; MoveIt Servo watches the same number.
+J Jᵀ. Lengths in J are measured in half arm lengths, or the number would say more about the size of the arm than about
+its posture. MoveIt Servo watches the same number.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from hardware.safety.checks import Array, Refused
 from hardware.safety.limits import Limits
-from robots.chain import Chain, forward_one
+from robots.chain import Chain, axis_rotation, forward_one, matmul3
 
 THICKNESS = 0.042  # radius of a link as a share of the arm's length; 6 cm for a Panda
 WORST_CONDITION = 1e6  # what a Jacobian that has lost a direction counts as
@@ -27,16 +28,17 @@ _SLACK = 1e-9
 class Geometry:
     """Judges postures of one arm.
 
-    A posture outside the limits is not refused if the one before was at least as far outside: the way back in is open.
+    A way outside the limits is not refused if the one before was at least as far outside: the way back in is open.
     """
 
     def __init__(self, chain: Chain, limits: Limits) -> None:
         self._geometry = (chain.offset_pos, chain.offset_rot, chain.axis, chain.tcp_pos, chain.tcp_rot)
         self._limits = limits
         points = np.zeros((chain.n + 2, 3))
-        _points(np.zeros(chain.n), *self._geometry, points)
+        _points(np.zeros(chain.n), *self._geometry[:4], points)
         lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
         self.radius = THICKNESS * float(lengths.sum())
+        self._unit = 0.5 * float(lengths.sum())
         links = [i for i, length in enumerate(lengths) if length > 1e-3]
         apart = 2.0 * self.radius + limits.collision_distance
         self._pairs = np.array(
@@ -44,48 +46,50 @@ class Geometry:
         ).reshape(-1, 2)
         self._box = np.array([[-np.inf] * 3, [np.inf] * 3]) if limits.workspace is None else limits.workspace
         self._points = points
-        self._pos, self._quat = np.empty(3), np.empty(4)
+        self._pos = np.empty(3)  # of the tcp, where it is farthest outside
         self._seen = np.empty(3)
         self._excess = (0.0, 0.0, 0.0)
 
     def pose(self, q: Array) -> tuple[Array, Array]:
         """Position [m] and wxyz quaternion of the tcp at `q` (n,) [rad], in the base frame."""
-        _pose(q, *self._geometry, self._pos, self._quat)
-        return self._pos.copy(), self._quat.copy()
+        pos, quat = np.empty(3), np.empty(4)
+        _pose(q, *self._geometry, pos, quat)
+        return pos, quat
 
     def gap(self, q: Array) -> float:
         """Smallest gap between links that are not neighbours [m]; negative where the capsules overlap."""
-        self._look(q)
+        self._look(q[None])
         return float(self._seen[1])
 
     def condition(self, q: Array) -> float:
-        """Condition number of the tcp's Jacobian."""
-        self._look(q)
+        """Condition number of the tcp's Jacobian, lengths in half arm lengths."""
+        self._look(q[None])
         return float(self._seen[0])
 
     def outside(self, q: Array) -> float:
         """How far the tcp is outside the workspace [m]."""
-        self._look(q)
+        self._look(q[None])
         return float(self._seen[2])
 
     def begin(self, q: Array) -> None:
         """The arm is at `q`: what is outside there is what later postures are compared with."""
-        self._look(q)
+        self._look(q[None])
         self._excess = self._measure()
 
-    def check(self, q: Array) -> tuple[float, float, float]:
-        """Judge a posture.
+    def check(self, way: Array) -> tuple[float, float, float]:
+        """Judge a way to rest.
 
         Args:
-          q: (n,) joint positions [rad].
+          way: (m, n) joint positions [rad], the last ones at rest. Singularity is judged there only: the arm passes
+            others while it slows down.
 
         Returns:
-          What `keep` takes when the posture is taken.
+          What `keep` takes when the way is taken.
 
         Raises:
-          Refused: it is outside the workspace, too near to itself or to a singularity, and farther so than before.
+          Refused: it leads outside the workspace, too near to itself or to a singularity, and farther so than before.
         """
-        self._look(q)
+        self._look(way)
         excess = self._measure()
         if excess != (0.0, 0.0, 0.0):
             self.stays_in_workspace(excess[0])
@@ -94,7 +98,7 @@ class Geometry:
         return excess
 
     def keep(self, excess: tuple[float, float, float]) -> None:
-        """The posture that `check` returned this for is taken."""
+        """The way that `check` returned this for is taken."""
         self._excess = excess
 
     def stays_in_workspace(self, excess: float) -> None:
@@ -131,16 +135,40 @@ class Geometry:
             max(condition - self._limits.singularity, 0.0),
         )
 
-    def _look(self, q: Array) -> None:
-        _inspect(q, *self._geometry, self._pairs, 2.0 * self.radius, self._box, self._points, self._pos, self._seen)
+    def _look(self, way: Array) -> None:
+        thickness = 2.0 * self.radius
+        _inspect(
+            way, *self._geometry, self._unit, self._pairs, thickness, self._box, self._points, self._pos, self._seen
+        )
 
 
 @numba.njit(cache=True, nogil=True)
 def _inspect(
-    q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pairs, thickness, box, points, pos, seen
+    way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, pairs, thickness, box, points, pos, seen
 ):  # fmt: skip
+    """Condition number at the end of the way; smallest gap and largest distance outside the box on it; tcp there."""
+    gap, outside = np.inf, 0.0
+    pos[:] = 0.0
+    for k in range(way.shape[0]):
+        _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
+        for p in range(pairs.shape[0]):
+            i, j = pairs[p, 0], pairs[p, 1]
+            gap = min(gap, _segments(points[i], points[i + 1], points[j], points[j + 1]) - thickness)
+        tcp = points[points.shape[0] - 1]
+        for r in range(3):
+            out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
+            if out > outside:
+                outside = out
+                pos[:] = tcp
+    seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit)
+    seen[1] = gap
+    seen[2] = outside
+
+
+@numba.njit(cache=True, nogil=True)
+def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit):
     n = q.shape[0]
-    rot, jac = np.empty((3, 3)), np.empty((6, n))
+    pos, rot, jac = np.empty(3), np.empty((3, 3)), np.empty((6, n))
     forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)
     gram = np.empty((6, 6))
     for r in range(6):
@@ -148,32 +176,28 @@ def _inspect(
             s = 0.0
             for i in range(n):
                 s += jac[r, i] * jac[c, i]
+            s /= (unit if r < 3 else 1.0) * (unit if c < 3 else 1.0)
             gram[r, c] = s
             gram[c, r] = s
     values = np.linalg.eigvalsh(gram)
     least = values[max(0, 6 - n)]  # an arm of fewer than six joints has only so many singular values
-    seen[0] = min(np.sqrt(values[5] / least), WORST_CONDITION) if least > 0.0 else WORST_CONDITION
-    _points(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, points)
-    gap = np.inf
-    for k in range(pairs.shape[0]):
-        i, j = pairs[k, 0], pairs[k, 1]
-        gap = min(gap, _segments(points[i], points[i + 1], points[j], points[j + 1]) - thickness)
-    seen[1] = gap
-    out = 0.0
-    for r in range(3):
-        out = max(out, box[0, r] - pos[r], pos[r] - box[1, r])
-    seen[2] = out
+    return min(np.sqrt(values[5] / least), WORST_CONDITION) if least > 0.0 else WORST_CONDITION
 
 
 @numba.njit(cache=True, nogil=True)
-def _points(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, points):
-    """Base, origins of the joints, tcp: (n + 2, 3) [m]. A joint's origin is the tcp of the arm that ends there."""
+def _points(q, offset_pos, offset_rot, axis, tcp_pos, points):
+    """Base, origins of the joints, tcp: (n + 2, 3) [m]."""
     n = q.shape[0]
-    rot, jac = np.empty((3, 3)), np.empty((6, n))
+    R, A, B = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
     points[0, :] = 0.0
-    for i in range(n):
-        forward_one(q[:i], offset_pos, offset_rot, axis, offset_pos[i], offset_rot[i], points[i + 1], rot, jac)
-    forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, points[n + 1], rot, jac)
+    for i in range(n + 1):
+        step = offset_pos[i] if i < n else tcp_pos
+        for r in range(3):
+            points[i + 1, r] = points[i, r] + R[r, 0] * step[0] + R[r, 1] * step[1] + R[r, 2] * step[2]
+        if i < n:
+            matmul3(R, offset_rot[i], A)
+            axis_rotation(axis[i], q[i], B)
+            matmul3(A, B, R)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -33,7 +33,7 @@ class Limits:
       command_timeout_s: age at which a target is stale.
       state_timeout_s: age at which a joint state is stale.
       deadman_timeout_s: age at which the dead-man's heartbeat is stale.
-      singularity: largest condition number of the tcp's Jacobian (metres and radians mixed).
+      singularity: largest condition number of the tcp's Jacobian (lengths in halves of the arm's length).
       collision_distance: smallest gap between links that are not neighbours [m].
       gripper_max: largest opening [m].
       gripper_speed: of the opening [m/s].

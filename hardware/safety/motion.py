@@ -23,6 +23,7 @@ from hardware.safety.limits import Limits
 
 # Of the limits, for the plans: what rounding adds to differences of the output stays below the limits themselves.
 SHARE = 0.999
+SAMPLES = 4  # postures that are looked at on the way to rest, before the last one
 State = tuple[list[float], list[float], list[float]]
 """n positions [rad], velocities [rad/s], accelerations [rad/s²]."""
 
@@ -48,6 +49,7 @@ class Motion:
             plan.target_velocity = plan.target_acceleration = [0.0] * n
         self._halt.control_interface = ruckig.ControlInterface.Velocity
         self._state, self._out = np.empty((3, n)), np.empty((3, n))
+        self._way, self._least, self._greatest = np.empty((SAMPLES + 1, n)), np.empty(n), np.empty(n)
         self.q: list[float] = [0.0] * n
         self.v: list[float] = [0.0] * n
         self.a: list[float] = [0.0] * n
@@ -81,14 +83,16 @@ class Motion:
         q, v, a = self._out.tolist()
         return q, v, a
 
-    def rest_of(self, state: State) -> tuple[Array, Array, Array]:
-        """Where the arm comes to rest when braked from `state`: (n,) there, least and greatest on the way [rad].
+    def way_to_rest(self, state: State) -> tuple[Array, Array, Array]:
+        """How the arm would come to rest when braked from `state`.
 
-        The arrays are overwritten by the next call.
+        Returns:
+          (SAMPLES + 1, n) positions on the way, the last one at rest, and the least and greatest position of each
+          joint on the way, (n,) each [rad]. The arrays are overwritten by the next call.
         """
         self._fill(state)
-        _rest(self._state, self._a_max, self._j_max, self._out)
-        return self._out[0], self._out[1], self._out[2]
+        _way_to_rest(self._state, self._a_max, self._j_max, self._way, self._least, self._greatest)
+        return self._way, self._least, self._greatest
 
     def _fill(self, state: State) -> None:
         self._state[0], self._state[1], self._state[2] = state
@@ -119,35 +123,40 @@ def _move(q, v, a, j, t):
 
 
 @numba.njit(cache=True, nogil=True)
-def _rest(state, a_max, j_max, out):
-    for i in range(state.shape[1]):
-        q, v, a, j = state[0, i], state[1, i], state[2, i], j_max[i]
-        low, high = q, q
-        sign, t1, t2, t3 = _phases(v, a, a_max[i], j)
-        if v * sign > 0.0:
-            # It moves the other way first, until the acceleration that it has turns it round.
-            root = np.sqrt(max(a * a - 2.0 * sign * j * v, 0.0))
-            turn = (abs(a) - root) / j
-            there, _, _ = _move(q, v, a, sign * j, turn)
-            low, high = min(low, there), max(high, there)
-        q, v, a = _move(q, v, a, sign * j, t1)
-        q, v, a = _move(q, v, a, 0.0, t2)
-        q, v, a = _move(q, v, a, -sign * j, t3)
-        out[0, i], out[1, i], out[2, i] = q, min(low, q), max(high, q)
+def _brake(q, v, a, a_max, j, t):
+    """q, v, a after braking for t."""
+    sign, t1, t2, t3 = _phases(v, a, a_max, j)
+    for phase in range(3):
+        part = t1 if phase == 0 else (t2 if phase == 1 else t3)
+        jerk = sign * j if phase == 0 else (0.0 if phase == 1 else -sign * j)
+        q, v, a = _move(q, v, a, jerk, min(part, t))
+        t -= part
+        if t <= 0.0:
+            return q, v, a
+    return q, 0.0, 0.0
 
 
 @numba.njit(cache=True, nogil=True)
 def _brake_for(state, a_max, j_max, t, out):
     for i in range(state.shape[1]):
+        out[0, i], out[1, i], out[2, i] = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], t)
+
+
+@numba.njit(cache=True, nogil=True)
+def _way_to_rest(state, a_max, j_max, way, least, greatest):
+    n, last = state.shape[1], way.shape[0] - 1
+    longest = 0.0
+    for i in range(n):
         q, v, a, j = state[0, i], state[1, i], state[2, i], j_max[i]
         sign, t1, t2, t3 = _phases(v, a, a_max[i], j)
-        left = t
-        for phase in range(3):
-            part = t1 if phase == 0 else (t2 if phase == 1 else t3)
-            jerk = sign * j if phase == 0 else (0.0 if phase == 1 else -sign * j)
-            if left > 0.0:
-                q, v, a = _move(q, v, a, jerk, min(part, left))
-                left -= part
-        if left > 0.0:
-            v, a = 0.0, 0.0
-        out[0, i], out[1, i], out[2, i] = q, v, a
+        longest = max(longest, t1 + t2 + t3)
+        way[last, i], _, _ = _brake(q, v, a, a_max[i], j, np.inf)
+        least[i], greatest[i] = min(q, way[last, i]), max(q, way[last, i])
+        if v * sign > 0.0:
+            # It moves the other way first, until the acceleration that it has turns it round.
+            root = np.sqrt(max(a * a - 2.0 * sign * j * v, 0.0))
+            turn, _, _ = _move(q, v, a, sign * j, (abs(a) - root) / j)
+            least[i], greatest[i] = min(least[i], turn), max(greatest[i], turn)
+    for k in range(last):
+        for i in range(n):
+            way[k, i], _, _ = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], longest * k / last)

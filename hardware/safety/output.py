@@ -35,18 +35,13 @@ class Output:
 
     def check(self, q: Array) -> None:
         """Refuse a set-point (n,) [rad]."""
-        fault = _judge(
-            q, self._last, self._differences, self._most, self._limits.lower, self._limits.upper, self._next
-        )
+        fault = _judge(q, self._last, self._differences, self._most, self._limits.lower, self._limits.upper, self._next)
         if fault >= 0:
             raise self._reason(q, fault // len(q), fault % len(q))
 
     def keep(self, q: Array) -> None:
         """The set-point is sent."""
-        before = self._differences
-        first = q - self._last
-        second = first - before[0]
-        self._differences = np.stack([first, second, second - before[1]])
+        _advance(q, self._last, self._differences)
         self._last = q
 
     def _reason(self, q: Array, kind: int, joint: int) -> Refused:
@@ -74,3 +69,13 @@ def _judge(q, last, before, most, lower, upper, out):
             if not abs(out[k, i]) <= most[k, i]:
                 return (k + 1) * n + i
     return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _advance(q, last, differences):
+    for i in range(q.shape[0]):
+        first = q[i] - last[i]
+        second = first - differences[0, i]
+        differences[2, i] = second - differences[1, i]
+        differences[1, i] = second
+        differences[0, i] = first

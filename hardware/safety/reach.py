@@ -8,12 +8,11 @@ import numpy as np
 
 from hardware.safety.checks import Refused, finite
 from hardware.safety.types import PoseTarget
-from robolearn.core.se3 import quat_to_matrix
 from robots.ik import IKConfig, solve
 from robots.spec import RobotSpec
 
 # Well damped: near a singularity the joints shall follow calmly, and the pose be missed by a little.
-CONFIG = IKConfig(iterations=10, damping=0.05, posture_gain=0.0)
+CONFIG = IKConfig(iterations=8, damping=0.05, posture_gain=0.0)
 POSITION_TOLERANCE = 0.01  # [m] by which the pose may be missed
 ROTATION_TOLERANCE = 0.1  # [rad]
 
@@ -37,12 +36,20 @@ class Reach:
         norm = math.sqrt(sum(x * x for x in quat))
         if not abs(norm - 1.0) <= 0.01:
             raise Refused("names", f"target quaternion: length {norm:.3f}, expected 1")
-        pos, rot = np.array([position]), quat_to_matrix(np.array([quat]) / norm)
-        q = solve(self._chain, np.array([start]), pos, rot, rest=self._rest, config=CONFIG)
-        there, turned = self._chain.forward(q)
-        missed = float(np.linalg.norm(there - pos))
+        w, x, y, z = (c / norm for c in quat)
+        rot = (
+            (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+            (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+            (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+        )
+        q = solve(
+            self._chain, np.array([start]), np.array([position]), np.array([rot]), rest=self._rest, config=CONFIG
+        )  # fmt: skip
+        there, turned = (pose[0].tolist() for pose in self._chain.forward(q))
+        missed = math.dist(there, position)
         # trace(RᵀR*) = 1 + 2 cos θ
-        angle = math.acos(min(max(0.5 * (float(np.sum(turned * rot)) - 1.0), -1.0), 1.0))
+        trace = sum(a * b for row, other in zip(turned, rot, strict=True) for a, b in zip(row, other, strict=True))
+        angle = math.acos(min(max(0.5 * (trace - 1.0), -1.0), 1.0))
         if not (missed <= POSITION_TOLERANCE and angle <= ROTATION_TOLERANCE):
             raise Refused(
                 "reach",

@@ -19,7 +19,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Spin the simulated arm until it is told to end; the exit code."""
     try:
         from hardware.ros2.runtime import ros_arguments, spin
+        from hardware.ros2.shared_memory import make_room_for_pictures
 
+        make_room_for_pictures()
         return spin(_node, ros_arguments(sys.argv[1:] if argv is None else argv, FLAGS))
     except RobolearnError as error:
         print(f"error: {error}", file=sys.stderr)

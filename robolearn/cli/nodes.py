@@ -46,12 +46,12 @@ def _policy_node() -> Any:
 
 
 def _load(path: str) -> Policy:
+    if not path:
+        raise BadInput("parameter policy", got="nothing", expected="a run folder or a checkpoint folder")
     import torch
 
     from policies.checkpoint import load_policy
 
-    if not path:
-        raise BadInput("parameter policy", got="nothing", expected="a run folder or a checkpoint folder")
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     return load_policy(path)
 

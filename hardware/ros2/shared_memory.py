@@ -1,0 +1,37 @@
+"""Room for uncompressed pictures in the shared memory of Fast DDS.
+
+With its default segment of 512 KiB, of 180 pictures of 640 × 480 sent 30 times a second 53 arrive, with 16 MiB all.
+Only the process that publishes pictures needs the room, and it takes it at once: 16 MiB of /dev/shm, which in a
+container is often no more than 64.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+PROFILES = Path(__file__).with_name("fastdds_shm.xml")
+SEGMENT = 16 * 1024 * 1024  # bytes, as in the file
+VARIABLE = "FASTDDS_DEFAULT_PROFILES_FILE"
+
+
+def make_room_for_pictures(folder: Path = Path("/dev/shm")) -> bool:
+    """Let this process and its children publish from a large segment; before the first node is made.
+
+    A file of profiles that the user has set stays, and nothing is done where `folder` has too little left.
+
+    Returns:
+      Whether large pictures will go through.
+    """
+    if VARIABLE in os.environ:
+        return True
+    if not folder.is_dir() or (left := shutil.disk_usage(folder).free) < 2 * SEGMENT:
+        room = f"{left / 2**20:.0f} MiB left" if folder.is_dir() else "not there"
+        log.warning("%s: %s; uncompressed pictures may be lost: give it more, or use CompressedImage", folder, room)
+        return False
+    os.environ[VARIABLE] = str(PROFILES)
+    return True

@@ -1,0 +1,170 @@
+"""``robolearn benchmark safety``: fuzzed commands through the safety filter, judged by the independent monitor."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from robolearn.cli.command import Command, at_least
+
+BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkSafety(Command):
+    """Send fuzzed commands through the safety filter to an arm that follows; count what breaks a limit, and the cost.
+
+    Half of the commands meet the robot's own limits at 200 Hz, half tighter ones with a workspace box at 100 Hz.
+    """
+
+    commands: int = 100_000
+    """Fuzzed commands in all."""
+    seed: int = 0
+    """Seed of everything random."""
+    robot: str = "panda"
+    """Which arm."""
+
+    def run(self) -> dict[str, Any]:
+        from hardware.safety import Limits
+        from robolearn.core import BadInput
+        from robolearn.runs import Progress
+        from robots import ROBOTS
+
+        at_least(2, commands=self.commands)
+        at_least(0, seed=self.seed)
+        if self.robot not in ROBOTS:
+            raise BadInput("--robot", got=self.robot, available=ROBOTS)
+        robot = ROBOTS[self.robot]
+        own = Limits.of(robot)
+        settings = [(own, 0.005, self.commands - self.commands // 2), (_tighter(robot, own), 0.01, self.commands // 2)]
+        parts: list[dict[str, Any]] = []
+        logging.getLogger("hardware.safety").setLevel(logging.CRITICAL)  # it would tell of thousands of faults
+        began = time.perf_counter()
+        with Progress("fuzzing", total=self.commands, unit="commands", quiet=self.json) as progress:
+            for limits, period, commands in settings:
+                before = sum(part["commands"] for part in parts)
+                seed = 2 * self.seed + len(parts)
+                parts.append(_fuzz(robot, limits, period, seed, commands, lambda n, m, b=before: progress(b + n, m)))
+        return _together(parts, time.perf_counter() - began)
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.table import Table
+
+        words = "no violation" if result["violations"] == 0 else f"[red]{result['violations']} violations[/red]"
+        console.print(f"{result['commands']:,} fuzzed commands: {words}; latched {result['latched']:,} times")
+        cost, wall = result["filter_us"], result["filter_wall_us"]
+        console.print(
+            f"a command costs {cost['p50']:.0f} µs (99% below {cost['p99']:.0f} µs); "
+            f"as the clock on the wall saw it, {wall['p50']:.0f} µs ({wall['p99']:.0f} µs)",
+            highlight=False,
+        )
+        peak = result["peak"]
+        console.print("largest share of a limit: " + ", ".join(f"{k} {peak[k]:.1%}" for k in _SHARES), highlight=False)
+        table = Table("refused at", "times")
+        for stage, count in sorted(result["refusals"].items(), key=lambda item: -item[1]):
+            table.add_row(stage, f"{count:,}")
+        console.print(table)
+
+
+_SHARES = ("velocity", "acceleration", "jerk")
+
+
+def _tighter(robot: Any, own: Any) -> Any:
+    """Half the speed, a narrower joint box, and a box of 30 cm around the tcp at home."""
+    import numpy as np
+
+    home = np.asarray(robot.home)
+    tcp = robot.chain.forward(home[None])[0][0]
+    return own.tightened(
+        lower=np.maximum(own.lower, home - 1.0),
+        upper=np.minimum(own.upper, home + 1.0),
+        velocity=0.5 * own.velocity,
+        acceleration=0.5 * own.acceleration,
+        workspace=np.stack([tcp - 0.15, tcp + 0.15]),
+        max_jump=0.3,
+    )
+
+
+def _fuzz(robot: Any, limits: Any, period: float, seed: int, commands: int, show: Any) -> dict[str, Any]:
+    """`commands` fuzzed commands through one filter."""
+    import numpy as np
+
+    from hardware.monitor import LimitMonitor
+    from hardware.safety.fuzz import Fuzz
+
+    fuzz = Fuzz(robot, limits, period, seed)
+    monitor = LimitMonitor(limits.lower, limits.upper, limits.velocity, limits.acceleration, limits.jerk, period)
+    cost, wall = np.empty(commands), np.empty(commands)
+    sent: list[Any] = []
+    outside = bad_gripper = 0
+    for i in range(commands):
+        monitor.state(fuzz.measured, fuzz.now)
+        command = fuzz.step()
+        cost[i], wall[i] = fuzz.filter_ns, fuzz.wall_ns
+        if command is not None:
+            monitor.command(command.positions, fuzz.now)
+            sent.append(command.positions)
+            bad_gripper += command.gripper is not None and not 0.0 <= command.gripper <= limits.gripper_max
+        if fuzz.moved:
+            monitor.new_motion()
+        if (i + 1) % BLOCK == 0 or i + 1 == commands:
+            outside += _outside(robot, limits, sent)
+            sent.clear()
+            show(i + 1, {"violations": monitor.summary()["violations"]})
+    seen, tally, status = monitor.summary(), fuzz.tally(), fuzz.filter.status()
+    return {
+        "commands": commands,
+        "sent": seen["commands"],
+        "violations": seen["violations"] + outside + bad_gripper,
+        "by_kind": {**seen["violations_by_kind"], "workspace": outside, "gripper": bad_gripper},
+        "peak": seen["peak"],
+        "latched": tally.latched,
+        "armed": tally.armed,
+        "refusals": status["refusals"],
+        "clamped": status["clamped"],
+        "spells": dict(tally.spells),
+        "cost": cost,
+        "wall": wall,
+    }
+
+
+def _outside(robot: Any, limits: Any, sent: list[Any]) -> int:
+    """How many set-points put the tcp outside the workspace."""
+    import numpy as np
+
+    if limits.workspace is None or not sent:
+        return 0
+    tcp = robot.chain.forward(np.stack(sent))[0]
+    inside = (tcp >= limits.workspace[0] - 1e-3) & (tcp <= limits.workspace[1] + 1e-3)
+    return int((~inside.all(1)).sum())
+
+
+def _together(parts: list[dict[str, Any]], total_s: float) -> dict[str, Any]:
+    import numpy as np
+
+    def added(key: str) -> dict[str, int]:
+        return dict(sum((Counter(part[key]) for part in parts), Counter()))
+
+    def percentiles(key: str) -> dict[str, float]:
+        p50, p99 = np.percentile(np.concatenate([part[key] for part in parts]) / 1e3, [50, 99])
+        return {"p50": float(p50), "p99": float(p99)}
+
+    return {
+        "commands": sum(part["commands"] for part in parts),
+        "sent": sum(part["sent"] for part in parts),
+        "violations": sum(part["violations"] for part in parts),
+        "violations_by_kind": added("by_kind"),
+        "peak": {key: max(part["peak"][key] for part in parts) for key in _SHARES},
+        "filter_us": percentiles("cost"),
+        "filter_wall_us": percentiles("wall"),
+        "latched": sum(part["latched"] for part in parts),
+        "armed": sum(part["armed"] for part in parts),
+        "clamped": sum(part["clamped"] for part in parts),
+        "refusals": added("refusals"),
+        "spells": added("spells"),
+        "wall_s": {"total": total_s},
+    }

@@ -1,0 +1,271 @@
+"""``robolearn deploy``: a policy on the simulated arm or a real one, behind the safety filter."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import Command, at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deploy(Command):
+    """Run a policy on an arm: starts the nodes, arms, counts successes, and ends everything cleanly.
+
+    On the simulated arm the episodes run by themselves. On a real arm you are asked before it moves, you hold the
+    emergency stop, and you judge each episode.
+    """
+
+    policy: Path
+    """A run folder or a checkpoint folder."""
+    robot: str = "sim"
+    """sim, fr3, ur5e, so101, or the file of your own contract."""
+    task: str = "lift"
+    """On the simulated arm: lift, pick_place or peg_insert."""
+    episodes: int = 50
+    """How many."""
+    seed: int = 1000
+    """Of starts and of the policy's noise."""
+    seconds: float = 30.0
+    """On a real arm: longest episode [s]."""
+    dry_run: bool = False
+    """Everything but the last step: nothing is published to the controller."""
+    yes: bool = False
+    """On a real arm: do not ask before the first motion."""
+    logs: Path | None = None
+    """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
+    domain: int | None = None
+    """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
+
+    def run(self) -> dict[str, Any]:
+        from hardware.contract import load_contract
+        from hardware.ros2.environment import prepare
+        from policies.checkpoint import load_policy
+        from robolearn.core import BadInput, check_compatible
+        from robolearn.deploy import Processes
+
+        at_least(1, episodes=self.episodes)
+        at_least(0, seed=self.seed)
+        if self.domain is not None and not 0 <= self.domain <= 232:
+            raise BadInput("--domain", got=self.domain, expected="0 to 232")
+        if self.seconds <= 0:
+            raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        contract = load_contract(self.robot)
+        simulated = contract.name == "sim"
+        if simulated:
+            from sim.tasks import TASKS
+
+            if self.task not in TASKS:
+                raise BadInput("task of the simulated arm", got=self.task, available=TASKS)
+            contract = contract.with_objects(TASKS[self.task]().observation_names)
+        elif not self.yes and not sys.stdin.isatty():
+            raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
+        policy = load_policy(self.policy)
+        check_compatible(policy.interface, contract.interface, what=f"policy {self.policy} on {contract.name}")
+        del policy
+
+        prepare()
+        domain = self._domain(simulated)
+        os.environ["ROS_DOMAIN_ID"] = domain
+        begun = time.perf_counter()
+        logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
+        nodes = Processes(self._programs(simulated), logs, {"OMP_NUM_THREADS": "1"})
+        result = self._deploy(nodes, contract, simulated, logs)
+        if self.logs is None:
+            import shutil
+
+            shutil.rmtree(logs, ignore_errors=True)
+        result["wall_s"] = {"total": time.perf_counter() - begun}
+        return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from robolearn.cli.command import rate_text
+
+        console.print(f"success     {rate_text(result['success'])}")
+        latency = result["latency_ms"]
+        if latency["p50"] is not None:
+            console.print(f"latency     {latency['p50']:.1f} ms (p99 {latency['p99']:.1f}) from observation to command")
+        if result["violations"] is not None:
+            peak = result["monitor"]["peak"]
+            kinds = ("velocity", "acceleration", "jerk")
+            used = ", ".join(f"{100 * (peak[kind] or 0):.0f}% of the {kind} limit" for kind in kinds)
+            count = result["monitor"]["commands"]
+            console.print(f"monitor     {result['violations']} violations in {count:,} commands; at most {used}")
+        filtered = result["filter"]
+        console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
+
+    def _domain(self, simulated: bool) -> str:
+        if self.domain is not None:
+            return str(self.domain)
+        if "ROS_DOMAIN_ID" in os.environ or not simulated:
+            return os.environ.get("ROS_DOMAIN_ID", "0")
+        return str(1 + os.getpid() % 100)  # two deployments on one machine must not hear each other
+
+    def _programs(self, simulated: bool) -> list[Any]:
+        from robolearn.deploy import Program
+
+        def node(name: str, **flags: object) -> Program:
+            words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
+            return Program(name, (sys.executable, "-m", "robolearn.cli.nodes", name, *words))
+
+        # In the order in which they end: what asks for motion first, the arm last.
+        programs = [
+            node("policy", contract=self.robot, policy=self.policy, seed=self.seed),
+            node("streamer", contract=self.robot),
+            node("safety", contract=self.robot, dry_run=str(self.dry_run).lower()),
+        ]
+        if simulated:
+            arm = ("--contract", self.robot, "--task", self.task, "--seed", str(self.seed))
+            programs.append(Program("sim_arm", (sys.executable, "-m", "robolearn.cli.node_sim_arm", *arm)))
+        return programs
+
+    def _deploy(self, nodes: Any, contract: Any, simulated: bool, logs: Path) -> dict[str, Any]:
+        from hardware.ros2.operator import Operator
+        from robolearn.core import RobolearnError
+        from robolearn.deploy import run_session
+        from robolearn.eval.intervals import Success
+        from robolearn.runs import Progress
+
+        with nodes, Operator() as operator:
+            try:
+                _wait_ready(operator, nodes)
+                arm = _SimulatedArm(operator, self.dry_run) if simulated else _RealArm(contract, self.yes)
+                limit_s = _sim_limit_s(self.task) if simulated else self.seconds
+                with Progress(f"deploying on {contract.name}", self.episodes, unit="episodes", quiet=self.json) as bar:
+                    results = run_session(
+                        operator, arm, self.episodes, limit_s=limit_s, alive=nodes.check,
+                        progress=lambda done, good: bar(done, {"successes": good}),
+                    )  # fmt: skip
+                report = dict(operator.report.values) if operator.report else {}
+            except RobolearnError as error:
+                error.add_note(f"logs: {logs}")
+                raise
+            monitor = arm.monitor if simulated else None
+        codes = nodes.codes
+        if bad := {name: code for name, code in codes.items() if code}:
+            raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
+        return {
+            "robot": contract.name,
+            "policy": str(self.policy),
+            "task": self.task if simulated else None,
+            "dry_run": self.dry_run,
+            "success": Success.of(sum(r.success for r in results), len(results)).to_json(),
+            "violations": monitor["violations"] if monitor else None,
+            "monitor": monitor,
+            "latency_ms": {p: _number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
+            "filter": {
+                "clamped": int(_number(report.get("clamped")) or 0),
+                "refusals": report.get("refusals", ""),
+                "commands": int(_number(report.get("commands")) or 0),
+                "skipped_ticks": int(_number(report.get("skipped_ticks")) or 0),
+            },
+            "episode_s": [round(r.seconds, 2) for r in results],
+        }
+
+
+class _SimulatedArm:
+    """Episodes of the simulated arm, told and judged by its node; see `robolearn.deploy.Arm`."""
+
+    def __init__(self, operator: Any, dry_run: bool) -> None:
+        from hardware.ros2 import topics
+
+        self._operator, self._reset_service = operator, topics.SIM_RESET
+        self._episode, self._ended = -1, {}
+        self._dry_run = dry_run
+        self.monitor: dict[str, Any] = {}
+        operator.subscribe_json(topics.SIM_EPISODE, self._on_episode, depth=10)
+        operator.subscribe_json(topics.SIM_MONITOR, lambda summary: setattr(self, "monitor", summary))
+
+    def begin(self) -> None:
+        from robolearn.core import RobolearnError
+
+        done, message = self._operator.call(self._reset_service)
+        if not done:
+            raise RobolearnError(f"the simulated arm does not begin an episode: {message}")
+        self._episode = json.loads(message)["episode"]
+
+    def outcome(self) -> bool | None:
+        return self._ended.get(self._episode)
+
+    def judge(self) -> bool:
+        from robolearn.core import RobolearnError
+
+        raise RobolearnError(f"the simulated arm has not ended episode {self._episode}: is this machine too busy?")
+
+    def _on_episode(self, message: dict[str, Any]) -> None:
+        self._ended[message["episode"]] = bool(message["success"])
+
+
+class _RealArm:
+    """Episodes of a real arm: the person beside it puts things in place and judges."""
+
+    def __init__(self, contract: Any, yes: bool) -> None:
+        self._name, self._yes, self._asked = contract.name, yes, False
+
+    def begin(self) -> None:
+        if not self._asked:
+            self._asked = True
+            if not self._yes:
+                print(
+                    f"The {self._name} is about to move by itself. Is the emergency stop in your hand and nobody in "
+                    "reach of the arm? Type yes to go on: ", end="", file=sys.stderr, flush=True,
+                )  # fmt: skip
+                if sys.stdin.readline().strip().lower() != "yes":
+                    from robolearn.core import RobolearnError
+
+                    raise RobolearnError("not confirmed: the arm was not armed")
+        elif sys.stdin.isatty():
+            print("Put everything in its place, then press Enter: ", end="", file=sys.stderr, flush=True)
+            sys.stdin.readline()
+
+    def outcome(self) -> bool | None:
+        # Enter ends an episode before its time.
+        import select
+
+        if sys.stdin.isatty() and select.select([sys.stdin], [], [], 0)[0]:
+            sys.stdin.readline()
+            return self.judge()
+        return None
+
+    def judge(self) -> bool:
+        if not sys.stdin.isatty():
+            return False
+        print("Did it succeed? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower().startswith("y")
+
+
+def _wait_ready(operator: Any, nodes: Any, limit_s: float = 60.0) -> None:
+    """Wait for the nodes to find each other; a node that dies meanwhile is the error that is told."""
+    from robolearn.core import RobolearnError
+
+    end = time.monotonic() + limit_s
+    while True:
+        nodes.check()
+        try:
+            operator.wait_ready(1.0)
+            return
+        except RobolearnError:
+            if time.monotonic() > end:
+                raise
+
+
+def _sim_limit_s(task: str) -> float:
+    """Long enough for an episode whose time slips on a busy machine [s]."""
+    from robots import CONTROL_HZ
+    from sim.tasks import TASKS
+
+    return 10.0 + 5.0 * TASKS[task]().max_episode_steps / CONTROL_HZ
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,117 @@
+"""Episodes on an arm: begin, arm, let the policy work, disarm, count.
+
+The arm decides what an episode is: the simulated one puts everything in its place and judges the task, a real one
+asks the person beside it. Any stop of the safety filter ends the session: what stopped it wants to be understood
+before the arm moves again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from robolearn.core import RobolearnError
+
+POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One episode.
+
+    Attributes:
+      index: from 0.
+      success: whether the task was solved.
+      seconds: from arming to the end.
+    """
+
+    index: int
+    success: bool
+    seconds: float
+
+
+class SafetyStopped(RobolearnError):
+    """The safety filter stopped the arm during an episode."""
+
+
+class Operator(Protocol):
+    """What a session needs of the operator's client of the safety node."""
+
+    @property
+    def state(self) -> str:
+        """``"disarmed"``, ``"armed"``, ``"braking"`` or ``"latched"``."""
+        ...
+
+    @property
+    def reason(self) -> str: ...
+
+    def arm(self, timeout_s: float = ...) -> None: ...
+
+    def disarm(self, timeout_s: float = ...) -> None: ...
+
+
+class Arm(Protocol):
+    """An arm with a task."""
+
+    def begin(self) -> None:
+        """Get ready for the next episode; the safety filter is disarmed."""
+        ...
+
+    def outcome(self) -> bool | None:
+        """None while the episode lasts, then whether it succeeded."""
+        ...
+
+    def judge(self) -> bool:
+        """Whether an episode that ran to its time limit succeeded; the arm is at rest."""
+        ...
+
+
+def run_session(
+    operator: Operator,
+    arm: Arm,
+    episodes: int,
+    *,
+    limit_s: float,
+    alive: Callable[[], None],
+    progress: Callable[[int, int], None] = lambda done, succeeded: None,
+) -> list[EpisodeResult]:
+    """Run exactly `episodes` episodes.
+
+    Args:
+      operator: of the safety node.
+      arm: what begins and judges episodes.
+      episodes: how many.
+      limit_s: longest time from arming to the end [s]; the episode is then judged as it is.
+      alive: raises when a node has died.
+      progress: told the numbers of episodes done and of successes.
+
+    Raises:
+      SafetyStopped: the filter stopped the arm, or refused to arm; its reason.
+      RobolearnError: what `alive` raises.
+    """
+    results: list[EpisodeResult] = []
+    for index in range(episodes):
+        alive()
+        arm.begin()
+        try:
+            operator.arm()
+        except RobolearnError as error:
+            alive()
+            raise SafetyStopped(str(error)) from error
+        begun = time.monotonic()
+        success: bool | None = None
+        while success is None and time.monotonic() - begun < limit_s:
+            time.sleep(POLL_S)
+            alive()
+            success = arm.outcome()
+            if success is None and operator.state in ("braking", "latched"):
+                time.sleep(0.2)  # a node that died, and not its consequence, is the cause to be told
+                alive()
+                raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {operator.reason}")
+        seconds = time.monotonic() - begun
+        operator.disarm()
+        results.append(EpisodeResult(index, arm.judge() if success is None else success, seconds))
+        progress(len(results), sum(r.success for r in results))
+    return results

@@ -1,0 +1,102 @@
+"""A stand-in for arm, controller and policy. As a program: one node, for tests that kill it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from hardware.contract import Contract, load_contract
+from hardware.monitor import LimitMonitor
+from hardware.ros2 import messages, qos
+from hardware.ros2.runtime import Node, spin
+from robolearn.core import ActionChunk, Interface, Observation
+
+
+class Swing:
+    """A policy that moves the tcp to and fro, and breaks when told to."""
+
+    execute_steps = 4
+
+    def __init__(self, contract: Contract) -> None:
+        self.interface: Interface = contract.interface
+        self.calls = 0
+        self.think: Callable[[], None] = lambda: None
+        self.spoil: Callable[[np.ndarray], np.ndarray] = lambda actions: actions
+
+    def reset(self, seed: int) -> None:
+        self.calls = 0
+
+    def act(self, observation: Observation) -> ActionChunk:
+        self.think()
+        self.calls += 1
+        actions = np.zeros((1, 4, self.interface.action.size), np.float32)
+        actions[..., 0] = 0.3 if self.calls % 8 < 4 else -0.3
+        actions[..., -1] = 1.0
+        return self.spoil(actions)
+
+
+class Arm(Node):
+    """Goes where it is told at once, says so at 200 Hz, and watches what it is told."""
+
+    def __init__(self, contract: Contract, **options) -> None:
+        super().__init__("arm", {}, **options)
+        self.contract = contract
+        self.monitor = LimitMonitor.of(contract.robot, 1.0 / contract.stream_hz)
+        self.q = np.array(contract.robot.home)
+        self.width = 0.04
+        self.commands: list[tuple[float, np.ndarray]] = []
+        self.talks = True
+
+    def configure(self) -> None:
+        c = self.contract
+        assert c.gripper is not None
+        deep = qos.CONTROLLER
+        deep.depth = 100  # sees every command, even when this process is held up
+        self._states = self.create_publisher(JointState, c.joint_states.topic, qos.sensor())
+        self.create_subscription(Float64MultiArray, c.command.topic, self._on_command, deep)
+        self.create_subscription(Float64MultiArray, c.gripper.topic, self._on_gripper, qos.CONTROLLER)
+        self.every(0.005, self._tick)
+
+    def moved(self, begun: int) -> float:
+        """How far a joint went since command number `begun` [rad]."""
+        found = np.array([q for _, q in self.commands[begun:]])
+        return float(np.ptp(found, axis=0).max()) if len(found) else 0.0
+
+    def _on_command(self, message: Float64MultiArray) -> None:
+        now = time.monotonic()
+        self.q = np.array(message.data)
+        self.commands.append((now, self.q))
+        self.monitor.command(self.q, now)
+
+    def _on_gripper(self, message: Float64MultiArray) -> None:
+        self.width = message.data[0]
+
+    def _tick(self) -> None:
+        if self.talks:
+            c = self.contract
+            now = 1e-9 * self.get_clock().now().nanoseconds
+            # Backwards: nobody may rely on the order.
+            names, values = (*c.gripper_joints, *c.joints[::-1]), (self.width / 2, self.width / 2, *self.q[::-1])
+            self._states.publish(messages.joint_state(names, values, now))
+
+
+def main(role: str) -> int:
+    contract = load_contract("sim")
+    if role == "policy":
+        from hardware.ros2.policy_node import PolicyNode
+
+        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role])
+    if role == "arm":
+        return spin(lambda: Arm(contract), [role])
+    from robolearn.cli.nodes import main_safety, main_streamer
+
+    return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

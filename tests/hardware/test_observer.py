@@ -1,0 +1,222 @@
+"""Observations under a fake clock: in the policy's order, and never from a source that cannot be believed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hardware.contract import Camera, Contract, load_contract
+from hardware.latency import Latencies
+from hardware.observer import JointReader, NotObserved, Observer, Source
+from robolearn.core import BadInput
+from robolearn.core.se3 import rot6d
+
+WALL = 1.7e9
+FEATURES = ("proprio", "objects", "images.front")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.t = 100.0
+
+    def __call__(self) -> float:
+        return self.t
+
+    @property
+    def wall(self) -> float:
+        return WALL + self.t
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def contract() -> Contract:
+    camera = Camera("/camera/front/image_raw", "sensor_msgs/msg/Image", 0.3, (8, 8))
+    sim = load_contract("sim").with_objects(("cube_x", "cube_y"))
+    return dataclasses.replace(sim, cameras={"front": camera})
+
+
+def picture(value: int = 200) -> np.ndarray:
+    return np.full((8, 8, 3), value, np.uint8)
+
+
+class Arm:
+    """Feeds an observer."""
+
+    def __init__(self, observer: Observer, clock: Clock) -> None:
+        self.observer, self.clock = observer, clock
+        self.q = np.array(observer.contract.robot.home)
+        self.names = (*observer.contract.joints, *observer.contract.gripper_joints)
+
+    def joints(self, stamp: float | None = None) -> bool:
+        values = [*self.q, 0.01, 0.02]
+        return self.observer.joints.update(self.names, values, self.clock.wall if stamp is None else stamp)
+
+    def all(self, print_: int = 1) -> None:
+        self.joints()
+        self.observer.objects(("cube_y", "extra", "cube_x"), (2.0, 9.0, 1.0), self.clock.wall)
+        self.observer.image("front", print_, picture, self.clock.wall)
+
+
+@pytest.fixture
+def arm(contract: Contract, clock: Clock) -> Arm:
+    return Arm(Observer(contract, FEATURES, clock), clock)
+
+
+def test_an_observation_is_in_the_policys_order(arm: Arm, contract: Contract) -> None:
+    arm.all()
+    seen = arm.observer.observation()
+    pos, rot = contract.robot.chain.forward(arm.q[None])
+    expected = np.concatenate([arm.q, [0.03], pos[0], rot6d(rot)[0]])
+    np.testing.assert_allclose(seen["proprio"], expected[None], atol=1e-6)
+    assert seen["objects"].tolist() == [[1.0, 2.0]]
+    assert seen["images.front"].shape == (1, 8, 8, 3)
+    for name, spec in contract.interface.observation.items():
+        assert seen[name].shape == (1, *spec.shape) and seen[name].dtype == spec.dtype
+
+
+def test_joints_come_in_any_order_and_company(contract: Contract, clock: Clock) -> None:
+    reader = JointReader(contract, clock)
+    rng = np.random.default_rng(0)
+    names = [*contract.joints, "spare"]
+    order = rng.permutation(len(names))
+    assert reader.update([names[i] for i in order], [float(i) for i in order], clock.wall)
+    assert reader.q is not None and reader.q.tolist() == list(range(7))
+    assert "no gripper joint" in reader.problem()
+    # The gripper speaks for itself; that is no joint state of the arm.
+    assert not reader.update(contract.gripper_joints, (0.03, 0.03), clock.wall + 1)
+    assert reader.problem() == "" and reader.width == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "why"),
+    [
+        (slice(1, None), 6, "no joint 'panda_joint1'"),
+        (slice(None), 6, "7 names and 6 positions"),
+        (slice(None), 8, "7 names and 8 positions"),
+        (slice(None), "nan", "not finite"),
+        ("twice", 7, "a name twice"),
+    ],
+)
+def test_joint_states_that_are_no_good_are_named(contract: Contract, clock: Clock, names, values, why: str) -> None:
+    reader = JointReader(contract, clock)
+    given = [contract.joints[0]] * 7 if names == "twice" else contract.joints[names]
+    q = np.full(7, np.nan) if values == "nan" else np.zeros(values)
+    assert not reader.update(given, q, clock.wall)
+    assert reader.q is None and why in reader.problem()
+
+
+def test_silence(clock: Clock) -> None:
+    source = Source("it", 0.1, clock)
+    assert source.problem() == "it: nothing arrived yet" and source.age == np.inf
+    assert source.update(clock.wall) and source.problem() == ""
+    clock.t += 0.11
+    assert source.problem() == "it: silent for 0.11 s"
+    assert source.update(clock.wall) and source.problem() == ""
+
+
+def test_a_repeated_stamp_is_frozen(clock: Clock) -> None:
+    source = Source("it", 0.1, clock)
+    stamp = clock.wall
+    for _ in range(12):
+        source.update(stamp)
+        clock.t += 0.01
+    source.update(stamp)
+    assert "frozen" in source.problem()
+
+
+def test_older_messages_are_passed_over(arm: Arm) -> None:
+    arm.all()
+    old = arm.clock.wall
+    arm.clock.t += 0.01
+    q = arm.q.copy()
+    assert arm.joints()
+    arm.q = q + 1.0
+    assert not arm.joints(old)
+    assert arm.observer.joints.q is not None and np.array_equal(arm.observer.joints.q, q)
+
+
+def test_a_clock_that_is_set_back_stops_the_arm_and_is_then_believed(clock: Clock) -> None:
+    source = Source("it", 0.1, clock)
+    source.update(clock.wall)
+    problems = set()
+    for _ in range(120):
+        clock.t += 0.01
+        source.update(clock.wall - 10.0)
+        problems.add(source.problem().split(",")[0])
+    assert "it: frozen" in problems and source.problem() == ""
+
+
+@pytest.mark.parametrize("stamp", [0.0, -1.0])
+def test_messages_without_a_stamp_are_not_used(clock: Clock, stamp: float) -> None:
+    source = Source("it", 0.1, clock)
+    assert not source.update(stamp) and "no stamp" in source.problem()
+
+
+def test_every_source_is_watched(arm: Arm) -> None:
+    for feed, name in ((arm.joints, "joint states"), (None, "objects")):
+        arm.all()
+        for _ in range(3):
+            arm.clock.t += 0.05
+            if feed is None:
+                arm.joints()
+        assert name in arm.observer.problem()
+        with pytest.raises(NotObserved, match=name):
+            arm.observer.observation()
+
+
+def test_objects_that_are_no_good_are_named(arm: Arm) -> None:
+    arm.all()
+    assert not arm.observer.objects(("cube_x",), (1.0,), arm.clock.wall + 1)
+    assert "no 'cube_y'" in arm.observer.problem()
+    assert not arm.observer.objects(("cube_x", "cube_y"), (1.0, np.inf), arm.clock.wall + 1)
+    assert "not finite" in arm.observer.problem()
+
+
+def test_a_picture_that_stays_while_the_arm_moves_is_frozen(arm: Arm) -> None:
+    arm.all(print_=1)
+    for _ in range(3):
+        arm.clock.t += 0.05
+        arm.all(print_=1)
+    assert arm.observer.problem() == ""  # an arm at rest looks the same
+    arm.q[1] += 0.06
+    arm.clock.t += 0.05
+    arm.all(print_=1)
+    assert "the same picture although the arm moved" in arm.observer.problem()
+    arm.clock.t += 0.05
+    arm.all(print_=2)
+    assert arm.observer.problem() == ""
+
+
+def test_a_black_picture_and_one_that_cannot_be_read(arm: Arm) -> None:
+    arm.all()
+    arm.clock.t += 0.01
+    arm.observer.image("front", 3, lambda: picture(3), arm.clock.wall)
+    with pytest.raises(NotObserved, match="black"):
+        arm.observer.observation()
+
+    def broken() -> np.ndarray:
+        raise BadInput("image encoding", got="yuv")
+
+    arm.clock.t += 0.01
+    arm.observer.image("front", 4, broken, arm.clock.wall)
+    with pytest.raises(NotObserved, match="camera front on /camera/front/image_raw: image encoding: got yuv"):
+        arm.observer.observation()
+
+
+def test_a_policy_that_needs_objects_is_refused_without_a_topic(contract: Contract) -> None:
+    with pytest.raises(BadInput, match="no objects topic"):
+        Observer(dataclasses.replace(contract, objects=None), FEATURES)
+
+
+def test_latencies() -> None:
+    latencies = Latencies(size=100)
+    assert latencies.summary_ms() == {}
+    for i in range(1000):
+        latencies.add(1e-3 * i)
+    assert len(latencies) == 100 and latencies.summary_ms() == {"p50": 949.5, "p99": 998.01}

@@ -1,0 +1,265 @@
+"""The nodes over real rclpy and DDS: a whole station in one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
+
+from rclpy.node import Node as PlainNode
+from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
+
+from hardware.contract import load_contract
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.operator import Operator
+from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.runtime import ros_arguments
+from hardware.ros2.safety_node import SafetyNode
+from hardware.ros2.streamer_node import StreamerNode
+from robolearn.cli.nodes import main_policy, main_streamer
+from robolearn.core import BadInput, RobolearnError
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from ros_station import Arm, Swing  # noqa: E402
+
+CONTRACT = load_contract("sim")
+NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
+
+
+class Station:
+    """Arm, safety, streamer and policy node in threads, each with a context of its own as in processes."""
+
+    def __init__(self) -> None:
+        self.backgrounds = [Background() for _ in range(4)]
+        a, b, c, d = self.backgrounds
+        self.swing = Swing(CONTRACT)
+        self.arm = a.add(Arm(CONTRACT, context=a.context))
+        self.safety = b.add(SafetyNode(contract=CONTRACT, context=b.context))
+        self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context))
+        self.policy = d.add(PolicyNode(lambda _: self.swing, contract=CONTRACT, context=d.context))
+        for node in (self.arm, self.safety, self.streamer, self.policy):
+            node.start()
+        self.operator = Operator(a)
+        self.operator.wait_ready(30)
+
+    def calm(self) -> None:
+        """Disarmed, and nothing broken."""
+        self.swing.__init__(CONTRACT)
+        self.policy._fault = ""
+        self.arm.talks = True
+        if self.operator.state in ("armed", "braking"):
+            self.operator.estop()
+            self.operator.wait_for("latched")
+        if self.operator.state == "latched":
+            self.operator.reset()
+        self.arm.monitor.new_motion()
+        self.operator.wait_ready(10)
+
+    def move(self) -> None:
+        """Armed and in motion."""
+        self.operator.arm()
+        begun = len(self.arm.commands)
+        wait_until(lambda: self.arm.moved(begun) > 0.01, 5, "motion")
+
+    def expect_latched(self, why: str) -> None:
+        report = self.operator.wait_for("latched", 3)
+        assert why in report.reason, report.reason
+        with pytest.raises(RobolearnError, match="latched"):
+            self.operator.arm(0.5)
+        assert self.arm.monitor.summary()["violations"] == 0, self.arm.monitor.summary()
+
+
+@pytest.fixture(scope="module")
+def the_station() -> Iterator[Station]:
+    station = Station()
+    yield station
+    for background in station.backgrounds:
+        background.close()
+    assert [b.errors for b in station.backgrounds] == [[], [], [], []]
+
+
+@pytest.fixture
+def station(the_station: Station) -> Station:
+    the_station.calm()
+    return the_station
+
+
+def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Station) -> None:
+    begun = len(station.arm.commands)
+    station.move()
+    chunks = station.policy._chunks
+    wait_until(lambda: station.policy._chunks > chunks + 4, 5, "chunks")
+    station.operator.disarm()
+    commands = station.arm.commands[begun:]
+    seconds = commands[-1][0] - commands[0][0]
+    assert 100 < len(commands) / seconds < 220  # 200 Hz, less what a busy machine leaves out
+    assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
+    assert np.array_equal(commands[-1][1], commands[-2][1]) or np.abs(commands[-1][1] - commands[-2][1]).max() < 1e-4
+    assert station.arm.width == pytest.approx(0.08, abs=0.001)
+    assert station.operator.reason.startswith("disarmed")
+    values = station.operator.reports[-1].values
+    assert 0 < float(values["latency_p50_ms"]) < 100 and int(values["latency_count"]) >= 4
+    station.operator.arm()  # without a reset
+    station.operator.disarm()
+
+
+def test_chunks_follow_one_another_by_their_observations(station: Station) -> None:
+    stamps: list[float] = []
+    node = station.backgrounds[0].add(PlainNode("eavesdropper", context=station.backgrounds[0].context))
+    node.create_subscription(
+        JointTrajectory,
+        topics.ACTION_CHUNK,
+        lambda m: stamps.append(messages.read_chunk(m)[0]),
+        qos.stream(lease_s=None),
+    )
+    station.move()
+    wait_until(lambda: len(stamps) > 6, 5, "chunks")
+    station.operator.disarm()
+    gaps = np.diff(stamps)
+    # 4 actions at 20 Hz; never earlier, and late by a joint state or two
+    assert gaps.min() > 0.199 and np.median(gaps) < 0.215, gaps
+
+
+def test_a_slow_policy_is_a_stop(station: Station) -> None:
+    station.move()
+    station.swing.think = lambda: time.sleep(0.5)
+    station.expect_latched("ran out")
+
+
+def test_a_policy_that_fails_is_a_stop(station: Station) -> None:
+    station.move()
+
+    def fail() -> None:
+        raise RobolearnError("lost its mind")
+
+    station.swing.think = fail
+    station.expect_latched("ran out")
+    wait_until(lambda: "lost its mind" in station.operator.policy.get("reason", ""), 3, "the reason")
+
+
+def test_actions_that_are_not_finite_are_a_stop(station: Station) -> None:
+    station.move()
+    station.swing.spoil = lambda actions: actions * np.nan
+    station.expect_latched("not finite")
+
+
+def test_silent_joint_states_are_a_stop(station: Station) -> None:
+    station.move()
+    station.arm.talks = False
+    report = station.operator.wait_for("latched", 3)
+    assert "joint state" in report.reason
+    station.arm.talks = True
+    assert station.arm.monitor.summary()["violations"] == 0
+
+
+def test_the_dead_man_released(station: Station) -> None:
+    station.move()
+    station.operator.release()
+    station.operator.wait_for("latched", 3)
+    assert "dead-man" in station.operator.reason
+    station.operator.reset()
+    done, message = station.operator.call(topics.ARM)
+    assert not done and "dead-man" in message
+
+
+def test_emergency_stop_in_mid_motion_and_while_braking(station: Station) -> None:
+    station.move()
+    station.operator.call(topics.DISARM)
+    station.operator.estop()
+    wait_until(lambda: station.operator.state in ("latched", "disarmed"), 3, "rest")
+    station.operator.estop()
+    station.expect_latched("e-stop")
+    begun = len(station.arm.commands)
+    time.sleep(0.2)
+    assert len(station.arm.commands) == begun
+
+
+def test_two_policies_at_once(station: Station) -> None:
+    station.move()
+    background = station.backgrounds[0]
+    node = background.add(PlainNode("second_policy", context=background.context))
+    publisher = node.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
+    wait_until(lambda: publisher.get_subscription_count() > 0, 5, "a match")
+    publisher.publish(messages.chunk(NAMES, np.zeros((4, 7)), node.get_clock().now().to_msg(), 0.05))
+    station.expect_latched("policies at once")
+    node.destroy_publisher(publisher)
+
+
+def test_somebody_else_at_the_controller(station: Station) -> None:
+    station.move()
+    background = station.backgrounds[0]
+    node = background.add(PlainNode("intruder", context=background.context))
+    publisher = node.create_publisher(Float64MultiArray, CONTRACT.command.topic, qos.CONTROLLER)
+    report = station.operator.wait_for("latched", 5)
+    assert "/intruder publishes to" in report.reason
+    station.operator.reset()
+    done, message = station.operator.call(topics.ARM)
+    assert not done and "/intruder" in message
+    node.destroy_publisher(publisher)
+    station.operator.arm(5)
+    station.operator.disarm()
+
+
+def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
+    background = station.backgrounds[0]
+    node = background.add(PlainNode("picky_controller", context=background.context))
+    picky = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    subscription = node.create_subscription(Float64MultiArray, CONTRACT.command.topic, print, picky)
+    wait_until(lambda: station.safety._problems, 5, "the event")
+    done, message = station.operator.call(topics.ARM)
+    assert not done and "/picky_controller cannot hear /robolearn/safety" in message and "transient local" in message
+    node.destroy_subscription(subscription)
+    station.operator.arm(5)
+    station.operator.disarm()
+
+
+def test_parameters_are_fixed(station: Station) -> None:
+    for node in (station.safety, station.streamer, station.policy):
+        (answer,) = node.set_parameters([Parameter("contract", value="fr3")])
+        assert not answer.successful and "fixed" in answer.reason
+
+
+def test_a_policy_for_another_arm_does_not_start() -> None:
+    swing = Swing(load_contract("ur5e"))
+    with Background() as background:
+        node = background.add(PolicyNode(lambda _: swing, contract=CONTRACT, context=background.context))
+        with pytest.raises(BadInput, match="expected ur5e"):
+            node.start()
+
+
+def test_flags_become_parameters() -> None:
+    argv = ["--contract", "sim", "--grace-ms=20", "--ros-args", "-r", "a:=b"]
+    assert ros_arguments(argv, ("contract", "grace_ms"))[1:] == [
+        "--ros-args", "-p", "contract:=sim", "-p", "grace_ms:=20", "--", "--ros-args", "-r", "a:=b",
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="did you mean --contract"):
+        ros_arguments(["--contrast", "x"], ("contract",))
+    with pytest.raises(BadInput, match="no value"):
+        ros_arguments(["--contract"], ("contract",))
+
+
+@pytest.mark.parametrize(
+    ("main", "argv", "why"),
+    [
+        (main_streamer, ["--contract", "simm"], "did you mean sim"),
+        (main_streamer, ["--grace-ms", "soon"], "expected a float"),
+        (main_streamer, ["--bogus", "1"], "got --bogus"),
+        (main_policy, ["--contract", "sim"], "parameter policy"),
+        (main_policy, ["--policy", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_input_ends_a_node_with_2(capsys: pytest.CaptureFixture[str], main, argv: list[str], why: str) -> None:
+    assert main(argv) == 2
+    assert why in capsys.readouterr().err

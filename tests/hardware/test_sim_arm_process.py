@@ -1,0 +1,70 @@
+"""The simulated arm as a process of its own, and the room for pictures that it asks for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from rclpy.node import Node
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import messages, qos, shared_memory
+from hardware.ros2.runtime import Background, wait_until
+
+DOMAIN = 100 + os.getpid() % 100
+WAIT_S = 30.0
+
+
+def start(*flags: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "robolearn.cli.node_sim_arm", *flags],
+        env={**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_it_runs_from_flags_and_ends_as_told() -> None:
+    process = start("--task", "pick_place", "--seed=3", "--ros-args", "-p", "fault:=objects:stop")
+    try:
+        with Background(DOMAIN) as ros:
+            heard: dict[str, list] = {"/joint_states": [], "/task/objects": []}
+            client = Node("client", context=ros.context)
+            for topic, messages_ in heard.items():
+                client.create_subscription(messages.JointState, topic, messages_.append, qos.sensor())
+            ros.add(client)
+            wait_until(lambda: len(heard["/joint_states"]) > 20, WAIT_S, "joint states")
+            assert not heard["/task/objects"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("flags", "says"), [(("--task", "lifd"), "lift"), (("--tusk", "lift"), "--task")])
+def test_bad_input_ends_it_with_2_and_a_line(flags: tuple[str, ...], says: str) -> None:
+    process = start(*flags)
+    _, error = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 2
+    assert error.splitlines()[-1].startswith("error: ") and says in error and "Traceback" not in error
+
+
+def test_room_for_pictures_is_made_where_there_is_some(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(shared_memory.VARIABLE, raising=False)
+    assert not shared_memory.make_room_for_pictures(tmp_path / "nowhere")
+    with monkeypatch.context() as full:
+        full.setattr(shared_memory.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 2**20})())
+        assert not shared_memory.make_room_for_pictures(tmp_path)
+    assert shared_memory.VARIABLE not in os.environ
+    assert shared_memory.make_room_for_pictures(tmp_path)
+    profiles = Path(os.environ[shared_memory.VARIABLE])
+    sizes = [int(e.text or 0) for e in ElementTree.parse(profiles).iter() if e.tag.endswith("segment_size")]
+    assert sizes == [shared_memory.SEGMENT]
+    monkeypatch.setenv(shared_memory.VARIABLE, "mine.xml")
+    assert shared_memory.make_room_for_pictures(tmp_path) and os.environ[shared_memory.VARIABLE] == "mine.xml"
