@@ -36,7 +36,6 @@ TOLERANCE = 1e-6
 GAP_S = 0.1  # without a command for so long, the arm is at rest
 WINDOW_S = 0.5  # over which the rate of commands is judged
 FASTEST = 1.25  # times the nominal rate
-_MOVING = 1e-3  # of the velocity limit
 
 
 class LimitMonitor:
@@ -72,6 +71,7 @@ class LimitMonitor:
         self._margin = self._state_margin = np.inf
         self._commands = self._gaps = 0
         self._max_age = 0.0
+        self._open_age = 0.0  # of the last command, as of the last state; no longer true once a command was only unread
         self._arrivals: deque[float] = deque()
         self._last_at: float | None = None  # when the last command arrived
         self.new_motion()
@@ -87,6 +87,7 @@ class LimitMonitor:
         self._diffs = np.zeros((3, len(self._lower)))  # its first, second and third difference
         self._measured: Array | None = None
         self._moving = False
+        self._max_age, self._open_age = max(self._max_age, self._open_age), 0.0
 
     def command(self, positions: ArrayLike, now: float) -> tuple[str, ...]:
         """A command arrived.
@@ -101,7 +102,9 @@ class LimitMonitor:
         q = np.asarray(positions, dtype=np.float64)
         self._commands += 1
         wrong = self._check_rate(now)
-        self._grow_old(now)
+        if self._moving and self._last_at is not None:
+            self._max_age = max(self._max_age, now - self._last_at)
+        self._open_age = 0.0
         gap = self._last_at is not None and now - self._last_at > GAP_S
         self._gaps += gap
         self._last_at = now
@@ -121,14 +124,17 @@ class LimitMonitor:
             self._moving = False
         else:
             diffs, shares = self._differences(q, self._last, self._diffs)
-            if gap and max(shares) > 1.0 + TOLERANCE:
+            # A motion from rest begins with the command that the arm stands at: taken as going on, it would seem to
+            # brake within a period.
+            if gap and (max(shares) > 1.0 + TOLERANCE or np.array_equal(q, self._last)):
                 diffs, shares = self._differences(q, self._last, np.zeros_like(self._diffs))
                 if max(shares) > 1.0 + TOLERANCE:
                     wrong += self._start(q)
                     diffs, shares = np.zeros_like(self._diffs), [0.0, 0.0, 0.0]
             self._diffs = diffs
             self._peak = [max(pair) for pair in zip(self._peak, shares, strict=True)]
-            self._moving = shares[0] > _MOVING
+            # Standing at this command would be a stop harder than the arm brakes.
+            self._moving = bool((np.abs(diffs[0]) > self._step[1]).any())
             wrong += [kind for kind, share in zip(_DERIVATIVES, shares, strict=True) if share > 1.0 + TOLERANCE]
         self._last = q.copy()
         return self._count(wrong)
@@ -136,7 +142,8 @@ class LimitMonitor:
     def state(self, q: ArrayLike, now: float) -> None:
         """The arm was measured at `q` (n,) [rad] at the steady time `now` [s]."""
         measured = np.asarray(q, dtype=np.float64)
-        self._grow_old(now)
+        if self._moving and self._last_at is not None:
+            self._open_age = now - self._last_at
         if measured.shape == self._lower.shape and np.isfinite(measured).all():
             self._measured = measured.copy()
             margin = np.minimum(measured - self._lower, self._upper - measured)
@@ -148,8 +155,9 @@ class LimitMonitor:
         Keys: ``commands``; ``violations`` and ``violations_by_kind``; ``non_finite``; ``peak`` with
         ``position_margin`` (smallest distance of a command to a position limit, negative beyond it) and
         ``measured_margin`` (of the arm itself) [rad], and ``velocity``, ``acceleration``, ``jerk`` as share of the
-        limit; ``max_command_age_s``, the longest that a command which was part of a motion stood without a
-        successor; ``gaps`` of more than 0.1 s between commands.
+        limit; ``max_command_age_s``, the longest that a command in mid-motion stood without a successor (at the end
+        of a motion that was braked commands may stop for as long as they like); ``gaps`` of more than 0.1 s between
+        commands.
         """
         return {
             "commands": self._commands,
@@ -161,7 +169,7 @@ class LimitMonitor:
                 "measured_margin": self._state_margin if np.isfinite(self._state_margin) else None,
                 **dict(zip(_DERIVATIVES, self._peak, strict=True)),
             },
-            "max_command_age_s": self._max_age,
+            "max_command_age_s": max(self._max_age, self._open_age),
             "gaps": self._gaps,
         }
 
@@ -186,10 +194,6 @@ class LimitMonitor:
             return []
         self._arrivals.clear()  # once per window
         return ["rate"]
-
-    def _grow_old(self, now: float) -> None:
-        if self._moving and self._last_at is not None:
-            self._max_age = max(self._max_age, now - self._last_at)
 
     def _count(self, wrong: list[str]) -> tuple[str, ...]:
         for kind in wrong:

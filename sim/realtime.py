@@ -99,7 +99,8 @@ class RealtimeWorld:
             raise BadInput("command", got=goal.tolist(), expected=f"{n} finite joint positions")
         if width is not None and not np.isfinite(width):
             raise BadInput("gripper command", got=width, expected="a finite opening")
-        self._begun = True
+        if not self._begun:
+            self._begun, self._ticks = True, 0
         if goal is not None:
             self._physics.command_arms(_ONE, goal[None])
         if width is not None:
@@ -118,7 +119,7 @@ class RealtimeWorld:
             return
         with self._lock:
             failed = self._physics.step()
-        self._ticks += self._begun
+        self._ticks += 1
         if failed is None and self._ticks % self._per_control:
             return
         if failed is not None or self._physics.astray().any():
@@ -127,7 +128,7 @@ class RealtimeWorld:
             with self._lock:
                 self._physics.clear(_ONE)
             self._outcome = self._outcome or {"success": False, "truncated": True, "steps": self.steps}
-        elif self._outcome is None:
+        elif self._begun and self._outcome is None:
             self._judge()
 
     def _judge(self) -> None:
@@ -141,7 +142,7 @@ class RealtimeWorld:
     @property
     def steps(self) -> int:
         """Control steps of 1/20 s since the first command of the episode."""
-        return self._ticks // self._per_control
+        return self._ticks // self._per_control if self._begun else 0
 
     @property
     def outcome(self) -> dict[str, Any] | None:

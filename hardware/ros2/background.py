@@ -10,6 +10,7 @@ from typing import Any
 
 import rclpy
 from rclpy.context import Context
+from rclpy.exceptions import InvalidHandle
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
@@ -64,6 +65,8 @@ class Background:
                 self.executor.spin_once(timeout_sec=0.05)
             except ExternalShutdownException:
                 return
+            except InvalidHandle:  # somebody destroyed what was being waited for, which is their right
+                continue
             except Exception as error:
                 log.exception("a callback failed")
                 self.errors.append(error)

@@ -99,9 +99,14 @@ class PolicyNode(Node):
         self._chunk_publisher = self.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
         self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
         self.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
-        self.create_subscription(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
+        # Woken once per moment: by whatever of it comes last.
+        self._look = lambda: None
+        topic = contract.joint_states.topic
         if "objects" in needed.observation and contract.objects is not None:
+            self._look = self.poll(JointState, topic, self._on_joints, qos.sensor())
             self.create_subscription(JointState, contract.objects.topic, self._on_objects, qos.sensor())
+        else:
+            self.create_subscription(JointState, topic, self._on_joints, qos.sensor())
         for name, camera in contract.cameras.items():
             if f"images.{name}" in needed.observation:
                 kind = messages.message_type(camera.type)
@@ -137,11 +142,13 @@ class PolicyNode(Node):
     def _on_joints(self, message: JointState) -> None:
         if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
             self._stamp = message.header.stamp
+        if "objects" not in self.observer.features:
             self._ask()
 
     def _on_objects(self, message: JointState) -> None:
-        if self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp)):
-            self._ask()
+        self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp))
+        self._look()
+        self._ask()
 
     def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any], None]:
         def on_image(message: Any) -> None:
@@ -207,6 +214,7 @@ class PolicyNode(Node):
             log.warning("%s", reason)
 
     def _report(self) -> None:
+        self._look()
         reason = self._fault or self.observer.problem()
         status = {
             "ready": not reason,

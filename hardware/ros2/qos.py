@@ -27,11 +27,11 @@ def sensor(depth: int = 1) -> QoSProfile:
     )  # fmt: skip
 
 
-def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S) -> QoSProfile:
-    """Reliable, the newest message only, watched: action chunks and targets."""
+def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S, depth: int = 1) -> QoSProfile:
+    """Reliable, the newest message only unless told otherwise, watched: action chunks and targets."""
     profile = QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
-        depth=1,
+        depth=depth,
         reliability=ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.VOLATILE,
         liveliness=LivelinessPolicy.AUTOMATIC,
@@ -46,8 +46,9 @@ def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S) 
 CHUNK = stream()
 TARGET = stream(deadline_s=0.1)
 DEADMAN = stream(deadline_s=0.1)
-COMMAND = stream(lease_s=COMMAND_LEASE_S)
-"""Offered to controllers, which ask for less and so match."""
+COMMAND = stream(lease_s=COMMAND_LEASE_S, depth=100)
+"""Offered to controllers, which ask for less and so match. A controller that keeps the newest gets the newest; one that
+was held up and reads them all finds none missing: a set-point left out is a step."""
 CONTROLLER = stream(lease_s=None)
 """What a controller asks for."""
 

@@ -19,12 +19,16 @@ from typing import Any
 
 import rclpy
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.context import Context
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
+from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
 from hardware.ros2.topics import NAMESPACE
@@ -122,6 +126,34 @@ class Node(LifecycleNode):
         """A timer on the steady clock: neither a frozen `/clock` nor a jump of the time of day stops it."""
         return self.create_timer(period_s, callback, clock=self._steady)
 
+    def poll(
+        self,
+        kind: Any,
+        topic: str,
+        callback: Callable[[Any], None],
+        profile: QoSProfile,
+        events: SubscriptionEventCallbacks | None = None,
+    ) -> Callable[[], None]:
+        """A subscription whose messages wait until they are asked for; the function that hands them to `callback`.
+
+        For streams that are looked at when a timer fires anyway: an executor that wakes up for each message of each
+        of them spends most of a core on waking up.
+        """
+        subscription = self.create_subscription(
+            kind, topic, callback, profile, event_callbacks=events, callback_group=_Unasked()
+        )
+
+        def take() -> None:
+            # No more than the queue holds: a flood of messages must not hold up the tick.
+            for _ in range(profile.depth):
+                with subscription.handle:
+                    taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
+                if taken is None:
+                    return
+                callback(taken[0])
+
+        return take
+
     # --- lifecycle -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -183,6 +215,13 @@ class Node(LifecycleNode):
         return SetParametersResult(successful=True)
 
 
+class _Unasked(ReentrantCallbackGroup):
+    """Its subscriptions are left alone by executors; their events are not."""
+
+    def can_execute(self, entity: Any) -> bool:
+        return not isinstance(entity, Subscription)
+
+
 # --- one node per process ------------------------------------------------------------------------------------
 
 
@@ -227,6 +266,9 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
 def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
     limit = float("inf")
     code = 0
+    node.every(
+        0.05, lambda: None
+    )  # looks after signals; cheaper than a time-out, for which rclpy makes a timer each time
     while time.monotonic() < limit:
         if stop.is_set() and limit == float("inf"):
             node.begin_stop("told to end")
@@ -234,7 +276,7 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -
         if limit < float("inf") and node.stopped():
             break
         try:
-            executor.spin_once(timeout_sec=0.05)
+            executor.spin_once()
         except ExternalShutdownException:
             break
         except Exception as error:
@@ -257,13 +299,14 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 def realtime(priority: int) -> bool:
-    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing); whether it was granted."""
+    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted."""
     if priority <= 0:
         return False
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+        for thread in os.listdir("/proc/self/task"):  # those of the middleware too
+            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(priority))
     except (OSError, AttributeError):
-        log.warning("no real-time priority %d: allow it with `ulimit -r` or run under `chrt -f`", priority)
+        log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
         return False
     return True
 

@@ -98,9 +98,13 @@ class SafetyNode(Node):
             if contract.gripper is not None:
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
-        self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
-        self._hear(JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer)
-        self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator)
+        self._inputs = [
+            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator),
+            self._hear(
+                JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer
+            ),
+        ]
         for name, handle in (
             (topics.ARM, self._arm), (topics.DISARM, self._disarm), (topics.RESET, self._reset),
             (topics.ESTOP, self._estop),
@@ -201,6 +205,8 @@ class SafetyNode(Node):
     # --- services ------------------------------------------------------------------------------------------
 
     def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        for take in self._inputs:
+            take()
         self._look_around()
         if reason := self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
@@ -252,6 +258,8 @@ class SafetyNode(Node):
             self._skipped += 1  # a late tick is followed by one in time: two set-points at once would be a jump
             return
         self._ticked = now
+        for take in self._inputs:
+            take()
         command = self._filter.step()
         if command is not None:
             self._publish(command, now)
@@ -365,12 +373,12 @@ class SafetyNode(Node):
         profile: QoSProfile,
         deadline: Callable[[Any], None] | None = None,
         liveliness: Callable[[Any], None] | None = None,
-    ) -> None:
+    ) -> Callable[[], None]:
         events = SubscriptionEventCallbacks(
             incompatible_qos=self._on_mismatch, deadline=deadline, liveliness=liveliness
         )
         self._watched.append(topic)
-        self.create_subscription(kind, topic, callback, profile, event_callbacks=events)
+        return self.poll(kind, topic, callback, profile, events)
 
     def _wall(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds

@@ -88,7 +88,7 @@ class StreamerNode(Node):
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
         self.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
-        self.create_subscription(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
+        self._look = self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
         self.create_subscription(
             JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, event_callbacks=events
@@ -150,6 +150,7 @@ class StreamerNode(Node):
     # --- what goes out -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
+        self._look()
         if not self._arming:
             return
         if self._stop:

@@ -93,13 +93,14 @@ class SafetyFilter:
         self._clamped = 0
         self._measured: list[float] | None = None
         self._state_problem = "none has arrived"
-        self._index: tuple[tuple[str, ...], list[int]] = ((), [])
+        self._index: tuple[tuple[str, ...] | None, list[int]] = (None, [])  # of the last joint state's names
         self._measured_at = self._deadman_at = self._target_at = self._stepped_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
         self._held: list[float] | None = None  # the last command: what a controller holds when commands end
         self._gripper: float | None = None
         self._gripper_goal: float | None = None
+        self._begins = False  # the next command is the first of a motion: where the arm stands
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         self._pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
@@ -136,6 +137,7 @@ class SafetyFilter:
         self._output.begin(np.array(start))
         self._goal = self._gripper = self._gripper_goal = None
         self._border = ""
+        self._begins = True
         self._target_at = -math.inf
         self._stepped_at = self._clock()
 
@@ -280,7 +282,8 @@ class SafetyFilter:
     def _follow(self) -> Command:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
-        if self._goal is None or (self._border and self._at_border()):
+        if self._goal is None or self._begins or (self._border and self._at_border()):
+            self._begins = False
             state = motion.braked()
             self._output.check(np.array(state[0]))
         else:

@@ -158,14 +158,21 @@ def test_commands_that_come_faster_than_nominal_are_counted_once_per_window() ->
     assert feed(late, [0.0] * 50) == set() and feed(late, [0.0] * 10, start=0.6, every=1e-4) == set()
 
 
-def test_age_counts_while_the_arm_was_told_to_move() -> None:
+def test_age_counts_where_standing_still_would_be_no_proper_stop() -> None:
     monitor = one_joint()
-    feed(monitor, [0.0, 0.0, 0.0])
+    feed(monitor, [0.0, 0.0005, 0.001, 0.001])  # 0.05 rad/s can be stopped within a period at 10 rad/s²
     monitor.state([0.0], 9.0)
-    assert monitor.summary()["max_command_age_s"] == 0.0  # at rest an old command does no harm
-    feed(monitor, [0.0, 0.0005], start=10.0)
-    monitor.state([0.0], 10.26)
+    assert monitor.summary()["max_command_age_s"] == 0.0
+    monitor.new_motion()
+    feed(monitor, [0.0, 0.0005, 0.0015, 0.003], start=10.0)  # 0.15 rad/s cannot
+    monitor.state([0.0], 10.28)
     assert monitor.summary()["max_command_age_s"] == pytest.approx(0.25)
+    monitor.command([0.0045], 10.05)  # had come in long before, and was read late
+    assert monitor.summary()["max_command_age_s"] == pytest.approx(0.02)
+    monitor.state([0.0], 10.15)
+    monitor.new_motion()
+    monitor.state([0.0], 20.0)
+    assert monitor.summary()["max_command_age_s"] == pytest.approx(0.1)
 
 
 def test_bad_limits_are_refused() -> None:

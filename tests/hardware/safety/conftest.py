@@ -13,6 +13,7 @@ from robots import PANDA, RobotSpec
 
 HOME = np.array(PANDA.home)
 PERIOD = 0.005
+BASE = np.eye(7)[0]  # the first joint, by 1 rad
 
 
 class Rig:
@@ -64,7 +65,7 @@ class Rig:
         """Armed and in full motion of joint 1."""
         self.arm()
         for _ in range(40):
-            self.tick(self.goal(self.measured + [0.3, 0, 0, 0, 0, 0, 0]))
+            self.tick(self.goal(self.measured + 0.3 * BASE))
         assert self.filter.state is SafetyState.ARMED
         return self
 

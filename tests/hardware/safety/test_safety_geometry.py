@@ -1,0 +1,121 @@
+"""Distances, condition numbers and poses against numbers by hand and against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hardware.safety import Limits
+from hardware.safety.checks import Refused
+from hardware.safety.geometry import WORST_CONDITION, Geometry, _segments
+from robolearn.core.se3 import matrix_to_quat
+from robots import PANDA, ROBOTS
+from robots.chain import Chain
+
+LIMITS = Limits.of(PANDA)
+BASE = np.eye(7)[0]  # the first joint, by 1 rad
+
+
+@pytest.fixture(scope="module")
+def geometry() -> Geometry:
+    return Geometry(PANDA.chain, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("p1", "q1", "p2", "q2", "distance"),
+    [
+        ((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), 1.0),  # parallel
+        ((0, 0, 0), (1, 0, 0), (0.5, -1, 2), (0.5, 1, 2), 2.0),  # crossing above
+        ((0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0), 1.0),  # in line
+        ((0, 0, 0), (1, 0, 0), (1, 1, 0), (2, 2, 0), 1.0),  # end to end
+        ((0, 0, 0), (1, 0, 0), (-3, 4, 0), (-3, 9, 0), 5.0),
+        ((0, 0, 0), (1, 1, 0), (0, 1, 0), (1, 0, 0), 0.0),  # crossing
+    ],
+)
+def test_segments(p1, q1, p2, q2, distance) -> None:
+    points = [np.array(p, dtype=float) for p in (p1, q1, p2, q2)]
+    assert np.isclose(_segments(*points), distance)
+    assert np.isclose(_segments(*points[2:], *points[:2]), distance)
+
+
+def planar(lengths: tuple[float, ...]) -> Chain:
+    """Links in the x-y plane, joints about z."""
+    n = len(lengths)
+    offsets = np.zeros((n, 3))
+    offsets[1:, 0] = lengths[:-1]
+    eye = np.eye(3)
+    return Chain(
+        offsets, np.tile(eye, (n, 1, 1)), np.tile([0.0, 0.0, 1.0], (n, 1)), np.array([lengths[-1], 0.0, 0.0]), eye,
+        np.full(n, -3.0), np.full(n, 3.0),
+    )  # fmt: skip
+
+
+def test_gap_of_a_planar_arm() -> None:
+    """Three links of 1 m bent to a U: the outer ones are 1 m apart, less two radii of 4.2% of 3 m."""
+    chain = planar((1.0, 1.0, 1.0))
+    limits = Limits(*(np.full(3, x) for x in (-3.0, 3.0, 1.0, 1.0, 1.0)))
+    geometry = Geometry(chain, limits)
+    assert np.isclose(geometry.radius, 0.126)
+    assert np.isclose(geometry.gap(np.array([0.3, np.pi / 2, np.pi / 2])), 1.0 - 0.252)
+    # An equilateral triangle: the tip touches the base.
+    assert np.isclose(geometry.gap(np.array([0.0, 2 * np.pi / 3, 2 * np.pi / 3])), -0.252)
+    assert geometry.condition(np.zeros(3)) == WORST_CONDITION or geometry.condition(np.zeros(3)) > 1e3
+
+
+def test_neighbours_are_left_to_the_joint_limits() -> None:
+    chain = planar((1.0, 1.0))
+    limits = Limits(*(np.full(2, x) for x in (-3.0, 3.0, 1.0, 1.0, 1.0)))
+    assert Geometry(chain, limits).gap(np.array([0.0, 3.0])) == np.inf
+
+
+def test_condition_number(geometry) -> None:
+    rng = np.random.default_rng(0)
+    length = geometry.radius / 0.042
+    for q in rng.uniform(PANDA.lower, PANDA.upper, (50, 7)):
+        jac = PANDA.chain.jacobian(q[None])[0]
+        jac[:3] /= 0.5 * length
+        assert np.isclose(geometry.condition(q), np.linalg.cond(jac), rtol=1e-6)
+
+
+def test_pose(geometry) -> None:
+    rng = np.random.default_rng(1)
+    for q in rng.uniform(PANDA.lower, PANDA.upper, (50, 7)):
+        pos, quat = geometry.pose(q)
+        there, rot = PANDA.chain.forward(q[None])
+        assert np.allclose(pos, there[0]) and np.allclose(quat, matrix_to_quat(rot)[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_every_robot_may_be_at_home(name: str) -> None:
+    robot = ROBOTS[name]
+    limits = Limits.of(robot)
+    geometry = Geometry(robot.chain, limits)
+    home = np.array(robot.home)
+    assert geometry.gap(home) > limits.collision_distance
+    assert geometry.condition(home) < 0.5 * limits.singularity
+    assert geometry.outside(home) == 0.0
+
+
+def test_worse_is_refused_and_better_is_not() -> None:
+    """The way back from outside is open."""
+    home = np.array(PANDA.home)
+    box = [[0.2, -0.1, 0.0], [0.8, 0.1, 0.6]]
+    geometry = Geometry(PANDA.chain, LIMITS.tightened(workspace=box))
+    turned = [home + angle * BASE for angle in (0.3, 0.35, 0.25, 0.1)]
+    geometry.begin(turned[0])
+    with pytest.raises(Refused, match=r"y = 0\.17.. m, workspace -0\.100 to 0\.100 m"):
+        geometry.check(turned[1][None])
+    geometry.keep(geometry.check(turned[2][None]))
+    with pytest.raises(Refused):
+        geometry.check(turned[0][None])
+    geometry.keep(geometry.check(turned[3][None]))
+    with pytest.raises(Refused):
+        geometry.check(turned[2][None])
+
+
+def test_all_of_the_way_is_looked_at() -> None:
+    home = np.array(PANDA.home)
+    geometry = Geometry(PANDA.chain, LIMITS.tightened(workspace=[[0.2, -0.1, 0.0], [0.8, 0.1, 0.6]]))
+    geometry.begin(home)
+    with pytest.raises(Refused, match=r"y = 0\.1"):
+        geometry.check(np.stack([home, home + 0.3 * BASE, home]))

@@ -1,0 +1,81 @@
+"""Jerk-limited motion against its limits, and the closed form of braking against Ruckig and against integration."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardware.safety import Limits
+from hardware.safety.motion import SHARE, Motion
+from robots import PANDA
+
+LIMITS = Limits.of(PANDA)
+PERIOD = 0.005
+shares = st.lists(st.floats(-1.0, 1.0), min_size=7, max_size=7).map(np.array)
+
+
+def moving(v: np.ndarray, a: np.ndarray) -> Motion:
+    """At zero, with these shares of the velocity and acceleration that may be, and no faster when a is gone."""
+    motion = Motion(LIMITS, PERIOD)
+    v_max, a_max, j = SHARE * LIMITS.velocity, SHARE * LIMITS.acceleration, SHARE * LIMITS.jerk
+    a = a * a_max
+    v = np.clip(v * v_max, -v_max + np.maximum(-a, 0) ** 2 / (2 * j), v_max - np.maximum(a, 0) ** 2 / (2 * j))
+    motion.take(([0.0] * 7, v.tolist(), a.tolist()))
+    return motion
+
+
+@settings(max_examples=60, deadline=None)
+@given(shares, shares)
+def test_the_way_to_rest(v, a) -> None:
+    """Ruckig's braking ends where the closed form says, stays between its extremes, and passes its samples."""
+    motion, twin = moving(v, a), moving(v, a)
+    way, low, high = (x.copy() for x in motion.way_to_rest((motion.q, motion.v, motion.a)))
+    assert np.allclose(way[0], motion.q)
+    path = [np.array(motion.q)]
+    while not motion.at_rest:
+        by_formula = twin.braked_by_formula()
+        motion.take(motion.braked())
+        assert np.allclose(by_formula, (motion.q, motion.v, motion.a), rtol=0, atol=1e-6)
+        twin.take((motion.q, motion.v, motion.a))
+        path.append(np.array(motion.q))
+        assert len(path) < 200
+    assert np.allclose(path[-1], way[-1], rtol=0, atol=1e-9)
+    assert (np.min(path, 0) >= low - 1e-9).all() and (np.max(path, 0) <= high + 1e-9).all()
+    assert (way.min(0) >= low - 1e-9).all() and (way.max(0) <= high + 1e-9).all()
+
+
+def test_braking_by_hand() -> None:
+    """From 1 rad/s, a_max 10 rad/s², j 100 rad/s³: 0.1 s each of ramping down and up, nothing between; 0.1 m."""
+    limits = Limits(*(np.full(1, x) for x in (-3.0, 3.0, 2.0, 10.0 / SHARE, 100.0 / SHARE)))
+    motion = Motion(limits, PERIOD)
+    motion.take(([0.0], [1.0], [0.0]))
+    way, low, high = motion.way_to_rest((motion.q, motion.v, motion.a))
+    # 1/2 t − j t³/6 …: symmetric ramps take (t₁ + t₃)/2 · v = 0.1 rad, whatever j
+    assert np.allclose(way[:, 0], [0.0, 0.05 - 0.05**3 * 100 / 6, 0.1 - 0.1**3 * 100 / 6, way[3, 0], 0.1])
+    assert low[0] == 0.0 and np.isclose(high[0], 0.1)
+    motion.take(([0.0], [-0.1], [10.0]))  # turns round: v = 0 where −0.1 + 10 t − 50 t² = 0
+    _, low, high = motion.way_to_rest((motion.q, motion.v, motion.a))
+    t = (10 - np.sqrt(80)) / 100
+    assert np.isclose(low[0], -0.1 * t + 5 * t**2 - 100 / 6 * t**3) and high[0] > 0.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(shares, st.integers(1, 40)), min_size=1, max_size=8))
+def test_goals_that_change_at_any_time(goals) -> None:
+    motion = Motion(LIMITS, PERIOD)
+    path = [np.zeros(7)] * 3
+    for goal, steps in goals:
+        for _ in range(steps):
+            motion.take(motion.toward((2.5 * goal).tolist()))
+            path.append(np.array(motion.q))
+    for k, most in enumerate((LIMITS.velocity, LIMITS.acceleration, LIMITS.jerk), start=1):
+        assert (np.abs(np.diff(path, n=k, axis=0)) / PERIOD**k <= most).all()
+
+
+def test_every_joint_by_itself() -> None:
+    """A joint with a short way arrives early: no synchronisation, as in the simulator."""
+    motion = Motion(LIMITS, PERIOD)
+    for _ in range(30):
+        motion.take(motion.toward([0.5, 0.01, 0, 0, 0, 0, 0]))
+    assert np.isclose(motion.q[1], 0.01) and motion.q[0] < 0.3
