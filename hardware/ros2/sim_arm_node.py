@@ -10,6 +10,8 @@ An episode that ends is reported once; the world goes on from where it is until 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +35,7 @@ Array = NDArray[np.float64]
 MAX_BEHIND_S = 0.05  # what the physics catches up with at once; beyond, simulated time slips
 MONITOR_PERIOD_S = 0.5
 FIRST_PICTURE_S = 10.0
+CAMERA_NICE = 15
 # More than a controller keeps: one that reads only the newest skips set-points whenever it is held up, and then the
 # monitor would count steps that nobody commanded. Every command is seen and followed, in order.
 COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=ReliabilityPolicy.RELIABLE)
@@ -292,6 +295,9 @@ class SimArmNode(Node):
     # --- cameras, in a thread of their own: rendering takes longer than the time between joint states ----------
 
     def _film(self) -> None:
+        if sys.platform == "linux":
+            # Of this thread, and of those that a software renderer starts from it: joint states go first.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), CAMERA_NICE)
         spoilt = {name: faults.CameraFault() for name in self._images}
         period = 1.0 / self.value("camera_hz")
         due = time.monotonic()
