@@ -135,7 +135,12 @@ def test_a_machine_with_everything() -> None:
         (shared_memory.images, Imagined(shm=None), "no /dev/shm", "remount"),
         (shared_memory.images, Imagined(shm=(2**26, 2**26)), "64 MiB", "mount -o remount,size=1G"),
         (shared_memory.images, Imagined(shm=(2**26, 2**26), files={"/.dockerenv": ""}), "64 MiB", "--shm-size=1g"),
-        (shared_memory.images, Imagined(), "raw images", f"PROFILES_FILE={shared_memory.PROFILE}"),
+        (
+            shared_memory.images,
+            Imagined(environ={"ROS_DISTRO": "jazzy"}),
+            "raw images",
+            f"PROFILES_FILE={shared_memory.PROFILE}",
+        ),
         (
             shared_memory.images,
             Imagined(environ={"FASTDDS_DEFAULT_PROFILES_FILE": "/gone.xml"}),
@@ -177,6 +182,11 @@ def test_a_gap_is_named_with_the_command_that_mends_it(check, machine: Imagined,
     one = only(check(machine))
     assert not one.ok and found in one.found
     assert (fix in one.fix) if fix else not one.fix
+
+
+def test_the_profile_that_is_recommended_is_there() -> None:
+    assert shared_memory.PROFILE.is_file()
+    assert only(shared_memory.images(Imagined())).ok, "our own nodes choose it themselves"
 
 
 def test_only_what_simulation_needs_fails() -> None:

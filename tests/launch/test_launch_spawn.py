@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
-from hardware.ros2.runtime import Background, wait_until
 from policies.checkpoint import save_policy
 from policies.flow import FlowConfig
 from policies.kinds import build_net
