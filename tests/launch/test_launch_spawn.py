@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.contract import load_contract
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
+from hardware.safety import SafetyFilter
 from policies.checkpoint import save_policy
 from policies.flow import FlowConfig
 from policies.kinds import build_net
@@ -41,6 +43,13 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     statistics["action"] = {"min": [-1.0] * size, "max": [1.0] * size}
     normalizer = Normalizer.from_statistics(interface, statistics)
     return save_policy(ChunkPolicy(net, normalizer, interface), tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """The filter's machine code, cached on disk: made once, which can take a minute on a machine that is busy."""
+    contract = load_contract("sim")
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
 
 
 @contextmanager
@@ -96,8 +105,8 @@ def test_a_deployment_in_simulation_arms_and_ends(launch: Launch, policy: Path, 
     with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
         operator = Operator(ros)
         try:
-            wait_until(lambda: {p.node for p in started} <= nodes(operator), 60.0, "all four nodes")
-            operator.wait_ready(60.0)
+            wait_until(lambda: {p.node for p in started} <= nodes(operator), 90.0, "all four nodes")
+            operator.wait_ready(90.0)
             operator.arm(30.0)
             # What ros2 launch does to all of them when one has ended, or at Ctrl-C.
             for child in children.values():
