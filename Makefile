@@ -7,11 +7,12 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test check lint format wheel-test ros-index clean
+.PHONY: help quickstart test check lint format wheel-test test-mutants ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
 	@echo "make test         all tests"
+	@echo "make test-mutants takes each stage of the safety filter out in turn: a test must fail every time"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
 	@echo "make format       let ruff put the source in order"
@@ -48,6 +49,10 @@ wheel-test: .venv/.dev
 
 ros-index: .venv/.base
 	$(BIN)/python .ci/ros-index
+
+# ARGS="output jump" for some of them.
+test-mutants: .venv/.dev
+	$(BIN)/python tests/hardware/mutants.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache

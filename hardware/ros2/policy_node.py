@@ -24,6 +24,7 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
 from rclpy.context import Context
+from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
@@ -37,6 +38,7 @@ from robolearn.core import BadInput, Interface, Policy, RobolearnError, check_co
 
 log = logging.getLogger(__name__)
 
+LOOK_S = 0.005  # how often is looked for something new
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
@@ -98,19 +100,17 @@ class PolicyNode(Node):
 
         self._chunk_publisher = self.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
         self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
-        self.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
-        # Woken once per moment: by whatever of it comes last.
-        self._look = lambda: None
-        topic = contract.joint_states.topic
+        self._inputs = [
+            self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
+            self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+        ]
         if "objects" in needed.observation and contract.objects is not None:
-            self._look = self.poll(JointState, topic, self._on_joints, qos.sensor())
-            self.create_subscription(JointState, contract.objects.topic, self._on_objects, qos.sensor())
-        else:
-            self.create_subscription(JointState, topic, self._on_joints, qos.sensor())
+            self._inputs.append(self.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
         for name, camera in contract.cameras.items():
             if f"images.{name}" in needed.observation:
                 kind = messages.message_type(camera.type)
-                self.create_subscription(kind, camera.topic, self._on_image(name, camera.size), qos.sensor(2))
+                self._inputs.append(self.poll(kind, camera.topic, self._on_image(name, camera.size), qos.sensor(2)))
+        self.beat(LOOK_S, self._tick)
         self.every(0.5, self._report)
         # A thread that thinks in Python must not make joint states wait for 5 ms, as it may by default.
         sys.setswitchinterval(0.001)
@@ -127,7 +127,7 @@ class PolicyNode(Node):
 
     # --- what arrives --------------------------------------------------------------------------------------
 
-    def _on_safety(self, message: DiagnosticArray) -> None:
+    def _on_safety(self, message: DiagnosticArray, info: MessageInfo) -> None:
         report = messages.read_safety_report(message)
         arming = report.arming if report else ""
         if arming == self._arming:
@@ -139,23 +139,24 @@ class PolicyNode(Node):
             if begin is not None:
                 begin(np.ones(1, dtype=bool))
 
-    def _on_joints(self, message: JointState) -> None:
+    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
             self._stamp = message.header.stamp
-        if "objects" not in self.observer.features:
-            self._ask()
 
-    def _on_objects(self, message: JointState) -> None:
+    def _on_objects(self, message: JointState, info: MessageInfo) -> None:
         self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp))
-        self._look()
-        self._ask()
 
-    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any], None]:
-        def on_image(message: Any) -> None:
+    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any, MessageInfo], None]:
+        def on_image(message: Any, info: MessageInfo) -> None:
             stamp = messages.seconds(message.header.stamp)
             self.observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, size), stamp)
 
         return on_image
+
+    def _tick(self) -> None:
+        for take in self._inputs:
+            take()
+        self._ask()
 
     # --- asking --------------------------------------------------------------------------------------------
 
@@ -214,7 +215,6 @@ class PolicyNode(Node):
             log.warning("%s", reason)
 
     def _report(self) -> None:
-        self._look()
         reason = self._fault or self.observer.problem()
         status = {
             "ready": not reason,

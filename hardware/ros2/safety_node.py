@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
+from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
@@ -29,7 +30,7 @@ from hardware.contract import Contract, load_contract
 from hardware.latency import Latencies
 from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value, realtime
+from hardware.ros2.runtime import Node, Value
 from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
 from robolearn.core import BadInput
 
@@ -58,7 +59,7 @@ class SafetyNode(Node):
     ) -> None:
         super().__init__(
             "safety",
-            {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+            {"contract": "sim", "dry_run": False},
             context=context,
             overrides=overrides,
         )
@@ -89,7 +90,6 @@ class SafetyNode(Node):
         self._others = ""  # who else publishes to the controller
         self._set_point: NDArray[np.float64] | None = None
         self._set_point_then = self._positions = np.zeros(0)
-        realtime(self.value("realtime_priority"))
 
         self._command_publisher: Any = None
         self._gripper_publisher: Any = None
@@ -110,7 +110,7 @@ class SafetyNode(Node):
             (topics.ESTOP, self._estop),
         ):  # fmt: skip
             self.create_service(Trigger, name, handle)
-        self.every(self._period, self._tick)
+        self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._tell)
         self.every(0.5, self._look_around)
 
@@ -141,7 +141,7 @@ class SafetyNode(Node):
 
     # --- what arrives --------------------------------------------------------------------------------------
 
-    def _on_joints(self, message: JointState) -> None:
+    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         names, positions = messages.named(message)
         if not any(name in names for name in self.contract.joints):
             return  # another device on the same topic
@@ -161,7 +161,7 @@ class SafetyNode(Node):
             return f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
         return ""
 
-    def _on_target(self, message: JointTrajectory) -> None:
+    def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         if self._filter.state is not SafetyState.ARMED:
             return
         self._target_at = _now()
@@ -183,7 +183,7 @@ class SafetyNode(Node):
         if stamp != self._last_stamp:
             self._last_stamp = self._observed = stamp
 
-    def _on_deadman(self, message: Bool) -> None:
+    def _on_deadman(self, message: Bool, info: MessageInfo) -> None:
         self._deadman_at = _now()
         self._filter.deadman(message.data)
 
@@ -369,7 +369,7 @@ class SafetyNode(Node):
         self,
         kind: Any,
         topic: str,
-        callback: Callable[[Any], None],
+        callback: Callable[[Any, MessageInfo], None],
         profile: QoSProfile,
         deadline: Callable[[Any], None] | None = None,
         liveliness: Callable[[Any], None] | None = None,

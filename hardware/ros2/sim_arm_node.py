@@ -10,6 +10,7 @@ An episode that ends is reported once; the world goes on from where it is until 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -29,6 +30,8 @@ from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from robolearn.core.errors import BadInput, RobolearnError
+
+log = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
@@ -138,18 +141,17 @@ class SimArmNode(Node):
         self._episodes = self.create_publisher(messages.String, topics.SIM_EPISODE, qos.latched(10))
         self._summaries = self.create_publisher(messages.String, topics.SIM_MONITOR, qos.latched())
         kind = messages.message_type(c.command.type)
-        self._listening = [self.create_subscription(kind, c.command.topic, self._on_command, COMMANDS)]
+        self._inputs = [self.poll(kind, c.command.topic, self._on_command, COMMANDS)]
         if c.gripper is not None:
             kind = messages.message_type(c.gripper.type)
-            self._listening.append(self.create_subscription(kind, c.gripper.topic, self._on_gripper, COMMANDS))
+            self._inputs.append(self.poll(kind, c.gripper.topic, self._on_gripper, COMMANDS))
+        self._listening = {c.command.topic} | ({c.gripper.topic} if c.gripper else set())
         self._service = self.create_service(Trigger, topics.SIM_RESET, self._on_reset)
 
     def activate(self) -> None:
         self._last: float | None = None  # when the physics was advanced
-        self._ticking = [
-            self.every(1.0 / self.value("joint_hz"), self._tick),
-            self.every(MONITOR_PERIOD_S, self._publish_summary),
-        ]
+        self._still = self.beat(1.0 / self.value("joint_hz"), self._tick)
+        self._summing = self.every(MONITOR_PERIOD_S, self._publish_summary)
         if self._images:
             self._ended.clear()
             self._filmed.clear()
@@ -162,11 +164,11 @@ class SimArmNode(Node):
 
     def deactivate(self) -> None:
         self._stop_cameras()
-        for timer in self._ticking:
-            self.destroy_timer(timer)
+        self._still()
+        self.destroy_timer(self._summing)
 
     def cleanup(self) -> None:
-        for subscription in self._listening:
+        for subscription in [s for s in self.subscriptions if s.topic_name in self._listening]:
             self.destroy_subscription(subscription)
         self.destroy_service(self._service)
         for publisher in (self._joint_states, self._objects, *self._images.values(), self._episodes, self._summaries):
@@ -189,13 +191,13 @@ class SimArmNode(Node):
     # --- time ----------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
+        for take in self._inputs:
+            take()
         now = time.monotonic()
         behind, self._last = 0.0 if self._last is None else now - self._last, now
         if behind > MAX_BEHIND_S and not self._slipped:
             self._slipped = True
-            self.get_logger().warning(
-                f"{1e3 * behind:.0f} ms behind: simulated time slips from now on whenever this machine is too busy"
-            )
+            log.warning("%.0f ms behind: simulated time slips whenever this machine is too busy", 1e3 * behind)
         self.world.advance(min(behind, MAX_BEHIND_S))
         self._publish_states(now)
         outcome = self.world.outcome
@@ -237,7 +239,7 @@ class SimArmNode(Node):
         self.monitor.command(q, _arrival(info))
         self._follow(q, None)
 
-    def _on_gripper(self, message: Any) -> None:
+    def _on_gripper(self, message: Any, info: Any) -> None:
         c = self.contract
         values = self._positions(message, c.gripper_joints)
         opening = c.gripper is not None and c.gripper.type == FLOATS and c.gripper.unit == "opening"
@@ -266,7 +268,7 @@ class SimArmNode(Node):
     def _refuse(self, why: str) -> None:
         self._refused += 1
         if self._refused == 1:
-            self.get_logger().error(f"dropped, and the last command kept: {why}")
+            log.error("dropped, and the last command kept: %s", why)
 
     # --- operator ------------------------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ class SimArmNode(Node):
         except Exception as error:
             self._no_pictures = error
             if self._filmed.is_set() and not self._ended.is_set():
-                self.get_logger().error(f"no more pictures: {error}")
+                log.error("no more pictures: %s", error)
             self._filmed.set()
         finally:
             self.world.close()

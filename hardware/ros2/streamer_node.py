@@ -24,7 +24,7 @@ from hardware.contract import Contract, load_contract
 from hardware.latency import Latencies
 from hardware.observer import JointReader
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value, realtime
+from hardware.ros2.runtime import Node, Value
 from hardware.streaming import ChunkRefused, ChunkStream
 from robots import make_control
 
@@ -47,7 +47,7 @@ class StreamerNode(Node):
     ) -> None:
         super().__init__(
             "streamer",
-            {"contract": "sim", "grace_ms": -1.0, "freeze_steps": 0, "blend": True, "realtime_priority": 0},
+            {"contract": "sim", "grace_ms": -1.0, "freeze_steps": 0, "blend": True},
             context=context,
             overrides=overrides,
         )
@@ -83,17 +83,16 @@ class StreamerNode(Node):
         # Compile now, not while the arm moves.
         home = np.array([contract.robot.home])
         self._control.targets(home, None, np.zeros((1, self._control.spec.size)))
-        realtime(self.value("realtime_priority"))
 
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
-        self.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
-        self._look = self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
-        self.create_subscription(
-            JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, event_callbacks=events
-        )
-        self.every(1.0 / contract.stream_hz, self._tick)
+        self._inputs = [
+            self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
+            self.poll(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events),
+        ]
+        self.beat(1.0 / contract.stream_hz, self._tick)
         self.every(0.5, self._report)
 
     def deactivate(self) -> None:
@@ -102,7 +101,7 @@ class StreamerNode(Node):
 
     # --- what arrives --------------------------------------------------------------------------------------
 
-    def _on_safety(self, message: DiagnosticArray) -> None:
+    def _on_safety(self, message: DiagnosticArray, info: MessageInfo) -> None:
         report = messages.read_safety_report(message)
         arming = report.arming if report else ""
         if arming == self._arming:
@@ -112,7 +111,7 @@ class StreamerNode(Node):
         self._since = self._now()
         self._arming = arming
 
-    def _on_joints(self, message: JointState) -> None:
+    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
 
     def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
@@ -132,7 +131,6 @@ class StreamerNode(Node):
         self._chunks += 1
         self._observed = message.header.stamp
         self._arrival.add(self.stream.latency_s)
-        self._tick()  # the sooner the better
 
     def _on_liveliness(self, event: object) -> None:
         self._policies = event.alive_count  # type: ignore[attr-defined]
@@ -150,7 +148,8 @@ class StreamerNode(Node):
     # --- what goes out -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        self._look()
+        for take in self._inputs:
+            take()
         if not self._arming:
             return
         if self._stop:

@@ -89,7 +89,7 @@ class Geometry:
         Raises:
           Refused: it leads outside the workspace, too near to itself or to a singularity, and farther so than before.
         """
-        self._look(way)
+        self._look(way, self._limits.singularity)
         excess = self._measure()
         if excess != (0.0, 0.0, 0.0):
             self.stays_in_workspace(excess[0])
@@ -135,16 +135,16 @@ class Geometry:
             max(condition - self._limits.singularity, 0.0),
         )
 
-    def _look(self, way: Array) -> None:
-        thickness = 2.0 * self.radius
+    def _look(self, way: Array, enough: float = 0.0) -> None:
         _inspect(
-            way, *self._geometry, self._unit, self._pairs, thickness, self._box, self._points, self._pos, self._seen
-        )
+            way, *self._geometry, self._unit, self._pairs, 2.0 * self.radius, self._box, enough,
+            self._points, self._pos, self._seen,
+        )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
 def _inspect(
-    way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, pairs, thickness, box, points, pos, seen
+    way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, pairs, thickness, box, enough, points, pos, seen
 ):  # fmt: skip
     """Condition number at the end of the way; smallest gap and largest distance outside the box on it; tcp there."""
     gap, outside = np.inf, 0.0
@@ -160,13 +160,14 @@ def _inspect(
             if out > outside:
                 outside = out
                 pos[:] = tcp
-    seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit)
+    seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
     seen[1] = gap
     seen[2] = outside
 
 
 @numba.njit(cache=True, nogil=True)
-def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit):
+def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough):
+    """Condition number, or an upper bound of it that is no more than `enough`."""
     n = q.shape[0]
     pos, rot, jac = np.empty(3), np.empty((3, 3)), np.empty((6, n))
     forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)
@@ -179,9 +180,41 @@ def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit):
             s /= (unit if r < 3 else 1.0) * (unit if c < 3 else 1.0)
             gram[r, c] = s
             gram[c, r] = s
+    bound = _bound(gram)
+    if bound <= enough:
+        return bound
     values = np.linalg.eigvalsh(gram)
     least = values[max(0, 6 - n)]  # an arm of fewer than six joints has only so many singular values
     return min(np.sqrt(values[5] / least), WORST_CONDITION) if least > 0.0 else WORST_CONDITION
+
+
+@numba.njit(cache=True, nogil=True)
+def _bound(gram):
+    """√(tr G · tr G⁻¹) ≥ σ_max/σ_min, by G = L Lᵀ and tr G⁻¹ = Σ (L⁻¹)²: a tenth of the time that eigenvalues take."""
+    n = gram.shape[0]
+    low, inverse = np.zeros((n, n)), np.zeros((n, n))
+    trace, trace_inverse = 0.0, 0.0
+    for i in range(n):
+        trace += gram[i, i]
+        for j in range(i + 1):
+            s = gram[i, j]
+            for k in range(j):
+                s -= low[i, k] * low[j, k]
+            if i > j:
+                low[i, j] = s / low[j, j]
+            elif s > 0.0:
+                low[i, i] = np.sqrt(s)
+            else:
+                return np.inf
+        inverse[i, i] = 1.0 / low[i, i]
+        for j in range(i):
+            s = 0.0
+            for k in range(j, i):
+                s -= low[i, k] * inverse[k, j]
+            inverse[i, j] = s * inverse[i, i]
+        for j in range(i + 1):
+            trace_inverse += inverse[i, j] ** 2
+    return np.sqrt(trace * trace_inverse)
 
 
 @numba.njit(cache=True, nogil=True)

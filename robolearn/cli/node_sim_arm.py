@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hardware.contract import Contract
     from sim.realtime import RealtimeWorld
 
-FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault")
+FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault", "realtime_priority")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

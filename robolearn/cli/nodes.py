@@ -15,7 +15,7 @@ from robolearn.core import BadInput, Policy, RobolearnError
 
 def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
-    return run_node(_policy_node, ("contract", "policy", "seed", "tail_steps"), argv)
+    return run_node(_policy_node, ("contract", "policy", "seed", "tail_steps", "realtime_priority"), argv)
 
 
 def main_streamer(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,194 @@
+"""Mutation check: with any one stage of the safety filter taken out, at least one of its tests must fail.
+
+Run as a program, it runs the tests once whole and once for each mutant, in processes of their own, and ends with exit
+code 1 if a mutant lives. As a pytest plugin (``-p mutants --mutant NAME``) it takes the stage out. Production code
+has no switch for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE / "safety"
+FIRST = ("test_safety_stages.py", "test_safety_states.py")  # quick, and where most mutants die
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """A stage that lets everything pass."""
+
+
+def _without(module: str, name: str, stage: str) -> Callable[[], None]:
+    """Take out one use of a check that several stages share; the stage is its first argument."""
+
+    def take_out() -> None:
+        owner = __import__(module, fromlist=[name])
+        check = getattr(owner, name)
+        setattr(owner, name, lambda first, *rest: None if first == stage else check(first, *rest))
+
+    return take_out
+
+
+def _replace(path: str, value: Any) -> Callable[[], None]:
+    """Set ``module:attribute`` or ``module:Class.attribute``."""
+
+    def take_out() -> None:
+        module, _, attribute = path.partition(":")
+        owner: Any = __import__(module, fromlist=["_"])
+        *outer, last = attribute.split(".")
+        for name in outer:
+            owner = getattr(owner, name)
+        assert hasattr(owner, last), path
+        setattr(owner, last, value)
+
+    return take_out
+
+
+def _finite() -> None:
+    import numpy as np
+
+    import hardware.safety.checks as checks
+    import hardware.safety.reach as reach
+
+    def floats(what: str, values: Any, stage: str = "finite") -> list[float]:
+        return np.asarray(values, dtype=np.float64).ravel().tolist()
+
+    checks.finite = reach.finite = floats
+
+
+def _deadman_released() -> None:
+    from hardware.safety.filter import SafetyFilter
+
+    def deadman(self: Any, held: bool) -> None:
+        self._deadman, self._deadman_at = bool(held), self._clock()
+
+    SafetyFilter.deadman = deadman
+
+
+def _anything_reached() -> None:
+    import hardware.safety.reach as reach
+
+    reach.POSITION_TOLERANCE = reach.ROTATION_TOLERANCE = math.inf
+
+
+def _latch() -> None:
+    from hardware.safety.states import Machine
+    from hardware.safety.types import SafetyState
+
+    stopped = Machine.stopped
+
+    def forgets(self: Machine) -> None:
+        self._after = SafetyState.DISARMED
+        stopped(self)
+
+    Machine.stopped = forgets
+
+
+def _exceptions() -> None:
+    import hardware.safety.filter as filter_
+
+    def rethrown(error: Exception) -> Exception:
+        raise error
+
+    filter_._exception = rethrown  # type: ignore[assignment]
+
+
+_CHECKS, _FILTER, _GEOMETRY = (
+    "hardware.safety.checks",
+    "hardware.safety.filter:SafetyFilter",
+    "hardware.safety.geometry",
+)
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "finite": _finite,
+    "names": _replace(f"{_CHECKS}:named", _nothing),
+    "freshness": _without(_CHECKS, "fresh", "freshness"),
+    "joint-state-age": _without(_CHECKS, "fresh", "joint state"),
+    "dead-man-age": _without(_CHECKS, "fresh", "dead-man"),
+    "dead-man-released": _deadman_released,
+    "jump": _without(_CHECKS, "near", "jump"),
+    "following": _without(_CHECKS, "near", "following"),
+    "joint-box": _replace(f"{_CHECKS}:clamped", lambda positions, lower, upper: list(positions)),
+    "stopping-distance": _replace(f"{_CHECKS}:stops_inside", _nothing),
+    "motion": _replace("hardware.safety.motion:Motion.toward", lambda self, goal: (goal, self.v, self.a)),
+    "braking": _replace(
+        "hardware.safety.motion:Motion.braked", lambda self: (self.q, [0.0] * len(self.q), [0.0] * len(self.q))
+    ),
+    "workspace": _replace(f"{_GEOMETRY}:Geometry.stays_in_workspace", _nothing),
+    "self-collision": _replace(f"{_GEOMETRY}:Geometry.keeps_apart", _nothing),
+    "singularity": _replace(f"{_GEOMETRY}:Geometry.stays_regular", _nothing),
+    "output": _replace("hardware.safety.output:Output.check", _nothing),
+    "reach": _anything_reached,
+    "gripper-speed": _replace(f"{_FILTER}._gripper_step", lambda self, goal: goal),
+    "gap": _replace(f"{_CHECKS}:running", _nothing),
+    "arming": _replace(f"{_FILTER}._may_arm", lambda self, now: list(self._measured or self.robot.home)),
+    "latch": _latch,
+    "e-stop": _replace(f"{_FILTER}.estop", _nothing),
+    "stop": _replace(f"{_FILTER}.stop", _nothing),
+    "exception": _exceptions,
+}
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption("--mutant", choices=sorted(MUTANTS), help="the stage to take out")
+
+
+def pytest_configure(config: Any) -> None:
+    name = config.getoption("--mutant")
+    if name:
+        MUTANTS[name]()
+
+
+def _tests_pass(mutant: str | None) -> bool:
+    """Whether all tests of the filter pass; stops at the first that does not."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "mutants"]
+    command += ["--mutant", mutant] if mutant else []
+    root = HERE.parent.parent
+    path = os.pathsep.join(filter(None, (str(HERE), str(root), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
+    files = sorted(TESTS.glob("test_*.py"), key=lambda file: (file.name not in FIRST, file.name))
+    done = subprocess.run(
+        [*command, *map(str, files)], cwd=root, env=environment, capture_output=True, text=True, timeout=600
+    )
+    if done.returncode not in (0, 1):  # 1: tests failed; anything else says nothing about the mutant
+        sys.exit(f"pytest ended with exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Kill every mutant."""
+    parser = argparse.ArgumentParser(description="With any one stage taken out, a test must fail.")
+    parser.add_argument("mutants", nargs="*", metavar="MUTANT", help=f"of {', '.join(MUTANTS)}; by default all")
+    names = parser.parse_args().mutants or list(MUTANTS)
+    unknown = [name for name in names if name not in MUTANTS]
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(unknown)}; there are {', '.join(MUTANTS)}")
+    print("whole filter: ", end="", flush=True)
+    if not _tests_pass(None):
+        print("tests fail, so they say nothing about mutants")
+        return 1
+    print("tests pass")
+    alive = []
+    for name in names:
+        began = time.monotonic()
+        lives = _tests_pass(name)
+        alive += [name] if lives else []
+        print(
+            f"without {name}: {'NO TEST FAILS' if lives else 'killed'} ({time.monotonic() - began:.0f} s)", flush=True
+        )
+    print(
+        f"{len(names) - len(alive)} of {len(names)} mutants killed" + (f"; alive: {', '.join(alive)}" if alive else "")
+    )
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
