@@ -7,7 +7,7 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test check lint format wheel-test test-mutants clean
+.PHONY: help quickstart test check lint format wheel-test test-mutants ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint         ruff, pyright, import-linter"
 	@echo "make format       let ruff put the source in order"
 	@echo "make wheel-test   build the wheel, install it in a clean environment, import it"
+	@echo "make ros-index    let ros2 launch find this checkout (after: export AMENT_PREFIX_PATH=$$PWD/.venv:\$$AMENT_PREFIX_PATH)"
 	@echo "make clean        remove .venv and caches (runs/ and data/ stay)"
 
 # A folder with content is never overwritten: runs/quickstart, then runs/quickstart-2, and so on.
@@ -46,6 +47,9 @@ format: .venv/.dev
 wheel-test: .venv/.dev
 	$(BIN)/python -m pytest -q tests/house/test_wheel.py
 
+ros-index: .venv/.base
+	$(BIN)/python .ci/ros-index
+
 # ARGS="output jump" for some of them.
 test-mutants: .venv/.dev
 	$(BIN)/python tests/hardware/mutants.py $(ARGS)
@@ -60,12 +64,14 @@ clean:
 	@touch $@
 
 .venv/.base: pyproject.toml | .venv/.made
-	@.ci/install -e .
+	@.ci/install -e '.[ros]'
+	@$(BIN)/python .ci/ros-index
 	@touch $@
 
 # robosuite without what it asks for: that would take numpy back below 2, put a second OpenCV over the first and need
 # a C compiler, all for keyboards and an IK that nobody uses here.
 .venv/.dev: pyproject.toml | .venv/.made
-	@.ci/install -e '.[dev]'
+	@.ci/install -e '.[dev,ros]'
 	@.ci/install --no-deps robosuite==1.5.2 termcolor
+	@$(BIN)/python .ci/ros-index
 	@touch .venv/.base $@

@@ -26,6 +26,10 @@ class Command:
         """Do the work and return the result; its keys are an interface for scripts."""
         raise NotImplementedError
 
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        """The exit code after `result` was shown: 1 where it says itself that something failed."""
+        return 0
+
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         """Print `result` for people: by default one line per value, successes as "93.5% (90.1–95.9, 400 episodes)"."""
         from rich.table import Table

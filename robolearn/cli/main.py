@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         result = command.run()
         show(command, result)
         sys.stdout.flush()
-        return 0
+        return command.exit_code(result)
     except RobolearnError as error:
         return _complain(error, command, error.exit_code)
     except KeyboardInterrupt:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,8 +65,16 @@ def make_quickstart(tmp_path: Path, *args: str) -> str:
     script(tmp_path / ".venv" / "bin" / "robolearn", 'echo "$@"')
     for stamp in (".made", ".base"):
         (tmp_path / ".venv" / stamp).touch()
+    # `make test ARGS=…` hands its variables on to every make below it.
+    env = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS", "OUT")}
     done = subprocess.run(
-        ["make", "-s", "quickstart", *args], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        ["make", "-s", "quickstart", *args],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     return done.stdout.strip()
 
@@ -135,3 +145,35 @@ def test_the_version_is_the_same_everywhere() -> None:
 def test_launch_and_tests_are_no_packages() -> None:
     assert not list((ROOT / "launch").rglob("__init__.py"))
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_the_package_manifest_is_complete() -> None:
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    order = ["name", "version", "description", "maintainer", "license"]
+    order += ["buildtool_depend", "exec_depend", "test_depend", "export"]
+    assert list(dict.fromkeys(child.tag for child in package)) == order
+    assert re.fullmatch(r"\d+\.\d+\.\d+", package.findtext("version") or "")
+    maintainer, licence = package.find("maintainer"), package.find("license")
+    assert maintainer is not None and maintainer.text and "@" in maintainer.get("email", "")
+    assert licence is not None and (ROOT / licence.get("file", "")).is_file()
+    assert package.findtext("export/build_type") == "ament_python"
+    assert all(child.text and child.text.strip() for child in package if child.tag != "export")
+
+
+def test_every_ros_package_that_is_imported_is_a_dependency() -> None:
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    declared = {node.text for node in package.iter("exec_depend")}
+    ros = re.compile(r"rclpy|launch|launch_ros|\w+_(msgs|srvs|interfaces)")
+    imported = set()
+    for path in [*(ROOT / "launch").glob("*.py"), *(file for room in PACKAGES for file in (ROOT / room).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            imported |= {name.split(".")[0] for name in names if ros.fullmatch(name.split(".")[0])}
+    assert not imported - declared, "in package.xml this is missing"
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["ros"]
+    wheels = {name.removeprefix("ros-kilted-").replace("-", "_") for name in extra}
+    # launch has no wheels; the interfaces come with rclpy.
+    assert not imported - wheels - {"launch", "launch_ros", "builtin_interfaces", "rcl_interfaces"}, (
+        "in the extra `ros` this is missing"
+    )

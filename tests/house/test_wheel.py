@@ -1,4 +1,4 @@
-"""The wheel, built and installed in a clean environment: all five packages, their data, and nothing else."""
+"""The wheel, built and installed in a clean environment: five packages, their data, what ROS needs, and no more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -75,7 +76,12 @@ def call(command: list[str], cwd: Path) -> str:
 def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None:
     assert wheel.name == f"robolearn-{robolearn.__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"robolearn-{robolearn.__version__}.dist-info"}
+    top = f"robolearn-{robolearn.__version__}"
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"{top}.dist-info", f"{top}.data"}
+    assert {"/".join(name.split("/")[1:3]) for name in names if name.startswith(f"{top}.data")} == {
+        "data/lib",
+        "data/share",
+    }
 
 
 def test_every_source_and_data_file_is_in_the_wheel(wheel: Path) -> None:
@@ -104,3 +110,38 @@ def test_the_program_is_installed(python: Path) -> None:
     assert (
         call([str(python.with_name("robolearn")), "--version"], python.parent) == f"robolearn {robolearn.__version__}\n"
     )
+
+
+def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> None:
+    prefix = python.parents[1]
+    share, nodes = prefix / "share" / "robolearn", prefix / "lib" / "robolearn"
+    assert (prefix / "share" / "ament_index" / "resource_index" / "packages" / "robolearn").is_file()
+    assert (share / "package.xml").read_bytes() == (ROOT / "package.xml").read_bytes()
+    files, executables = (ROOT / "launch").glob("*.py"), (ROOT / "launch" / "executables").iterdir()
+    assert {path.name for path in (share / "launch").glob("*.py")} == {path.name for path in files}
+    assert {path.name for path in nodes.iterdir()} == {path.name for path in executables}
+    assert all(os.access(path, os.X_OK) for path in nodes.iterdir())
+
+
+def test_a_node_runs_with_the_python_beside_which_it_is_installed(python: Path, tmp_path: Path) -> None:
+    """`ros2 launch` may be typed where this environment is not active, and where a folder has a name of ours."""
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    for node in (python.parents[1] / "lib" / "robolearn").iterdir():
+        done = subprocess.run([node, "--wrong", "1"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert (
+            done.stderr.startswith("error: flag: got --wrong; available: --contract") and done.stderr.count("\n") == 1
+        )
+
+
+def test_the_ros_index_of_an_editable_install_is_that_of_the_wheel(python: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True, timeout=60)
+    call([str(tmp_path / "bin" / "python"), str(ROOT / ".ci" / "ros-index")], tmp_path)
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
+    for folder in table:
+        linked = {path.name for path in (tmp_path / folder).iterdir()} - {"__pycache__"}
+        copied = {path.name for path in (python.parents[1] / folder).iterdir()} - {"__pycache__"}
+        assert linked | {"launch"} == copied | {"launch"} and linked
+        assert all(path.resolve().is_relative_to(ROOT) for path in (tmp_path / folder).iterdir() if path.is_symlink())

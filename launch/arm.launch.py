@@ -1,0 +1,64 @@
+"""The arm behind its safety filter: what deploy, teleop, record and hil have in common, each of which includes it.
+
+Shared as a launch file, not as a module: ``ros2`` runs with the system's Python, which sees the prefix that robolearn
+is installed in (AMENT_PREFIX_PATH) but not its packages. Launch files therefore import nothing but ROS's own.
+"""
+
+from pathlib import Path
+
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
+from launch.conditions import IfCondition
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import EqualsSubstitution, LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+SIM_ARM = Path(__file__).with_name("sim_arm.launch.py")
+
+
+def generate_launch_description() -> LaunchDescription:
+    """The safety node, the streamer, and for ``robot:=sim`` the simulated arm."""
+    robot = LaunchConfiguration("robot")
+    contract = ParameterValue(robot, value_type=str)
+    priority = ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int)
+    dry_run = ParameterValue(LaunchConfiguration("dry_run"), value_type=bool)
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument(
+                "robot",
+                default_value="sim",
+                description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
+            ),
+            DeclareLaunchArgument(
+                "dry_run", default_value="false", description="true: everything runs, but nothing is sent to the arm"
+            ),
+            DeclareLaunchArgument(
+                "realtime_priority",
+                default_value="0",
+                description="SCHED_FIFO priority of safety node and streamer, 1 to 99, 0 for none; robolearn doctor "
+                "says whether this user may",
+            ),
+            Node(
+                package="robolearn",
+                executable="safety_node",
+                namespace="robolearn",
+                name="safety",
+                parameters=[{"contract": contract, "dry_run": dry_run, "realtime_priority": priority}],
+                output="screen",
+                # Never restarted: whoever looks why it ended also looks at the arm.
+                on_exit=Shutdown(reason="the safety node has ended, and nothing may move without it"),
+            ),
+            Node(
+                package="robolearn",
+                executable="streamer_node",
+                namespace="robolearn",
+                name="streamer",
+                parameters=[{"contract": contract, "realtime_priority": priority}],
+                output="screen",
+            ),
+            IncludeLaunchDescription(
+                PythonLaunchDescriptionSource(str(SIM_ARM)), condition=IfCondition(EqualsSubstitution(robot, "sim"))
+            ),
+        ]
+    )

@@ -1,0 +1,42 @@
+"""A policy on an arm: ros2 launch robolearn deploy.launch.py robot:=fr3 policy:=runs/rl."""
+
+from pathlib import Path
+
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+ARM = Path(__file__).with_name("arm.launch.py")
+
+
+def generate_launch_description() -> LaunchDescription:
+    """The policy node and the arm behind its safety filter."""
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument(
+                "robot",
+                default_value="sim",
+                description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
+            ),
+            DeclareLaunchArgument("policy", description="folder of the policy: a run or its checkpoint"),
+            # First, so that nothing is started where this executable is not installed.
+            Node(
+                package="robolearn",
+                executable="policy_node",
+                namespace="robolearn",
+                name="policy",
+                parameters=[
+                    {
+                        "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
+                        "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
+                    }
+                ],
+                output="screen",
+                on_exit=Shutdown(reason="the policy node has ended"),
+            ),
+            IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
+        ]
+    )

@@ -1,0 +1,50 @@
+"""RL on the arm with a human in the loop: ros2 launch robolearn hil.launch.py robot:=fr3 policy:=runs/bc."""
+
+from pathlib import Path
+
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+ARM = Path(__file__).with_name("arm.launch.py")
+
+
+def generate_launch_description() -> LaunchDescription:
+    """The actor and the arm behind its safety filter."""
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument(
+                "robot",
+                default_value="sim",
+                description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
+            ),
+            DeclareLaunchArgument("policy", description="folder of the policy: a run or its checkpoint"),
+            DeclareLaunchArgument(
+                "device",
+                default_value="gamepad",
+                description="what the operator holds: gamepad, spacemouse, keyboard, leader",
+            ),
+            DeclareLaunchArgument("out", description="folder of the run"),
+            # First, so that nothing is started where this executable is not installed.
+            Node(
+                package="robolearn",
+                executable="hil_node",
+                namespace="robolearn",
+                name="hil",
+                parameters=[
+                    {
+                        "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
+                        "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
+                        "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        "out": ParameterValue(LaunchConfiguration("out"), value_type=str),
+                    }
+                ],
+                output="screen",
+                on_exit=Shutdown(reason="the actor has ended"),
+            ),
+            IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
+        ]
+    )

@@ -1,0 +1,31 @@
+"""The simulated arm alone, behind the topics that a real arm's controller has."""
+
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+
+def generate_launch_description() -> LaunchDescription:
+    """One node: the MuJoCo arm and its task in real time."""
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument("task", default_value="lift", description="task of the simulated arm"),
+            DeclareLaunchArgument("seed", default_value="0", description="seed of the simulated episodes"),
+            Node(
+                package="robolearn",
+                executable="sim_arm_node",
+                namespace="robolearn",
+                name="sim_arm",
+                parameters=[
+                    {
+                        "contract": "sim",
+                        "task": ParameterValue(LaunchConfiguration("task"), value_type=str),
+                        "seed": ParameterValue(LaunchConfiguration("seed"), value_type=int),
+                    }
+                ],
+                output="screen",
+            ),
+        ]
+    )

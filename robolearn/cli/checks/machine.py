@@ -1,0 +1,143 @@
+"""The one way in which checks look at the machine, so that tests can put another one in its place."""
+
+from __future__ import annotations
+
+import glob
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found about one thing.
+
+    Attributes:
+      name: the thing, in a word or two.
+      ok: whether it can be used.
+      found: what is there, in plain words.
+      fix: the one command that mends it; empty when nothing has to be mended, or no command can.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a child process ended: the JSON objects it printed, and the last line it complained with."""
+
+    code: int
+    values: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+class Machine:
+    """This machine."""
+
+    environ: os._Environ[str] | dict[str, str] = os.environ
+    version: tuple[int, ...] = sys.version_info[:3]
+    prefix: str = sys.prefix
+    user: bool = os.name != "posix" or os.geteuid() != 0
+
+    def python(self, *arguments: str, timeout_s: float = 120.0) -> Answer:
+        """Run ``python -P <arguments>`` and merge the JSON objects that it prints line by line.
+
+        In a process of its own: a broken library or driver may abort it, and heavy imports stay out of this one.
+        """
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return Answer(-1, error=f"no answer within {timeout_s:g} s")
+        values: dict[str, Any] = {}
+        for line in done.stdout.splitlines():
+            if line.startswith("{"):
+                values |= json.loads(line)
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        return Answer(done.returncode, values, lines[-1] if lines else f"ended with {done.returncode}")
+
+    @cached_property
+    def worlds(self) -> Answer:
+        """A world, stepped and rendered: asked for by two checks, run once."""
+        from robolearn.cli.checks.simulation import WORLDS
+
+        return self.python("-c", WORLDS)
+
+    @cached_property
+    def torch(self) -> Answer:
+        """What torch says of itself, run once."""
+        from robolearn.cli.checks.compute import TORCH
+
+        return self.python("-c", TORCH)
+
+    def succeeds(self, command: Sequence[str]) -> bool:
+        """Whether `command` ends with exit code 0."""
+        try:
+            return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+    def which(self, program: str) -> str | None:
+        """The path of a program."""
+        return shutil.which(program)
+
+    def module(self, name: str) -> bool:
+        """Whether `name` could be imported."""
+        return importlib.util.find_spec(name) is not None
+
+    def release(self, distribution: str) -> str | None:
+        """The version of something that pip installed."""
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    def paths(self, pattern: str) -> list[str]:
+        """Paths that match, sorted."""
+        return sorted(glob.glob(pattern))
+
+    def usable(self, path: str) -> bool:
+        """Whether this user may read and write `path`."""
+        return os.access(path, os.R_OK | os.W_OK)
+
+    def text(self, path: str) -> str:
+        """The content of a small file, empty where there is none."""
+        try:
+            return Path(path).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def space(self, path: str) -> tuple[int, int] | None:
+        """Total and free bytes of the file system of `path`."""
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:
+            return None
+        return usage.total, usage.free
+
+    def cpus(self) -> int:
+        """CPUs that this process may use."""
+        from robolearn.core.cpus import available_cpus
+
+        return available_cpus()
+
+    def install(self, extra: str = "") -> str:
+        """The command that installs robolearn, with an `extra`, the way in which it is installed here."""
+        what = f"[{extra}]" if extra else ""
+        checkout = Path(__file__).parents[3]
+        if (checkout / "pyproject.toml").is_file():
+            return f"{sys.executable} -m pip install -e '{checkout}{what}'"
+        return f"{sys.executable} -m pip install 'robolearn{what}'"

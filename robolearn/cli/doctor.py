@@ -1,0 +1,67 @@
+"""``robolearn doctor``: what this machine can do, and the command that mends each gap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from robolearn.cli.command import Command
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor(Command):
+    """Say what this machine can do: simulation, cameras, ROS 2, real-time, devices; and what mends each gap.
+
+    Ends with exit code 1 when something is missing that simulation and learning need; the rest is optional.
+    """
+
+    def run(self) -> dict[str, Any]:
+        """``{"checks": [{"name", "ok", "found", "fix", "group", "needed"}, …]}``."""
+        from robolearn.cli.checks import CHECKS, SIMULATION, Machine
+        from robolearn.runs.progress import Progress
+
+        machine = Machine()
+        work = [(group, check) for group, checks in CHECKS.items() for check in checks]
+        found: list[dict[str, Any]] = []
+        with Progress("looking around", total=len(work), quiet=self.json) as progress:
+            for i, (group, check) in enumerate(work):
+                found += [{**asdict(one), "group": group, "needed": group == SIMULATION} for one in check(machine)]
+                progress(i + 1)
+        return {"checks": found}
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        """1 when simulation lacks something."""
+        return int(any(check["needed"] and not check["ok"] for check in result["checks"]))
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        """A table by purpose, then the commands, each on a line of its own to copy."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 2))
+        group = None
+        for check in result["checks"]:
+            if check["group"] != group:
+                if group is not None:
+                    table.add_row()
+                group = check["group"]
+                table.add_row("", f"[bold cyan]{group}[/bold cyan]")
+            mark = "[green]✓[/green]" if check["ok"] else "[red]✗[/red]" if check["needed"] else "[yellow]–[/yellow]"
+            table.add_row(mark, check["name"], escape(check["found"]))
+        console.print(table)
+        fixes = [check for check in result["checks"] if check["fix"] and not check["ok"]]
+        if fixes:
+            console.print("\n[bold cyan]To mend[/bold cyan]")
+        for check in fixes:
+            console.print(f"  [bold]{check['name']}[/bold]")
+            console.print(f"    {escape(check['fix'])}", soft_wrap=True)
+        bad = [check["name"] for check in result["checks"] if check["needed"] and not check["ok"]]
+        console.print()
+        if bad:
+            console.print(f"[red]Simulation does not work here yet[/red]: {', '.join(bad)}")
+        else:
+            console.print("[green]Everything that simulation and learning need is there.[/green]")

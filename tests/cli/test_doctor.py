@@ -1,0 +1,222 @@
+"""`robolearn doctor`: each check on machines that have and lack the thing, and one run on this one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from robolearn.cli.checks import CHECKS, SIMULATION, Check, Machine, compute, devices, realtime, ros, shared_memory
+from robolearn.cli.checks import simulation as worlds
+from robolearn.cli.checks.machine import Answer
+from robolearn.cli.doctor import Doctor
+from robolearn.cli.main import main
+
+GIB = 2**30
+TORCH = Answer(0, {"version": "2.13.0", "threads": 2, "gpus": []})
+WORLDS = Answer(0, {"mujoco": "4.0.0", "steps_per_s": 400.0, "gl": "egl", "renderer": "llvmpipe (LLVM)", "fps": 100.0})
+TALK = Answer(0, {"rmw": "rmw_fastrtps_cpp", "domain": 0, "range": "LOCALHOST", "wait_s": 0.6, "roundtrip_ms": 0.8})
+
+
+@dataclass
+class Imagined(Machine):
+    """A machine of which a test says what is there; by default everything for simulation and ROS, no devices."""
+
+    environ: dict[str, str] = field(default_factory=dict)
+    version: tuple[int, ...] = (3, 11, 7)
+    prefix: str = "/venv"
+    torch: Answer = TORCH
+    worlds: Answer = WORLDS
+    talked: Answer = TALK
+    programs: tuple[str, ...] = ("chrt",)
+    works: bool = True
+    modules: tuple[str, ...] = ("rclpy",)
+    releases: dict[str, str] = field(default_factory=lambda: {"ros-kilted-rclpy": "9.1.2"})
+    files: dict[str, str] = field(default_factory=dict)  # path → content
+    closed: tuple[str, ...] = ()
+    shm: tuple[int, int] | None = (4 * GIB, 4 * GIB)
+
+    def python(self, *arguments: str, timeout_s: float = 0) -> Answer:
+        assert arguments == ("-m", "hardware.ros2.talk")
+        return self.talked
+
+    def succeeds(self, command: object) -> bool:
+        return self.works
+
+    def which(self, program: str) -> str | None:
+        return f"/usr/bin/{program}" if program in self.programs else None
+
+    def module(self, name: str) -> bool:
+        return name in self.modules
+
+    def release(self, distribution: str) -> str | None:
+        return self.releases.get(distribution)
+
+    def paths(self, pattern: str) -> list[str]:
+        stem = pattern.removesuffix("*")
+        return sorted(path for path in self.files if path == pattern or (stem != pattern and path.startswith(stem)))
+
+    def usable(self, path: str) -> bool:
+        return path not in self.closed
+
+    def text(self, path: str) -> str:
+        return self.files.get(path, "")
+
+    def space(self, path: str) -> tuple[int, int] | None:
+        return self.shm
+
+    def cpus(self) -> int:
+        return 2
+
+    def install(self, extra: str = "") -> str:
+        return f"pip install robolearn[{extra}]"
+
+
+def only(checks: list[Check]) -> Check:
+    (check,) = checks
+    assert check.found and "\n" not in check.found + check.fix
+    assert not (check.ok and check.fix), "nothing to mend"
+    return check
+
+
+def test_a_machine_with_everything() -> None:
+    files = dict.fromkeys(("/dev/input/js0", "/dev/video0", "/dev/ttyACM0", "/profile.xml", f"/venv/{ros.INDEX}"), "")
+    files |= {
+        "/sys/class/hidraw/hidraw3": "",
+        "/sys/class/hidraw/hidraw3/device/uevent": "HID_ID=0003:0000256F:0000C635",
+    }
+    machine = Imagined(
+        environ={"FASTDDS_DEFAULT_PROFILES_FILE": "/profile.xml", "AMENT_PREFIX_PATH": "/opt/ros/x:/venv"},
+        torch=Answer(0, TORCH.values | {"gpus": ["H200"]}),
+        programs=("chrt", "ros2"),
+        files=files,
+    )
+    for check in (only(check(machine)) for checks in CHECKS.values() for check in checks):
+        assert check.ok, check
+
+
+@pytest.mark.parametrize(
+    ("check", "machine", "found", "fix"),
+    [
+        (compute.python, Imagined(version=(3, 10, 2)), "3.10.2", "python3.11"),
+        (compute.torch, Imagined(torch=Answer(1, {}, "ImportError: libc10")), "libc10", "pip install"),
+        (compute.gpu, Imagined(), "none; everything runs on the CPU", ""),
+        (compute.gpu, Imagined(programs=("nvidia-smi",)), "without CUDA", "download.pytorch.org"),
+        (compute.gpu, Imagined(programs=("nvidia-smi",), works=False), "none", ""),
+        (worlds.worlds, Imagined(worlds=Answer(1, {}, "no mujoco.batch")), "no mujoco.batch", "pip install"),
+        (
+            worlds.cameras,
+            Imagined(worlds=Answer(-6, {"mujoco": "4.0.0", "steps_per_s": 1.0}, "no EGL")),
+            "no EGL",
+            "apt install libegl1",
+        ),
+        (worlds.cameras, Imagined(worlds=Answer(1, {}, "x")), "not tried", "apt install libegl1"),
+        (ros.rclpy, Imagined(modules=()), "no ROS 2", "pip install robolearn[ros]"),
+        (ros.rclpy, Imagined(environ={"ROS_DISTRO": "jazzy"}), "jazzy and the wheels", "pip uninstall"),
+        (ros.talk, Imagined(modules=()), "not tried", ""),
+        (ros.talk, Imagined(talked=Answer(1, {}, "error: did not")), "did not", "RMW_IMPLEMENTATION"),
+        (
+            ros.talk,
+            Imagined(talked=Answer(1, {}, "x"), environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}),
+            "x",
+            "export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST",
+        ),
+        (ros.network, Imagined(environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}), "whole network", "ROS_DOMAIN_ID"),
+        (ros.network, Imagined(environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}), "nobody", "LOCALHOST"),
+        (ros.launch, Imagined(), "robolearn deploy", ""),
+        (ros.launch, Imagined(programs=("ros2",)), "does not find", "make ros-index"),
+        (
+            ros.launch,
+            Imagined(programs=("ros2",), files={f"/venv/{ros.INDEX}": ""}, environ={"AMENT_PREFIX_PATH": "/opt/ros/x"}),
+            "does not look",
+            "export AMENT_PREFIX_PATH=/venv:$AMENT_PREFIX_PATH",
+        ),
+        (shared_memory.images, Imagined(shm=None), "no /dev/shm", "remount"),
+        (shared_memory.images, Imagined(shm=(2**26, 2**26)), "64 MiB", "mount -o remount,size=1G"),
+        (shared_memory.images, Imagined(shm=(2**26, 2**26), files={"/.dockerenv": ""}), "64 MiB", "--shm-size=1g"),
+        (
+            shared_memory.images,
+            Imagined(environ={"ROS_DISTRO": "jazzy"}),
+            "raw images",
+            f"PROFILES_FILE={shared_memory.PROFILE}",
+        ),
+        (
+            shared_memory.images,
+            Imagined(environ={"FASTDDS_DEFAULT_PROFILES_FILE": "/gone.xml"}),
+            "not there",
+            "PROFILES_FILE=",
+        ),
+        (realtime.priority, Imagined(works=False), "ordinary kernel", "limits.d"),
+        (realtime.priority, Imagined(programs=()), "no chrt", "apt install"),
+        (devices.gamepad, Imagined(), "none", ""),
+        (devices.gamepad, Imagined(files={"/dev/input/js0": ""}, closed=("/dev/input/js0",)), "js0", "-aG input"),
+        (
+            devices.spacemouse,
+            Imagined(
+                files={
+                    "/sys/class/hidraw/hidraw0": "",
+                    "/sys/class/hidraw/hidraw0/device/uevent": "HID_NAME=3Dconnexion SpaceMouse",
+                },
+                closed=("/dev/hidraw0",),
+            ),
+            "/dev/hidraw0",
+            "udev",
+        ),
+        (
+            devices.spacemouse,
+            Imagined(
+                files={
+                    "/sys/class/hidraw/hidraw0": "",
+                    "/sys/class/hidraw/hidraw0/device/uevent": "HID_ID=0003:0000046D:0000C08B\nHID_NAME=Logitech G502",
+                }
+            ),
+            "none",
+            "",
+        ),
+        (devices.cameras, Imagined(files={"/dev/video0": ""}, closed=("/dev/video0",)), "video0", "-aG video"),
+        (devices.serial, Imagined(files={"/dev/ttyUSB0": ""}, closed=("/dev/ttyUSB0",)), "ttyUSB0", "-aG dialout"),
+    ],
+)
+def test_a_gap_is_named_with_the_command_that_mends_it(check, machine: Imagined, found: str, fix: str) -> None:
+    one = only(check(machine))
+    assert not one.ok and found in one.found
+    assert (fix in one.fix) if fix else not one.fix
+
+
+def test_the_profile_that_is_recommended_is_there() -> None:
+    assert shared_memory.PROFILE.is_file()
+    assert only(shared_memory.images(Imagined())).ok, "our own nodes choose it themselves"
+
+
+def test_only_what_simulation_needs_fails() -> None:
+    checks = [{"name": "a", "ok": True, "needed": True}, {"name": "b", "ok": False, "needed": False}]
+    assert Doctor().exit_code({"checks": checks}) == 0
+    assert Doctor().exit_code({"checks": [*checks, {"name": "c", "ok": False, "needed": True}]}) == 1
+
+
+def test_every_check_is_imagined_and_named_once() -> None:
+    names = [only(check(Imagined())).name for checks in CHECKS.values() for check in checks]
+    assert len(names) == len(set(names)) and next(iter(CHECKS)) == SIMULATION
+
+
+def test_people_see_each_command_on_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    machine = Imagined(torch=Answer(1, {}, "ImportError: [lib] is gone"), works=False)
+    monkeypatch.setattr("robolearn.cli.checks.Machine", lambda: machine)
+    assert main(["doctor"]) == 1
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert realtime.ALLOW in lines and "pip install robolearn[]" in lines
+    assert any("ImportError: [lib] is gone" in line for line in lines)
+    assert lines[-1] == "Simulation does not work here yet: torch"
+
+
+def test_this_machine(capsys: pytest.CaptureFixture) -> None:
+    code = main(["doctor", "--json"])
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    # The tests that run beside this one need all of these.
+    for name in ("Python", "torch", "MuJoCo", "rclpy", "two processes"):
+        assert checks[name]["ok"], checks[name]
+    assert code == 0
+    assert all(check.keys() == {"name", "ok", "found", "fix", "group", "needed"} for check in checks.values())

@@ -1,0 +1,118 @@
+"""What each launch file starts, with which parameters, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
+REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}, "hil": {"policy": "runs/bc", "out": "runs/x"}}
+PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node", "hil": "hil_node"}
+Launch = Callable[..., Any]
+
+
+@pytest.fixture
+def complete(prefix: Path, tmp_path: Path) -> Path:
+    """A prefix with every executable that any launch file names, the ones that do not exist yet among them."""
+    place = tmp_path / "complete"
+    shutil.copytree(prefix, place)
+    for name in PROGRAMS.values():
+        program = place / "lib" / "robolearn" / name
+        if not program.exists():
+            program.write_text("#!/bin/sh\n")
+            program.chmod(0o755)
+    return place
+
+
+def test_the_files_are_those_that_the_readers_are_told_of() -> None:
+    assert FILES == ["arm", "deploy", "hil", "record", "sim_arm", "teleop"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_argument_is_described_and_every_required_one_is_asked_for(
+    launch: Launch, complete: Path, name: str
+) -> None:
+    needed = REQUIRED.get(name, {})
+    context = launch(name, complete, **needed)
+    assert all(len(argument.description) > 10 for argument in context.declared.values())
+    for missing in needed:
+        with pytest.raises(RuntimeError, match=f"missing required argument '{missing}' \\(description"):
+            launch(name, complete, **{key: value for key, value in needed.items() if key != missing})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node(
+    launch: Launch, complete: Path, name: str
+) -> None:
+    started = {process.node: process for process in launch(name, complete, **REQUIRED.get(name, {})).started}
+    assert all(node.count("/") == 2 and node.startswith("/robolearn/") for node in started)
+    assert all(process.executable == f"{node.split('/')[-1]}_node" for node, process in started.items())
+    if name == "sim_arm":
+        assert set(started) == {"/robolearn/sim_arm"}
+        return
+    assert {"/robolearn/safety", "/robolearn/streamer", "/robolearn/sim_arm"} <= set(started)
+    assert "safety node" in started["/robolearn/safety"].shutdown
+    others = set(started) - {"/robolearn/safety", "/robolearn/streamer", "/robolearn/sim_arm"}
+    assert len(others) == (name != "arm") and all(started[node].shutdown for node in others)
+
+
+def test_a_deployment_in_simulation(launch: Launch) -> None:
+    context = launch("deploy", policy="runs/7", task="pick_place", seed="3")
+    assert {process.executable: process.parameters for process in context.started} == {
+        "policy_node": {"contract": "sim", "policy": "runs/7"},
+        "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+        "streamer_node": {"contract": "sim", "realtime_priority": 0},
+        "sim_arm_node": {"contract": "sim", "task": "pick_place", "seed": 3},
+    }
+
+
+def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
+    """`policy:=1` and `robot:=on` would reach a node as a number and a truth value."""
+    started = launch("deploy", policy="1", robot="on").started
+    assert started[0].parameters == {"contract": "on", "policy": "1"}
+
+
+def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
+    started = launch("deploy", robot="fr3", policy="runs/rl").started
+    assert [process.executable for process in started] == ["policy_node", "safety_node", "streamer_node"]
+    assert all(process.parameters["contract"] == "fr3" for process in started)
+
+
+def test_real_time_priority_and_a_dry_run(launch: Launch) -> None:
+    started = launch("deploy", robot="fr3", policy="runs/rl", realtime_priority="50", dry_run="true").started
+    parameters = {process.executable: process.parameters for process in started}
+    assert parameters["safety_node"] == {"contract": "fr3", "dry_run": True, "realtime_priority": 50}
+    assert parameters["streamer_node"] == {"contract": "fr3", "realtime_priority": 50}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_nothing_is_started_when_the_program_is_not_installed(
+    launch: Launch, double: Any, prefix: Path, tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / "incomplete"
+    shutil.copytree(prefix, place)
+    (place / "lib" / "robolearn" / PROGRAMS[name]).unlink(missing_ok=True)
+    started: list[Any] = []
+    run = double.LaunchContext
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(double.SubstitutionFailure, match=PROGRAMS[name]):
+        patch.setattr(double, "LaunchContext", lambda *args: run(*args, started=started))
+        launch(name, place, **REQUIRED.get(name, {}))
+    assert not started
+
+
+def test_launch_files_import_nothing_but_ros_and_the_standard_library() -> None:
+    """`ros2` runs with the system's Python, which does not see our packages."""
+    import ast
+
+    for path in (ROOT / "launch").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in (name.split(".")[0] for name in names):
+                assert name in {"launch", "launch_ros"} | sys.stdlib_module_names, (path.name, name)

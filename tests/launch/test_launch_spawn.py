@@ -1,0 +1,126 @@
+"""The commands that launch files stand for, spawned: real executables, real rclpy, real DDS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.contract import load_contract
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.operator import Operator
+from hardware.safety import SafetyFilter
+from policies.checkpoint import save_policy
+from policies.flow import FlowConfig
+from policies.kinds import build_net
+from policies.networks.field import NetworkConfig
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from sim.registry import make_env
+
+DOMAIN = 1 + os.getpid() % 100
+ROOT = Path(__file__).parents[2]
+Launch = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained policy for `lift`."""
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2)), interface)
+    statistics = {
+        name: {"mean": [0.0] * spec.shape[0], "std": [1.0] * spec.shape[0]}
+        for name, spec in interface.observation.items()
+    }
+    size = interface.action.shape[0]
+    statistics["action"] = {"min": [-1.0] * size, "max": [1.0] * size}
+    normalizer = Normalizer.from_statistics(interface, statistics)
+    return save_policy(ChunkPolicy(net, normalizer, interface), tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """The filter's machine code, cached on disk: made once, which can take a minute on a machine that is busy."""
+    contract = load_contract("sim")
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
+
+
+@contextmanager
+def spawned(started: list[Any], folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Every process, in the same domain; killed at the end if it is still there."""
+    env = {**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    children: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for process in started:
+            with (folder / f"{process.executable}.log").open("wb") as log:
+                children[process.node] = subprocess.Popen(process.command, env=env, stdout=log, stderr=log)
+        yield children
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
+
+
+def logs(folder: Path) -> str:
+    return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(folder.glob("*.log")))
+
+
+def nodes(operator: Operator) -> set[str]:
+    return {f"{space}/{name}" for name, space in operator.node.get_node_names_and_namespaces()}
+
+
+def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: Path) -> None:
+    from hardware.ros2.policy_node import PolicyNode
+    from hardware.ros2.safety_node import SafetyNode
+    from hardware.ros2.sim_arm_node import SimArmNode
+    from hardware.ros2.streamer_node import StreamerNode
+
+    with Background(DOMAIN) as ros:
+        context = {"context": ros.context}
+        made = {
+            "policy_node": PolicyNode(lambda path: None, **context),  # type: ignore[arg-type,return-value]
+            "safety_node": SafetyNode(**context),
+            "streamer_node": StreamerNode(**context),
+            "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
+        }
+        for process in launch("deploy", policy=str(policy)).started:
+            node = made[process.executable]
+            assert process.node == f"{node.get_namespace()}/{node.get_name()}"
+            for name in process.parameters:
+                assert node.has_parameter(name), (process.executable, name)
+        for node in made.values():
+            node.destroy_node()
+
+
+def test_a_deployment_in_simulation_arms_and_ends(launch: Launch, policy: Path, tmp_path: Path) -> None:
+    started = launch("deploy", robot="sim", policy=str(policy), task="lift", seed="3").started
+    assert len(started) == 4
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        operator = Operator(ros)
+        try:
+            wait_until(lambda: {p.node for p in started} <= nodes(operator), 90.0, "all four nodes")
+            operator.wait_ready(90.0)
+            operator.arm(30.0)
+            # What ros2 launch does to all of them when one has ended, or at Ctrl-C.
+            for child in children.values():
+                child.send_signal(signal.SIGINT)
+            codes = {node: child.wait(20) for node, child in children.items()}
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
+
+
+def test_a_wrong_contract_ends_the_safety_node_and_with_it_everything(launch: Launch, tmp_path: Path) -> None:
+    started = launch("arm", robot="fr33").started
+    (safety,) = (process for process in started if process.executable == "safety_node")
+    assert safety.shutdown
+    with spawned([safety], tmp_path) as children:
+        assert children["/robolearn/safety"].wait(60) == 2
+    assert "fr33" in logs(tmp_path) and "did you mean fr3?" in logs(tmp_path)
