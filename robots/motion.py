@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from robots.chain import Array
 
 
 @numba.njit(cache=True, nogil=True)
-def advance(q: Array, v: Array, goal: Array, v_max: Array, a_max: Array, dt: float, rows: Array) -> None:
+def advance(q: Array, v: Array, goal: Array, v_max: Array, a_max: Array, dt: float, rows: NDArray[np.int64]) -> None:
     """Move set-points by one step of time, in place.
 
     Args:

@@ -14,6 +14,8 @@ from typing import Any
 
 from robolearn.cli.command import Command, at_least
 
+SIM_GRACE_MS = 150.0  # how late the next chunk may be on the simulated arm before it stops
+
 
 @dataclass(frozen=True, kw_only=True)
 class Deploy(Command):
@@ -39,6 +41,8 @@ class Deploy(Command):
     """Everything but the last step: nothing is published to the controller."""
     yes: bool = False
     """On a real arm: do not ask before the first motion."""
+    realtime_priority: int = 10
+    """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     logs: Path | None = None
     """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
     domain: int | None = None
@@ -111,19 +115,23 @@ class Deploy(Command):
     def _programs(self, simulated: bool) -> list[Any]:
         from robolearn.deploy import Program
 
-        def node(name: str, **flags: object) -> Program:
+        priority = self.realtime_priority if _may_be_realtime() else 0
+
+        def node(name: str, *module: str, **flags: object) -> Program:
+            flags = {"contract": self.robot, "realtime_priority": priority, **flags}
             words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
-            return Program(name, (sys.executable, "-m", "robolearn.cli.nodes", name, *words))
+            return Program(name, (sys.executable, "-m", *(module or ("robolearn.cli.nodes", name)), *words))
 
         # In the order in which they end: what asks for motion first, the arm last.
+        # A simulated arm may stand still for a moment on a busy machine: nothing falls.
+        grace = {"grace_ms": SIM_GRACE_MS} if simulated else {}
         programs = [
-            node("policy", contract=self.robot, policy=self.policy, seed=self.seed),
-            node("streamer", contract=self.robot),
-            node("safety", contract=self.robot, dry_run=str(self.dry_run).lower()),
+            node("policy", policy=self.policy, seed=self.seed),
+            node("streamer", **grace),
+            node("safety", dry_run=str(self.dry_run).lower()),
         ]
         if simulated:
-            arm = ("--contract", self.robot, "--task", self.task, "--seed", str(self.seed))
-            programs.append(Program("sim_arm", (sys.executable, "-m", "robolearn.cli.node_sim_arm", *arm)))
+            programs.append(node("sim_arm", "robolearn.cli.node_sim_arm", task=self.task, seed=self.seed))
         return programs
 
     def _deploy(self, nodes: Any, contract: Any, simulated: bool, logs: Path) -> dict[str, Any]:
@@ -147,7 +155,7 @@ class Deploy(Command):
             except RobolearnError as error:
                 error.add_note(f"logs: {logs}")
                 raise
-            monitor = arm.monitor if simulated else None
+            monitor = arm.monitor
         codes = nodes.codes
         if bad := {name: code for name, code in codes.items() if code}:
             raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
@@ -158,7 +166,7 @@ class Deploy(Command):
             "dry_run": self.dry_run,
             "success": Success.of(sum(r.success for r in results), len(results)).to_json(),
             "violations": monitor["violations"] if monitor else None,
-            "monitor": monitor,
+            "monitor": monitor or None,
             "latency_ms": {p: _number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
             "filter": {
                 "clamped": int(_number(report.get("clamped")) or 0),
@@ -208,6 +216,7 @@ class _RealArm:
 
     def __init__(self, contract: Any, yes: bool) -> None:
         self._name, self._yes, self._asked = contract.name, yes, False
+        self.monitor: dict[str, Any] = {}  # nobody stands beside the controller of a real arm
 
     def begin(self) -> None:
         if not self._asked:
@@ -241,7 +250,14 @@ class _RealArm:
         return sys.stdin.readline().strip().lower().startswith("y")
 
 
-def _wait_ready(operator: Any, nodes: Any, limit_s: float = 60.0) -> None:
+def _may_be_realtime() -> bool:
+    """Whether this process may give its children real-time priority."""
+    import resource
+
+    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
+
+
+def _wait_ready(operator: Any, nodes: Any, limit_s: float = 120.0) -> None:
     """Wait for the nodes to find each other; a node that dies meanwhile is the error that is told."""
     from robolearn.core import RobolearnError
 

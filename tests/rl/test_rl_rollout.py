@@ -15,6 +15,7 @@ from robolearn.rl.calibrate import Calibration, calibrate_noise
 from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.rollout import collect
 
+CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
 LENGTHS, TERMINATES = (3, 4, 100), (True, False, False)
 
 
