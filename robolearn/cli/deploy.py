@@ -136,12 +136,15 @@ class Deploy(Command):
 
     def _deploy(self, nodes: Any, contract: Any, simulated: bool, logs: Path) -> dict[str, Any]:
         from hardware.ros2.operator import Operator
+        from hardware.ros2.runtime import realtime
         from robolearn.core import RobolearnError
         from robolearn.deploy import run_session
         from robolearn.eval.intervals import Success
         from robolearn.runs import Progress
 
         with nodes, Operator() as operator:
+            if _may_be_realtime():
+                realtime(self.realtime_priority)  # whoever holds the dead-man's switch must be heard
             try:
                 _wait_ready(operator, nodes)
                 arm = _SimulatedArm(operator, self.dry_run) if simulated else _RealArm(contract, self.yes)
