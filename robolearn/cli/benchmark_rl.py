@@ -65,6 +65,7 @@ class BenchmarkRl(Command):
                 env_steps=self.env_steps,
                 eval_episodes=self.episodes,
                 videos=False,
+                deploy_episodes=0,
                 resume=folder.is_dir() and any(folder.iterdir()),
                 json=True,
             )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.command import Command, at_least
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,8 @@ class Quickstart(Command):
     """K, denoising steps from noise to action."""
     videos: bool = True
     """Record the worst and the best episode of both policies."""
+    deploy_episodes: int = 10
+    """Episodes of the deployment at the end: on the simulated arm, over ROS 2, in real time; 0: none."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.collect import Collect
@@ -55,7 +62,7 @@ class Quickstart(Command):
             if (value := getattr(self, name)) is not None
         }
         at_least(1, **asked, **({} if self.env_steps is None else {"env_steps": self.env_steps}))
-        at_least(0, seed=self.seed)
+        at_least(0, seed=self.seed, deploy_episodes=self.deploy_episodes)
         settings = replace(settings, **asked)
         if self.out.exists() and (not self.out.is_dir() or (not self.resume and any(self.out.iterdir()))):
             got = "a folder that is not empty" if self.out.is_dir() else "a file"
@@ -97,6 +104,7 @@ class Quickstart(Command):
         bc = clock("evaluation of imitation", lambda: self._evaluate("bc", n))
         results["finetune"] = clock("fine-tuning", finetune.run)
         rl = clock("evaluation after RL", lambda: self._evaluate("rl", n))
+        results["deploy"] = clock("deployment", self._deploy) if self.deploy_episodes else None
         report = clock("report", lambda: self._report(collect, train, finetune, bc, rl, results, clock.seconds))
         return {
             "task": self.task,
@@ -105,6 +113,7 @@ class Quickstart(Command):
             "rl": rl.to_json(),
             "env_steps": results["finetune"]["env_steps"],
             "finetune_wall_s": results["finetune"]["wall_s"],
+            "deploy": results["deploy"],
             "report": str(report),
             "wall_s": {**clock.seconds, "total": clock.total},
         }
@@ -114,6 +123,9 @@ class Quickstart(Command):
 
         console.print(f"imitation  {rate_text(result['bc']['success'])}")
         console.print(f"after RL   {rate_text(result['rl']['success'])}, {result['env_steps']:,} environment steps")
+        deploy = result["deploy"]
+        if deploy:
+            console.print(f"deployed   {_deployed(deploy)}")
         console.print(f"report     {result['report']}  ({result['wall_s']['total']:.0f} s in total)")
 
     def _evaluate(self, name: str, episodes: int) -> Any:
@@ -128,6 +140,18 @@ class Quickstart(Command):
             return evaluate_policy(env, policy, episodes, 1000 + self.seed, self.json, name)
         finally:
             env.close()
+
+    def _deploy(self) -> dict[str, Any]:
+        """`robolearn deploy` as a process of its own: its result, or ``{"error": …}`` on a machine that cannot."""
+        command = ["deploy", "--policy", str(self.out / "rl"), "--task", self.task, "--json"]
+        command += ["--episodes", str(self.deploy_episodes), "--seed", str(1000 + self.seed)]
+        code = "import sys; from robolearn.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        done = subprocess.run([sys.executable, "-P", "-c", code, *command], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("robolearn: error: ")
+        log.warning("the deployment failed: %s", last)
+        return {"error": last}
 
     def _report(
         self, collect: Any, train: Any, finetune: Any, bc: Any, rl: Any, results: Any, seconds: dict[str, float]
@@ -149,11 +173,16 @@ class Quickstart(Command):
             f"--seed {self.seed} --out runs/rl",
             f"robolearn evaluate --policy runs/bc --against runs/rl --task {self.task} --episodes {n} "
             f"--seed {1000 + self.seed}",
+            f"robolearn deploy --policy runs/rl --task {self.task} --episodes 50",
         ]
         calibration = tuned["calibration"]
         notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
         if calibration:
             notes = [f"{notes[0][:-1]}, chosen by measurement: {calibration['reason']}."]
+        if results["deploy"]:
+            notes.append(
+                f"On the simulated arm behind the safety filter, in real time: {_deployed(results['deploy'])}."
+            )
         return write_report(
             self.out / "report.html",
             ReportData(
@@ -199,9 +228,7 @@ class Quickstart(Command):
             ]
         except RobolearnError as error:
             # A machine that cannot draw still gets its report.
-            import logging
-
-            logging.getLogger(__name__).warning("no videos: %s", error)
+            log.warning("no videos: %s", error)
             return []
         finally:
             env.close()
@@ -273,6 +300,19 @@ def learning_curves(out: Path) -> list[Any]:
             [Series("critic", steps, [row["explained_variance"] for row in rl])],
         ),
     ]
+
+
+def _deployed(result: Mapping[str, Any]) -> str:
+    """A deployment in words."""
+    from robolearn.cli.command import rate_text
+
+    if "error" in result:
+        return f"failed: {result['error']}"
+    latency = result["latency_ms"]
+    return (
+        f"{rate_text(result['success'])}, {result['violations']} limit violations, "
+        f"{latency['p50']:.0f} ms from observation to command (p99 {latency['p99']:.0f})"
+    )
 
 
 def _config(run: Path) -> dict[str, Any]:

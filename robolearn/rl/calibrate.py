@@ -1,10 +1,14 @@
 """Choosing the exploration noise by measurement, not by hand per task.
 
 Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a sparse reward nothing
-is left to learn from. Between the two lies the largest noise under which the pre-trained policy still keeps a
-share of its success. That is measured: the worlds play one episode each at every candidate σ, and the largest one
-that keeps at least `KEEP` of the success without noise becomes the geometric mean of the range, where the noise
-network begins. A policy that never succeeds without noise leaves nothing to measure: it gets the smallest σ.
+is left to learn from. In between, the noise that costs the pre-trained policy half of its success is used. That is
+measured: the worlds play one episode each at every candidate σ, and where the success falls below `KEEP` of that
+without noise, linear in between,
+
+    success(σ*) = KEEP · success(0),
+
+σ* (at least half the smallest candidate) becomes the geometric mean of the range, where the noise network begins. A
+policy that never succeeds without noise leaves nothing to measure: it gets the smallest candidate.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from robolearn.core import Env, Observation
 from robolearn.rl.noise import NoiseConfig
 
 CANDIDATES = (0.08, 0.12, 0.18)
-KEEP = 0.25
+KEEP = 0.5
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,9 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
         simulation_s += seconds
         if rate < KEEP * rates[0] or rates[0] == 0:
             break  # more noise will not bring it back
-    kept = [s for s, rate in zip(CANDIDATES, rates[1:], strict=False) if rate >= KEEP * rates[0]]
-    centre = max(kept, default=CANDIDATES[0])
+    centre = CANDIDATES[0]
+    if rates[0] > 0:
+        centre = max(_crossing((0.0, *CANDIDATES), rates, KEEP * rates[0]), 0.5 * CANDIDATES[0])
     half = math.sqrt(noise.min_share)
     chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half)
     if rates[0] == 0:
@@ -97,6 +102,15 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
             f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
         )
     return Calibration((0.0, *CANDIDATES[: len(rates) - 1]), tuple(rates), chosen, steps, reason, simulation_s)
+
+
+def _crossing(sigma: tuple[float, ...], rates: list[float], level: float) -> float:
+    """σ at which `rates`, linear between the measurements, fall to `level`; the last σ if they do not."""
+    for i in range(1, len(rates)):
+        if rates[i] < level:
+            share = (rates[i - 1] - level) / (rates[i - 1] - rates[i])
+            return sigma[i - 1] + share * (sigma[i] - sigma[i - 1])
+    return sigma[len(rates) - 1]
 
 
 def _one_episode_each(act: Act, execute: int, env: Env, sigma: float, seed: int) -> tuple[float, int, float]:

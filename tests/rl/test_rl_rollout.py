@@ -159,11 +159,11 @@ def centre(found: Calibration) -> float:
     return math.sqrt(found.noise.sigma_max * found.noise.sigma_min)
 
 
-def test_the_largest_noise_that_keeps_the_share_is_the_centre():
+def test_the_noise_that_keeps_half_of_the_success_is_the_centre():
     found, world = calibrate({0.0: 1.0, 0.05: 1.0, 0.08: 0.8, 0.12: 0.5, 0.18: 0.4, 0.26: 0.1})
     assert found.success == (1.0, 1.0, 0.8, 0.5, 0.4)  # 0.26 is not tried: more noise will not bring it back
     assert found.sigma == (0.0, 0.05, 0.08, 0.12, 0.18)
-    assert centre(found) == pytest.approx(0.12)
+    assert centre(found) == pytest.approx(0.12)  # where it is exactly a half
     assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(NoiseConfig().min_share)
     assert found.env_steps == 5 * 10 * 4
     assert len(world.seeds) == 5 and len(set(world.seeds)) == 1  # the same starts for every candidate
@@ -175,15 +175,17 @@ def test_the_rule_is_relative_to_what_the_policy_can_do():
     found, _ = calibrate({0.0: 0.4, **dict.fromkeys(CANDIDATES, 0.2)}, NoiseConfig(min_share=0.5))
     assert found.noise.sigma_max == pytest.approx(max(CANDIDATES) / math.sqrt(0.5))
     assert centre(found) == pytest.approx(max(CANDIDATES))
-    found, _ = calibrate({0.0: 0.4, 0.05: 0.2, 0.08: 0.2, 0.12: 0.1, 0.18: 0.1})
-    assert found.success == (0.4, 0.2, 0.2, 0.1)
-    assert centre(found) == pytest.approx(0.08)
+    found, _ = calibrate({0.0: 0.4, 0.05: 0.3, 0.08: 0.3, 0.12: 0.1, 0.18: 0.1})
+    assert found.success == (0.4, 0.3, 0.3, 0.1)
+    assert centre(found) == pytest.approx(0.10)  # 20% lie half-way between 30% at 0.08 and 10% at 0.12
 
 
-def test_a_nervous_policy_gets_the_smallest_noise():
+def test_a_nervous_policy_gets_less_than_the_smallest_candidate():
     found, _ = calibrate({0.0: 1.0, 0.05: 0.1})
     assert found.sigma == (0.0, 0.05)
-    assert centre(found) == pytest.approx(min(CANDIDATES))
+    assert centre(found) == pytest.approx(0.05 * 0.5 / 0.9)
+    found, _ = calibrate({0.0: 1.0, 0.05: 0.0})
+    assert centre(found) == pytest.approx(0.5 * min(CANDIDATES))  # but not less
 
 
 def test_a_policy_that_never_succeeds_gets_the_smallest_noise_and_hears_why():
