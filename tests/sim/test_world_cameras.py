@@ -76,7 +76,7 @@ def test_the_final_image_is_the_old_episodes(env: MujocoWorlds) -> None:
     env.reset(seed=2)
     close = np.zeros((2, 99, 7), np.float32)
     close[..., 6] = -1.0
-    env._elapsed[:] = 97
+    env._elapsed[:] = env.max_episode_steps - 3
     last = env.step_chunk(close[:, :2])[0]["images.wrist"].copy()
     observation, _, _, truncated, infos = env.step(close[:, 0])
     assert truncated.all()
