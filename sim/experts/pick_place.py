@@ -33,13 +33,13 @@ class PickPlaceScript:
         if phase == 3:
             up = memory.copy()
             up[:, 2] = height
-            return Waypoint(up, rot, -1.0, speed=0.7, tolerance=0.02)
+            return Waypoint(up, rot, -1.0, tolerance=0.02)
         if phase == 4:
             goal[:, 2] = height
-            return Waypoint(goal, rot, -1.0, speed=0.8, tolerance=0.012)
+            return Waypoint(goal, rot, -1.0, tolerance=0.012)
         if phase == 5:
             goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + 0.021
-            return Waypoint(goal, rot, -1.0, speed=0.4, tolerance=0.006, dwell=1)
+            return Waypoint(goal, rot, -1.0, speed=0.7, tolerance=0.006, dwell=1)
         up = memory.copy()
         up[:, 2] += 0.06
         return Waypoint(np.where((view.width > 0.05)[:, None], up, view.tcp_pos), rot, 1.0, speed=0.5)

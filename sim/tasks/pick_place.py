@@ -23,7 +23,7 @@ class PickPlace:
 
     name: str = "pick_place"
     prompt: str = "put the cube on the green disc"
-    max_episode_steps: int = 160
+    max_episode_steps: int = 180
     timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube", "target")
     randomised: tuple[str, ...] = ("cube",)
