@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
+from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.contract import Contract, load_contract
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.005  # how often is looked for something new
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
+ALIVE_S = 0.02  # between heartbeats
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
 
@@ -100,6 +101,8 @@ class PolicyNode(Node):
 
         self._chunk_publisher = self.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
         self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
+        self._alive_publisher = self.create_publisher(Empty, topics.POLICY_ALIVE, qos.ALIVE)
+        self._alive_at = -math.inf
         self._inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
             self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
@@ -156,6 +159,10 @@ class PolicyNode(Node):
     def _tick(self) -> None:
         for take in self._inputs:
             take()
+        now = time.monotonic()
+        if now - self._alive_at >= ALIVE_S:
+            self._alive_at = now
+            self._alive_publisher.publish(Empty())
         self._ask()
 
     # --- asking --------------------------------------------------------------------------------------------

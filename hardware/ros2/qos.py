@@ -15,7 +15,7 @@ from rclpy.qos import (
     ReliabilityPolicy,
 )
 
-LEASE_S = 0.1
+LEASE_S = 0.25  # a second line behind heartbeats: the middleware renews it at two thirds, late on a busy machine
 COMMAND_LEASE_S = 0.2
 
 
@@ -44,6 +44,7 @@ def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S, 
 
 
 CHUNK = stream()
+ALIVE = stream()
 TARGET = stream(deadline_s=0.1)
 DEADMAN = stream(deadline_s=0.1)
 COMMAND = stream(lease_s=COMMAND_LEASE_S, depth=100)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -17,7 +19,7 @@ from rclpy.context import Context
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
+from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.contract import Contract, load_contract
@@ -29,6 +31,8 @@ from hardware.streaming import ChunkRefused, ChunkStream
 from robots import make_control
 
 log = logging.getLogger(__name__)
+
+SILENCE_S = 0.12  # of the policy's heartbeat, 50 times a second; with the braking, a quarter of a second to rest
 
 
 class StreamerNode(Node):
@@ -71,6 +75,7 @@ class StreamerNode(Node):
         self._since = 0.0
         self._stop = ""  # why the streamer has stopped, since the arm was armed
         self._policies = 0
+        self._alive_at = math.inf  # of the policy's last heartbeat; infinite: none since the arm was armed
         self._step: tuple[float, int] = (0.0, -1)
         self._target = np.zeros(len(self._names))
         self._observed = Time()  # stamp of the chunk that runs
@@ -91,6 +96,7 @@ class StreamerNode(Node):
             self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
             self.poll(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events),
+            self.poll(Empty, topics.POLICY_ALIVE, self._on_alive, qos.ALIVE),
         ]
         self.beat(1.0 / contract.stream_hz, self._tick)
         self.every(0.5, self._report)
@@ -109,6 +115,7 @@ class StreamerNode(Node):
         self.stream.clear("" if arming else "not armed")
         self._stop, self._step = "", (0.0, -1)
         self._since = self._now()
+        self._alive_at = math.inf
         self._arming = arming
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
@@ -131,6 +138,9 @@ class StreamerNode(Node):
         self._chunks += 1
         self._observed = message.header.stamp
         self._arrival.add(self.stream.latency_s)
+
+    def _on_alive(self, message: Empty, info: MessageInfo) -> None:
+        self._alive_at = time.monotonic()
 
     def _on_liveliness(self, event: object) -> None:
         self._policies = event.alive_count  # type: ignore[attr-defined]
@@ -157,6 +167,9 @@ class StreamerNode(Node):
             return
         if not self.stream.running:
             return  # nothing has been asked for yet; the arm holds still
+        if time.monotonic() - self._alive_at > SILENCE_S:
+            self._halt(f"the policy node is gone (no heartbeat for {1e3 * SILENCE_S:.0f} ms)")
+            return
         if problem := self._joints.problem():
             self._halt(problem)
             return

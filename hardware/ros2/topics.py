@@ -10,6 +10,7 @@ DEADMAN = f"{NAMESPACE}/deadman"  # operator → safety
 SAFETY_STATE = f"{NAMESPACE}/safety_state"  # safety → everybody
 STREAMER_STATUS = f"{NAMESPACE}/streamer_status"
 POLICY_STATUS = f"{NAMESPACE}/policy_status"
+POLICY_ALIVE = f"{NAMESPACE}/policy_alive"  # policy → streamer, 50 Hz
 
 ARM = f"{NAMESPACE}/arm"
 DISARM = f"{NAMESPACE}/disarm"
