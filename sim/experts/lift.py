@@ -31,15 +31,15 @@ class LiftScript:
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase == 3:
             up = memory + np.array([0.0, 0.0, 0.15])
-            return Waypoint(up, _upright(view), -1.0, speed=0.7)
+            return Waypoint(up, _upright(view), -1.0)
         aim, rot = grasp_pose(view, strategy, bias)
         if phase == 0:
             side = (strategy == 1)[:, None]
             above = aim + np.array([0.0, 0.0, 0.08])
             beside = aim + rot[:, :, 0] * 0.07 + np.array([0.0, 0.0, 0.045])
-            return Waypoint(np.where(side, beside, above), rot, 1.0, speed=0.8, tolerance=0.015)
+            return Waypoint(np.where(side, beside, above), rot, 1.0, tolerance=0.015)
         if phase == 1:
-            return Waypoint(aim, rot, 1.0, speed=0.5, tolerance=0.006, dwell=1)
+            return Waypoint(aim, rot, 1.0, speed=0.7, tolerance=0.006, dwell=1)
         return Waypoint(aim, rot, -1.0, speed=0.3, tolerance=0.02, dwell=5)
 
 

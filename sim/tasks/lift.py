@@ -43,7 +43,7 @@ def draw_cube(rng: np.random.Generator, x: tuple[float, float], y: tuple[float, 
 
 def draw_offset(rng: np.random.Generator) -> Array:
     """(3,) where the tcp starts, relative to its home position [m]."""
-    return rng.uniform([-0.05, -0.05, -0.13], [0.05, 0.05, -0.05])
+    return rng.uniform([-0.05, -0.05, -0.15], [0.05, 0.05, -0.08])
 
 
 def observe_cube(state: State) -> Array:
