@@ -6,6 +6,7 @@ log through `logging`: rclpy's loggers look their caller up, which can take 0.1 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 Value = bool | int | float | str
 STEADY = ClockType.STEADY_TIME
+PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
 
 
@@ -259,6 +262,7 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     stop = threading.Event()
     with _signals(stop):
+        _end_with_parent(stop)
         try:
             rclpy.init(args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO)
         except Exception as error:  # e.g. malformed --ros-args
@@ -278,6 +282,7 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             print(f"error: {error}", file=sys.stderr)
             code = error.exit_code
         finally:
+            gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
             executor.shutdown()
             if node is not None:
                 node.destroy_node()
@@ -319,13 +324,33 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -
 
 @contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set `stop`, however often they come: launch systems send both, twice."""
-    old = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    """SIGINT and SIGTERM set `stop`, however often they come: launch systems send both, twice.
+
+    Once told to end, the process ends: one more while the interpreter goes down must not kill it, with another exit
+    code.
+    """
+    told = threading.Event()
+
+    def tell(*_: object) -> None:
+        told.set()
+        stop.set()
+
+    old = {s: signal.signal(s, tell) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for s, handler in old.items():
-            signal.signal(s, handler)
+            signal.signal(s, signal.SIG_IGN if told.is_set() else handler)
+
+
+def _end_with_parent(stop: threading.Event) -> None:
+    """A node that `robolearn deploy` started is told to end when that is gone, however it went (Linux)."""
+    parent = os.environ.get(PARENT)
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if str(os.getppid()) != parent:  # it was gone before
+        stop.set()
 
 
 def realtime(priority: int) -> bool:

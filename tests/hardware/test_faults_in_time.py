@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fault_rig import CONTRACT, STEP, STEPS, Chunk, FaultRig, passes, swing  # noqa: E402
+from fault_rig import CONTRACT, STEPS, Chunk, FaultRig, passes, swing
 
-from hardware.ros2.faults import VectorFault  # noqa: E402
-from hardware.safety import JointTarget, SafetyRefused, SafetyState  # noqa: E402
+from hardware.ros2.faults import VectorFault
+from hardware.safety import JointTarget, SafetyRefused, SafetyState
 
 KEEPS = ""
 EITHER = "either"
@@ -360,10 +360,10 @@ def test_emergency_stop_in_mid_chunk_and_while_braking(rig: FaultRig, before: st
 
 
 def test_every_fault_again_at_another_moment_and_all_links_at_once() -> None:
-    """Thirty stories of random length with random faults on every link."""
+    """Twenty stories of random length with random faults on every link."""
     rng = np.random.default_rng(0)
     armed = latched = 0
-    for seed in range(30):
+    for seed in range(20):
         rig = FaultRig(seed).moving()
         rig.run(rng.uniform(0.0, 0.4))
         for link in rig.links.values():
@@ -376,5 +376,4 @@ def test_every_fault_again_at_another_moment_and_all_links_at_once() -> None:
         state = rig.filter.state
         armed, latched = armed + (state is SafetyState.ARMED), latched + (state is SafetyState.LATCHED)
         assert state in (SafetyState.ARMED, SafetyState.LATCHED), rig.filter.status()
-    assert latched > 10 and armed + latched == 30
-    assert STEP * STEPS == pytest.approx(0.2)
+    assert latched > 7 and armed + latched == 20
