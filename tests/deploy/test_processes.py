@@ -99,7 +99,8 @@ def test_whoever_does_not_listen_is_killed_with_its_children(tmp_path: Path) -> 
 
 
 def test_a_halted_node_is_ended_too(tmp_path: Path) -> None:
-    with Processes([sh("policy", SLEEPS)], tmp_path) as nodes:
+    with Processes([polite("policy", tmp_path / "order")], tmp_path) as nodes:
+        up(tmp_path, "policy")
         os.kill(nodes.pids["policy"], signal.SIGSTOP)
         nodes.stop(0.2)
     assert nodes.codes == {"policy": -9}
