@@ -200,23 +200,15 @@ def test_a_node_killed_in_mid_motion(
     assert witness.monitor.summary()["violations"] == 0, witness.monitor.summary()
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "killed"])
-def test_the_command_ended_in_mid_motion(
-    deploy: Callable[..., Deployment], policy: Path, witness: Witness, how: str
-) -> None:
+def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, witness: Witness) -> None:
     deployment = deploy("--policy", policy, "--episodes", 3)
     witness.moving(deployment)
-    ended = time.monotonic()
-    if how == "ctrl-c":
-        os.killpg(deployment.process.pid, signal.SIGINT)
-        code, out, err = deployment.end()
-        assert code == 130 and out == "" and "stopped" in err and "Traceback" not in err, (code, err)
-        assert not deployment.left
-    else:
-        deployment.process.kill()
-        deployment.process.wait()
-        wait_until(lambda: not deployment.left, 15, "the nodes to end with their parent")
-    assert witness.commands[-1][0] - ended < 2.0
+    pressed = time.monotonic()
+    os.killpg(deployment.process.pid, signal.SIGINT)
+    code, out, err = deployment.end()
+    assert code == 130 and out == "" and "stopped" in err and "Traceback" not in err, (code, err)
+    assert not deployment.left
+    assert witness.commands[-1][0] - pressed < 2.0
     steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
     assert steps < 1e-3 and witness.monitor.summary()["violations"] == 0, (steps, witness.monitor.summary())
 
@@ -264,8 +256,8 @@ def test_a_contract_with_a_mistake(
 
 
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
-    assert "objects" in refused(capsys, "--policy", policy, "--robot", "fr3", "--yes")
-    assert "panda" in refused(capsys, "--policy", blind, "--robot", "fr3", "--yes")
+    for one in (policy, blind):
+        assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
     assert "did you mean lift" in refused(capsys, "--policy", policy, "--task", "lifd")
     assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
     assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")
@@ -295,7 +287,8 @@ def test_an_arm_that_does_not_fit_is_never_armed(
     deploy: Callable[..., Deployment], tmp_path: Path, blind: Path
 ) -> None:
     """Two stations at once: nobody publishes what one waits for, and the controller of the other cannot hear."""
-    nobody = edited(tmp_path, "nobody", joint_states={"topic": "/nobody/joint_states"}, objects=None)
+    states = {"topic": "/nobody/joint_states", "type": "sensor_msgs/msg/JointState"}
+    nobody = edited(tmp_path, "nobody", joint_states=states, objects=None)
     deaf = edited(tmp_path, "deaf", objects=None)
     flags = ("--policy", blind, "--yes", "--episodes", 1)
     with Background(DOMAIN) as background:

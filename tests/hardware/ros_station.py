@@ -85,18 +85,18 @@ class Arm(Node):
             self._states.publish(messages.joint_state(names, values, now))
 
 
-def main(role: str) -> int:
+def main(role: str, *args: str) -> int:
     contract = load_contract("sim")
     if role == "policy":
         from hardware.ros2.policy_node import PolicyNode
 
-        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role])
+        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role, *args])
     if role == "arm":
-        return spin(lambda: Arm(contract), [role])
+        return spin(lambda: Arm(contract), [role, *args])
     from robolearn.cli.nodes import main_safety, main_streamer
 
-    return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim"])
+    return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim", *args])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
