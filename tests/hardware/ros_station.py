@@ -18,7 +18,7 @@ from robolearn.core import ActionChunk, Interface, Observation
 
 
 class Swing:
-    """A policy that moves the tcp to and fro, and breaks when told to."""
+    """A policy that moves the tcp to and fro and turns it a little, and breaks when told to."""
 
     execute_steps = 4
 
@@ -36,6 +36,7 @@ class Swing:
         self.calls += 1
         actions = np.zeros((1, 4, self.interface.action.size), np.float32)
         actions[..., 0] = 0.3 if self.calls % 8 < 4 else -0.3
+        actions[..., 5] = 0.7 if self.calls % 2 else -0.7
         actions[..., -1] = 1.0
         return self.spoil(actions)
 
