@@ -147,7 +147,6 @@ class Deploy(Command):
         from hardware.ros2.runtime import realtime
         from robolearn.core import RobolearnError
         from robolearn.deploy import run_session
-        from robolearn.eval.intervals import Success
         from robolearn.runs import Progress
 
         with nodes, Operator() as operator:
@@ -167,6 +166,10 @@ class Deploy(Command):
                 error.add_note(f"logs: {logs}")
                 raise
             monitor = arm.monitor
+        from robolearn.eval.intervals import (
+            Success,
+        )  # late: scipy.stats takes a second that the nodes have better use for
+
         codes = nodes.codes
         if bad := {name: code for name, code in codes.items() if code}:
             raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")

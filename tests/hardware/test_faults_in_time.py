@@ -63,7 +63,7 @@ def ends_latched(rig: FaultRig, since: float, within_s: float, why: str) -> None
     judged(rig)
 
 
-def told(rig: FaultRig, why: str, within_s: float, *, seconds: float = 1.0) -> None:
+def told(rig: FaultRig, why: str, within_s: float, *, seconds: float = 0.8) -> None:
     """What happens in the `seconds` after now is what `why` says."""
     since = rig.now
     rig.run(seconds)
@@ -95,7 +95,7 @@ def shuffled(most: float) -> Callable:
     return lambda message, rng: [(rng.uniform(0.0, most), message)]
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 1.0])
 @pytest.mark.parametrize(
     ("link", "all_lost", "within_s"),
     # A chunk lasts 0.2 s and is held for 0.05 s; targets and joint states may be 0.1 s old, the dead-man's beat 0.25 s.
@@ -109,7 +109,7 @@ def test_lost_messages(rig: FaultRig, link: str, share: float, all_lost: str, wi
     elif link in ("targets", "states") and share <= 0.3:
         told(rig, KEEPS, 0.0)  # twenty a watchdog's time: no one notices
     else:
-        told(rig, EITHER, 0.0, seconds=3.0)
+        told(rig, EITHER, 0.0, seconds=1.5)
 
 
 @pytest.mark.parametrize(
