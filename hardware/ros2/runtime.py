@@ -6,12 +6,12 @@ log through `logging`: rclpy's loggers look their caller up, which can take 0.1 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 Value = bool | int | float | str
 STEADY = ClockType.STEADY_TIME
+PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
 
 
@@ -257,8 +259,9 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       0 ended as told, 1 failed, 2 bad input.
     """
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
-    stop = threading.Event()
+    stop = _Stop()
     with _signals(stop):
+        _end_with_parent(stop)
         try:
             rclpy.init(args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO)
         except Exception as error:  # e.g. malformed --ros-args
@@ -278,6 +281,7 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             print(f"error: {error}", file=sys.stderr)
             code = error.exit_code
         finally:
+            gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
             executor.shutdown()
             if node is not None:
                 node.destroy_node()
@@ -285,12 +289,12 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
     return code
 
 
-def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
+def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
     limit = float("inf")
     code = 0
     due = turn = time.monotonic()
     while (now := time.monotonic()) < limit:
-        if stop.is_set() and limit == float("inf"):
+        if stop.wanted and limit == float("inf"):
             node.begin_stop("told to end")
             limit = now + node.stop_limit_s
         if limit < float("inf") and node.stopped():
@@ -313,19 +317,46 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: threading.Event) -
             log.exception("%s: a callback failed", node.get_name())
             if not node.on_fault(error):
                 code = 1
-                stop.set()
+                stop.wanted = True
     return code
 
 
+class _Stop:
+    """Whether to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+
 @contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set `stop`, however often they come: launch systems send both, twice."""
-    old = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+def _signals(stop: _Stop) -> Iterator[None]:
+    """SIGINT and SIGTERM want a stop, however often they come: launch systems send both, twice.
+
+    Once told to end, the process ends: one more while the interpreter goes down must not kill it, with another exit
+    code.
+    """
+    told = False
+
+    def tell(*_: object) -> None:
+        nonlocal told
+        told = stop.wanted = True
+
+    old = {s: signal.signal(s, tell) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for s, handler in old.items():
-            signal.signal(s, handler)
+            signal.signal(s, signal.SIG_IGN if told else handler)
+
+
+def _end_with_parent(stop: _Stop) -> None:
+    """A node that `robolearn deploy` started is told to end when that is gone, however it went (Linux)."""
+    parent = os.environ.get(PARENT)
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if str(os.getppid()) != parent:  # it was gone before
+        stop.wanted = True
 
 
 def realtime(priority: int) -> bool:

@@ -80,6 +80,7 @@ class SafetyNode(Node):
         self._mismatch = False  # whether there was an event that says so
         self._ticked = 0.0
         self._target_at = self._deadman_at = 0.0
+        self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
         self._observed: float | None = None  # stamp behind the newest target, until its command is out
         self._last_stamp = 0.0
@@ -193,6 +194,7 @@ class SafetyNode(Node):
             self._filter.stop("targets are late (deadline missed)")
 
     def _on_streamer(self, event: Any) -> None:
+        self._streamers = event.alive_count
         if event.alive_count == 0 and self._streaming:
             self._filter.stop("the streamer is gone (liveliness lost)")
         elif event.alive_count > 1:
@@ -245,9 +247,9 @@ class SafetyNode(Node):
         command = self.contract.command.topic
         if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
             return f"no controller listens on {command}"
-        streamers = self.count_publishers(topics.TARGET)
-        if streamers != 1:
-            return f"{streamers or 'nobody'} publishes {topics.TARGET}; expected one streamer"
+        # By their leases: one that was killed stays in the graph for 20 s.
+        if self._streamers != 1:
+            return f"{self._streamers or 'nobody'} publishes {topics.TARGET}; expected one streamer"
         return self._joints.problem()
 
     # --- what goes out -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -14,6 +15,9 @@ from typing import Any
 
 from robolearn.cli.command import Command, at_least
 
+START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
+SENSORS_S = 10.0  # for what the policy looks at, when they are up: the driver of a real arm has long been running
+SIM_SENSORS_S = 60.0  # the simulated arm is one of those that are coming up
 SIM_GRACE_MS = 150.0  # how late the next chunk may be on the simulated arm before it stops
 
 
@@ -81,11 +85,15 @@ class Deploy(Command):
         begun = time.perf_counter()
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
         nodes = Processes(self._programs(simulated), logs, {"OMP_NUM_THREADS": "1"})
-        result = self._deploy(nodes, contract, simulated, logs)
-        if self.logs is None:
-            import shutil
-
-            shutil.rmtree(logs, ignore_errors=True)
+        failed = False
+        try:
+            result = self._deploy(nodes, contract, simulated, logs)
+        except Exception:
+            failed = True
+            raise
+        finally:
+            if self.logs is None and not failed:  # done, or stopped by Ctrl-C
+                shutil.rmtree(logs, ignore_errors=True)
         result["wall_s"] = {"total": time.perf_counter() - begun}
         return result
 
@@ -139,14 +147,13 @@ class Deploy(Command):
         from hardware.ros2.runtime import realtime
         from robolearn.core import RobolearnError
         from robolearn.deploy import run_session
-        from robolearn.eval.intervals import Success
         from robolearn.runs import Progress
 
         with nodes, Operator() as operator:
             if _may_be_realtime():
                 realtime(self.realtime_priority)  # whoever holds the dead-man's switch must be heard
             try:
-                _wait_ready(operator, nodes)
+                _wait_ready(operator, nodes, simulated)
                 arm = _SimulatedArm(operator, self.dry_run) if simulated else _RealArm(contract, self.yes)
                 limit_s = _sim_limit_s(self.task) if simulated else self.seconds
                 with Progress(f"deploying on {contract.name}", self.episodes, unit="episodes", quiet=self.json) as bar:
@@ -159,6 +166,10 @@ class Deploy(Command):
                 error.add_note(f"logs: {logs}")
                 raise
             monitor = arm.monitor
+        from robolearn.eval.intervals import (
+            Success,
+        )  # late: scipy.stats takes a second that the nodes have better use for
+
         codes = nodes.codes
         if bad := {name: code for name, code in codes.items() if code}:
             raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
@@ -260,19 +271,37 @@ def _may_be_realtime() -> bool:
     return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
 
 
-def _wait_ready(operator: Any, nodes: Any, limit_s: float = 120.0) -> None:
-    """Wait for the nodes to find each other; a node that dies meanwhile is the error that is told."""
+def _wait_ready(operator: Any, nodes: Any, simulated: bool, start_s: float = START_S) -> None:
+    """Wait for the nodes to come up, and then, not as long, for what they need of the arm.
+
+    Raises:
+      NodeDied: one ended meanwhile.
+      RobolearnError: not ready within the time; which node, and what it lacks.
+    """
     from robolearn.core import RobolearnError
 
-    end = time.monotonic() + limit_s
+    sensors_s = SIM_SENSORS_S if simulated else SENSORS_S
+    end, up = time.monotonic() + start_s, False
     while True:
         nodes.check()
         try:
-            operator.wait_ready(1.0)
+            operator.wait_ready(0.25)
             return
-        except RobolearnError:
-            if time.monotonic() > end:
-                raise
+        except RobolearnError as error:
+            heard = {"safety": operator.report, "streamer": operator.streamer, "policy": operator.policy}
+            silent = [name for name, what in heard.items() if not what]
+            if not up and not silent:
+                up, end = True, time.monotonic() + sensors_s
+            if time.monotonic() < end:
+                continue
+            if silent:
+                raise RobolearnError(f"nothing heard of {', '.join(silent)} for {start_s:g} s") from None
+            if reason := operator.policy.get("reason"):
+                driver = (
+                    "" if simulated else f"; does the arm's driver run, in ROS domain {os.environ['ROS_DOMAIN_ID']}?"
+                )
+                raise RobolearnError(f"not ready after {sensors_s:g} s: {reason}{driver}") from None
+            raise error
 
 
 def _sim_limit_s(task: str) -> float:

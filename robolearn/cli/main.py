@@ -148,7 +148,8 @@ def print_help(entries: tuple[Entry, ...]) -> None:
 def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
     if command is not None and command.verbose:
         log.error("the traceback, because of --verbose", exc_info=error)
-    print(f"robolearn: error: {' '.join(str(error).split())}", file=sys.stderr)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    print(f"robolearn: error: {' '.join(str(error).split())}{notes}", file=sys.stderr)
     return exit_code
 
 

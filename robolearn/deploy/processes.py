@@ -1,7 +1,8 @@
 """The nodes of a deployment as processes: started together, watched, ended together.
 
 Each has a process group of its own, so that a Ctrl-C in the terminal reaches this program alone, which then ends them
-in order: first what asks for motion, the safety node when the arm is at rest, the arm last.
+in order: first what asks for motion, the safety node when the arm is at rest, the arm last. Should this program be
+killed, they learn it: `ROBOLEARN_PARENT` in their environment says on whom they depend.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,8 @@ class Processes:
 
     def __init__(self, programs: Sequence[Program], logs: Path, environment: Mapping[str, str] | None = None) -> None:
         self._programs, self._logs = tuple(programs), logs
-        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", "ROBOLEARN_PARENT": str(os.getpid())}
+        self._environment.update(environment or {})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Processes:
@@ -77,7 +80,7 @@ class Processes:
                         env=self._environment,
                         start_new_session=True,
                     )
-        except OSError:
+        except BaseException:
             self.stop()
             raise
         return self
@@ -103,15 +106,16 @@ class Processes:
         return {name: code for name, p in self._running.items() if (code := p.poll()) is not None}
 
     def stop(self, limit_s: float = 5.0) -> None:
-        """End all of them, one after the other: SIGINT and `limit_s`, then SIGKILL."""
-        for process in self._running.values():
-            if process.poll() is None:
-                _signal(process, signal.SIGINT)
-                try:
-                    process.wait(limit_s)
-                except subprocess.TimeoutExpired:
-                    _signal(process, signal.SIGKILL)
-                    process.wait()
+        """End all of them, one after the other: SIGINT and `limit_s`, then SIGKILL; a second Ctrl-C changes nothing."""
+        with _undisturbed():
+            for process in self._running.values():
+                if process.poll() is None:
+                    _signal(process, signal.SIGINT)
+                    try:
+                        process.wait(limit_s)
+                    except subprocess.TimeoutExpired:
+                        _signal(process, signal.SIGKILL)
+                        process.wait()
 
     def wait(self, seconds: float) -> None:
         """Let `seconds` pass; raises `NodeDied` as soon as one ends."""
@@ -137,3 +141,16 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     # Its whole group, so that what it has started ends too.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without SIGINT: children that are not waited for would be left running."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)

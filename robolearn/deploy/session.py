@@ -15,6 +15,7 @@ from typing import Protocol
 from robolearn.core import RobolearnError
 
 POLL_S = 0.02
+DYING_S = 0.2  # from the end of a process to when its parent can see it, with room
 
 
 @dataclass(frozen=True)
@@ -93,25 +94,31 @@ def run_session(
     """
     results: list[EpisodeResult] = []
     for index in range(episodes):
-        alive()
-        arm.begin()
         try:
-            operator.arm()
-        except RobolearnError as error:
-            alive()
-            raise SafetyStopped(str(error)) from error
-        begun = time.monotonic()
-        success: bool | None = None
-        while success is None and time.monotonic() - begun < limit_s:
-            time.sleep(POLL_S)
-            alive()
-            success = arm.outcome()
-            if success is None and operator.state in ("braking", "latched"):
-                time.sleep(0.2)  # a node that died, and not its consequence, is the cause to be told
-                alive()
-                raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {operator.reason}")
-        seconds = time.monotonic() - begun
-        operator.disarm()
-        results.append(EpisodeResult(index, arm.judge() if success is None else success, seconds))
+            results.append(_episode(index, operator, arm, limit_s, alive))
+        except RobolearnError:
+            time.sleep(DYING_S)
+            alive()  # a node that died, and not its consequence, is the cause to be told
+            raise
         progress(len(results), sum(r.success for r in results))
     return results
+
+
+def _episode(index: int, operator: Operator, arm: Arm, limit_s: float, alive: Callable[[], None]) -> EpisodeResult:
+    alive()
+    arm.begin()
+    try:
+        operator.arm()
+    except RobolearnError as error:
+        raise SafetyStopped(str(error)) from error
+    begun = time.monotonic()
+    success: bool | None = None
+    while success is None and time.monotonic() - begun < limit_s:
+        time.sleep(POLL_S)
+        alive()
+        success = arm.outcome()
+        if success is None and operator.state in ("braking", "latched"):
+            raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {operator.reason}")
+    seconds = time.monotonic() - begun
+    operator.disarm()
+    return EpisodeResult(index, arm.judge() if success is None else success, seconds)

@@ -18,7 +18,7 @@ from robolearn.core import ActionChunk, Interface, Observation
 
 
 class Swing:
-    """A policy that moves the tcp to and fro, and breaks when told to."""
+    """A policy that moves the tcp to and fro and turns it a little, and breaks when told to."""
 
     execute_steps = 4
 
@@ -36,6 +36,7 @@ class Swing:
         self.calls += 1
         actions = np.zeros((1, 4, self.interface.action.size), np.float32)
         actions[..., 0] = 0.3 if self.calls % 8 < 4 else -0.3
+        actions[..., 5] = 0.7 if self.calls % 2 else -0.7
         actions[..., -1] = 1.0
         return self.spoil(actions)
 
@@ -85,18 +86,18 @@ class Arm(Node):
             self._states.publish(messages.joint_state(names, values, now))
 
 
-def main(role: str) -> int:
+def main(role: str, *args: str) -> int:
     contract = load_contract("sim")
     if role == "policy":
         from hardware.ros2.policy_node import PolicyNode
 
-        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role])
+        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role, *args])
     if role == "arm":
-        return spin(lambda: Arm(contract), [role])
+        return spin(lambda: Arm(contract), [role, *args])
     from robolearn.cli.nodes import main_safety, main_streamer
 
-    return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim"])
+    return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim", *args])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,307 @@
+"""`robolearn deploy` as people start it: a success, every node killed in mid-motion, Ctrl-C, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.contract import CONTRACTS, load_contract
+from hardware.monitor import LimitMonitor
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.runtime import Node
+from hardware.safety import SafetyFilter
+from policies.checkpoint import save_policy
+from policies.flow import FlowConfig
+from policies.kinds import build_net
+from policies.networks.field import NetworkConfig
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from robolearn.core import Interface
+from sim.registry import make_env
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "deploy"]
+DOMAIN = 1 + (os.getpid() + 31) % 100
+NODES = ("policy", "streamer", "safety", "sim_arm")
+WAIT_S = 150.0  # whole deployments, on machines that are busy with something else
+
+
+def make_policy(folder: Path, interface: Interface) -> Path:
+    """An untrained flow policy, written as training writes it."""
+    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2)), interface)
+    statistics = {
+        name: {"mean": np.zeros(spec.shape), "std": np.ones(spec.shape)} for name, spec in interface.observation.items()
+    }
+    size = interface.action.size
+    statistics["action"] = {"min": -np.ones(size), "max": np.ones(size)}
+    return save_policy(ChunkPolicy(net, Normalizer.from_statistics(interface, statistics), interface), folder)
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    contract = load_contract("sim")
+    # Machine code is cached on disk: made here, not while a deployment waits for it.
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
+    return make_policy(tmp_path_factory.mktemp("policy"), interface)
+
+
+@pytest.fixture(scope="module")
+def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that looks at the arm only."""
+    return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").interface)
+
+
+class Deployment:
+    """The command as a process, its nodes, and what it says."""
+
+    def __init__(self, folder: Path, *flags: object, domain: int = DOMAIN) -> None:
+        self.logs = folder / "logs"
+        command = [*PROGRAM, *map(str, flags), "--json", "--logs", str(self.logs), "--domain", str(domain)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+        )
+
+    @property
+    def left(self) -> dict[int, str]:
+        """Process id → command line of every node that this deployment started and that lives."""
+        mark, found = f"ROBOLEARN_PARENT={self.process.pid}", {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (folder / "environ").read_text().split("\0"):
+                    found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+            except OSError:
+                continue
+        return found
+
+    def pid(self, node: str) -> int:
+        """Of one node."""
+        words = "robolearn.cli.node_sim_arm" if node == "sim_arm" else f"robolearn.cli.nodes {node} "
+        (found,) = [pid for pid, line in self.left.items() if words in line]
+        return found
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end: exit code, stdout, stderr."""
+        try:
+            out, err = self.process.communicate(timeout=WAIT_S)
+        finally:
+            self.close()
+        return self.process.returncode, out, err
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            for pid in (*self.left, self.process.pid):
+                os.kill(pid, signal.SIGKILL)
+            self.process.communicate()
+
+    def log(self) -> str:
+        return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(self.logs.glob("*.log")))
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
+    started: list[Deployment] = []
+
+    def start(*flags: object, **options: Any) -> Deployment:
+        started.append(Deployment(tmp_path / f"{len(started)}", *flags, **options))
+        return started[-1]
+
+    yield start
+    for deployment in started:
+        deployment.close()
+
+
+class Witness(Node):
+    """Hears the commands of the safety node, and its states."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("witness", {}, **options)
+        contract = load_contract("sim")
+        self.monitor = LimitMonitor.of(contract.robot, 1.0 / contract.stream_hz)
+        self.commands: list[tuple[float, np.ndarray]] = []
+        self.states: list[str] = []
+        listening = qos.stream(lease_s=None, depth=200)
+        kind = messages.message_type(contract.command.type)
+        self.create_subscription(kind, contract.command.topic, self._on_command, listening)
+        self.create_subscription(messages.DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+
+    def _on_command(self, message: Any) -> None:
+        self.commands.append((time.monotonic(), np.array(message.data)))
+        self.monitor.command(message.data, self.commands[-1][0])
+
+    def _on_safety(self, message: Any) -> None:
+        report = messages.read_safety_report(message)
+        if report is not None and (not self.states or self.states[-1] != report.state):
+            self.states.append(report.state)
+
+    def moving(self, deployment: Deployment) -> None:
+        """Wait until the arm moves."""
+
+        def moves() -> bool:
+            assert deployment.process.poll() is None, deployment.process.communicate()
+            found = [q for _, q in self.commands[-60:]]
+            return len(found) == 60 and float(np.ptp(found, axis=0).max()) > 0.01
+
+        wait_until(moves, WAIT_S, f"motion; {deployment.log()}")
+
+
+@pytest.fixture
+def witness() -> Iterator[Witness]:
+    with Background(DOMAIN) as background:
+        yield background.add(Witness(context=background.context))
+
+
+def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Deployment], policy: Path) -> None:
+    deployment = deploy("--policy", policy, "--episodes", 1)
+    code, out, err = deployment.end()
+    assert code == 0, (err, deployment.log())
+    result = json.loads(out.splitlines()[-1])
+    assert {"success", "violations", "monitor", "latency_ms", "filter", "wall_s"} <= result.keys()
+    assert result["success"].keys() == {"rate", "low", "high", "episodes"} and result["success"]["episodes"] == 1
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 100, result["monitor"]
+    assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p99"]
+    assert {"clamped", "refusals", "commands", "skipped_ticks"} == result["filter"].keys()
+    assert result["wall_s"]["total"] > 0 and result["robot"] == "sim" and result["task"] == "lift"
+    assert not deployment.left
+    assert "leaked" not in deployment.log() and "Traceback" not in deployment.log(), deployment.log()
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_killed_in_mid_motion(
+    deploy: Callable[..., Deployment], policy: Path, witness: Witness, node: str
+) -> None:
+    deployment = deploy("--policy", policy, "--episodes", 3)
+    witness.moving(deployment)
+    os.kill(deployment.pid(node), signal.SIGKILL)
+    killed = time.monotonic()
+    code, out, err = deployment.end()
+    assert code == 1 and out == "", (out, err)
+    assert f"the {node} node was killed by SIGKILL" in err.splitlines()[-1] and str(deployment.logs) in err
+    assert "Traceback" not in err and not deployment.left
+    assert witness.commands[-1][0] - killed < 2.0, "braked at once"
+    if node != "safety":  # a filter that is gone says nothing more: the arm stays at the last command
+        steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
+        assert steps < 1e-3, "and came to rest"
+        assert witness.states[-1] in ("latched", "disarmed"), witness.states
+    assert witness.monitor.summary()["violations"] == 0, witness.monitor.summary()
+
+
+def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, witness: Witness) -> None:
+    deployment = deploy("--policy", policy, "--episodes", 3)
+    witness.moving(deployment)
+    pressed = time.monotonic()
+    os.killpg(deployment.process.pid, signal.SIGINT)
+    code, out, err = deployment.end()
+    assert code == 130 and out == "" and "stopped" in err and "Traceback" not in err, (code, err)
+    assert not deployment.left
+    assert witness.commands[-1][0] - pressed < 2.0
+    steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
+    assert steps < 1e-3 and witness.monitor.summary()["violations"] == 0, (steps, witness.monitor.summary())
+
+
+# --- refused ------------------------------------------------------------------------------------------------------
+
+
+def edited(tmp_path: Path, name: str, **changes: Any) -> Path:
+    """A copy of the simulated arm's contract with some of it changed; None takes a key out."""
+    content = {**yaml.safe_load((CONTRACTS / "sim.yaml").read_text()), **changes}
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in content.items() if value is not None}))
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *flags: object) -> str:
+    """The line that the command ends with, in this process: it starts nothing."""
+    from robolearn.cli.main import main
+
+    assert main(["deploy", *map(str, flags)]) == 2
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == "" and line.startswith("robolearn: error: ")
+    return line
+
+
+JOINTS = list(load_contract("sim").joints)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"strem_hz": 200}, ("strem_hz", "did you mean stream_hz")),
+        ({"joints": [JOINTS[1], JOINTS[0], *JOINTS[2:]]}, ("joints", "panda_joint2, panda_joint1")),
+        ({"joints": JOINTS[:6]}, ("joints", "7")),
+        ({"robot": "pandaa"}, ("pandaa", "did you mean panda")),
+    ],
+)
+def test_a_contract_with_a_mistake(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path, changes: dict[str, Any], says: tuple[str, ...]
+) -> None:
+    path = edited(tmp_path, "mine", **changes)
+    line = refused(capsys, "--policy", policy, "--robot", path, "--yes")
+    assert all(word in line for word in says), line
+
+
+def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
+    for one in (policy, blind):
+        assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
+    assert "did you mean lift" in refused(capsys, "--policy", policy, "--task", "lifd")
+    assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
+    assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")
+    assert "--episodes" in refused(capsys, "--policy", policy, "--episodes", 0)
+    assert "a person, or --yes" in refused(capsys, "--policy", policy, "--robot", "fr3")
+
+
+class DeafArm(Node):
+    """An arm that says where it is, and whose controller asks for what the safety node does not offer."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("deaf_arm", {}, **options)
+        self._contract = c = load_contract("sim")
+        self._states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
+        kind = messages.message_type(c.command.type)
+        self.heard: list[Any] = []
+        self.create_subscription(kind, c.command.topic, self.heard.append, qos.latched())
+        self.every(0.01, self._tick)
+
+    def _tick(self) -> None:
+        c = self._contract
+        names, values = (*c.joints, *c.gripper_joints), (*c.robot.home, 0.02, 0.02)
+        self._states.publish(messages.joint_state(names, values, 1e-9 * self.get_clock().now().nanoseconds))
+
+
+def test_an_arm_that_does_not_fit_is_never_armed(
+    deploy: Callable[..., Deployment], tmp_path: Path, blind: Path
+) -> None:
+    """Two stations at once: nobody publishes what one waits for, and the controller of the other cannot hear."""
+    states = {"topic": "/nobody/joint_states", "type": "sensor_msgs/msg/JointState"}
+    nobody = edited(tmp_path, "nobody", joint_states=states, objects=None)
+    deaf = edited(tmp_path, "deaf", objects=None)
+    flags = ("--policy", blind, "--yes", "--episodes", 1)
+    with Background(DOMAIN) as background:
+        arm = background.add(DeafArm(context=background.context))
+        both = (
+            deploy(*flags, "--robot", nobody, domain=DOMAIN + 100),
+            deploy(*flags, "--robot", deaf),
+        )
+        (code, out, err), (deaf_code, deaf_out, deaf_err) = [deployment.end() for deployment in both]
+        assert not arm.heard
+    assert code == 1 and out == "", err
+    assert "joint states on /nobody/joint_states: nothing arrived yet" in err.splitlines()[-1], err
+    assert deaf_code == 1 and deaf_out == "", deaf_err
+    assert "/deaf_arm cannot hear /robolearn/safety" in deaf_err.splitlines()[-1], deaf_err
+    for deployment in both:
+        assert not deployment.left and "→ armed" not in deployment.log()

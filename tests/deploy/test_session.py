@@ -1,0 +1,136 @@
+"""Episodes with an arm and an operator that do what they are told, and with some that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from robolearn.core import RobolearnError
+from robolearn.deploy import NodeDied, SafetyStopped, run_session, session
+
+
+class Fakes:
+    """Operator and arm in one, and a diary. `outcomes`: of each episode, None for one that does not end."""
+
+    def __init__(self, *outcomes: bool | None) -> None:
+        self.outcomes, self.state, self.reason = outcomes, "disarmed", ""
+        self.diary: list[str] = []
+        self.episode = -1
+        self.looks = 0
+        self.during: Callable[[], None] = lambda: None
+        self.refuses = ""
+        self.dead = ""
+
+    def arm(self, timeout_s: float = 1.0) -> None:
+        self.diary.append("arm")
+        if self.refuses:
+            raise RobolearnError(self.refuses)
+        self.state = "armed"
+
+    def disarm(self, timeout_s: float = 1.0) -> None:
+        assert self.state == "armed"
+        self.diary.append("disarm")
+        self.state = "disarmed"
+
+    def begin(self) -> None:
+        assert self.state == "disarmed", "an arm is put in its place only when nothing moves it"
+        self.diary.append("begin")
+        self.episode += 1
+        self.looks = 0
+
+    def outcome(self) -> bool | None:
+        assert self.state != "disarmed"
+        self.looks += 1
+        self.during()
+        return self.outcomes[self.episode] if self.looks >= 2 else None
+
+    def judge(self) -> bool:
+        assert self.state == "disarmed", "judged when it is at rest"
+        self.diary.append("judge")
+        return True
+
+    def alive(self) -> None:
+        if self.dead:
+            raise NodeDied(self.dead, -9, "")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "POLL_S", 0.001)
+    monkeypatch.setattr(session, "DYING_S", 0.001)
+
+
+def run(fakes: Fakes, episodes: int, limit_s: float = 5.0, **options) -> list[session.EpisodeResult]:
+    return run_session(fakes, fakes, episodes, limit_s=limit_s, alive=fakes.alive, **options)
+
+
+def test_exactly_so_many_episodes_each_armed_and_disarmed() -> None:
+    fakes, told = Fakes(True, False, True), []
+    results = run(fakes, 3, progress=lambda done, good: told.append((done, good)))
+    assert [(r.index, r.success) for r in results] == [(0, True), (1, False), (2, True)]
+    assert all(0.0 < r.seconds < 5.0 for r in results)
+    assert fakes.diary == ["begin", "arm", "disarm"] * 3 and told == [(1, 1), (2, 1), (3, 2)]
+
+
+def test_an_episode_without_end_is_judged_at_rest() -> None:
+    fakes = Fakes(None)
+    (result,) = run(fakes, 1, limit_s=0.05)
+    assert result.success and result.seconds >= 0.05 and fakes.diary == ["begin", "arm", "disarm", "judge"]
+
+
+@pytest.mark.parametrize("state", ["braking", "latched"])
+def test_any_stop_of_the_filter_ends_the_session(state: str) -> None:
+    fakes = Fakes(True, None)
+
+    def stop() -> None:
+        if fakes.episode == 1:
+            fakes.state, fakes.reason = state, "dead-man: released"
+
+    fakes.during = stop
+    with pytest.raises(SafetyStopped, match="episode 2: the safety filter stopped the arm: dead-man: released"):
+        run(fakes, 5)
+    assert fakes.diary.count("begin") == 2 and fakes.diary[-1] == "arm"
+
+
+def test_a_refusal_to_arm_is_told() -> None:
+    fakes = Fakes(True)
+    fakes.refuses = "not armed: no controller listens"
+    with pytest.raises(SafetyStopped, match="no controller listens"):
+        run(fakes, 1)
+
+
+def test_a_death_in_mid_episode_is_told_and_not_its_consequence() -> None:
+    fakes = Fakes(None)
+
+    def die() -> None:
+        fakes.state, fakes.reason, fakes.dead = "latched", "the chunk ran out", "policy"
+
+    fakes.during = die
+    with pytest.raises(NodeDied, match="the policy node was killed by SIGKILL"):
+        run(fakes, 1)
+
+
+@pytest.mark.parametrize("where", ["begin", "arm", "disarm"])
+def test_a_death_while_something_is_asked_of_the_node(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = Fakes(True)
+
+    def fails(*_: float) -> None:
+        fakes.dead = "sim_arm"
+        raise RobolearnError("waited 5 s for an answer")
+
+    monkeypatch.setattr(fakes, where, fails)
+    with pytest.raises(NodeDied, match="sim_arm"):
+        run(fakes, 1)
+
+
+def test_a_trouble_of_the_arm_alone_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = Fakes(True)
+
+    def fails() -> None:
+        raise RobolearnError("not confirmed")
+
+    monkeypatch.setattr(fakes, "begin", fails)
+    with pytest.raises(RobolearnError, match="not confirmed"):
+        run(fakes, 1)
+    assert "arm" not in fakes.diary
