@@ -45,7 +45,7 @@ class Quality:
 QUALITIES: dict[str, Quality] = {
     "expert": Quality(),
     "fair": Quality(noise=0.10, bias=0.9, haste=0.2, strategies=2),
-    "mixed": Quality(noise=0.10, bias=1.3, haste=0.3, strategies=2),
+    "mixed": Quality(noise=0.10, bias=1.2, haste=0.3, strategies=2),
     "poor": Quality(noise=0.20, bias=1.8, haste=0.6, strategies=2),
 }
 

@@ -193,11 +193,11 @@ def test_halted_and_continued(station: Station, process: str, why: tuple[str, ..
     [
         ("joint_states:stop", ("joint state",)),
         ("joint_states:freeze", ("frozen",)),
-        ("joint_states:stale", ("frozen",)),
+        ("joint_states:stale", ("frozen", "joint state")),
         ("joint_states:nan", ("joint state",)),
         ("joint_states:missing", ("joint state", "no joint")),
         ("clock:10", ("future", "too late", "ran out")),
-        ("clock:-10", ("frozen", "too late", "ran out")),
+        ("clock:-10", ("frozen", "too late", "ran out", "joint state")),
         ("clock:zero", ("no stamp",)),
     ],
 )

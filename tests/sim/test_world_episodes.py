@@ -274,7 +274,7 @@ def test_a_tcp_action_moves_the_tcp_in_its_own_frame(shared: MujocoWorlds) -> No
         action[..., axis] = 0.5
         shared.step_chunk(action)
         moved = np.einsum("nji,nj->ni", before.tcp_rot, shared._truth.tcp_pos - before.tcp_pos)
-        assert np.all(moved[:, axis] > 0.02)  # five times 1 cm, less the time to gain speed
+        assert np.all(moved[:, axis] > 0.015)  # five times 1 cm, less the time to gain speed
         assert np.all(np.abs(np.delete(moved, axis, 1)) < 0.02)
         shared.step_chunk(-action * [1, 1, 1, 1, 1, 1, -1])
 
