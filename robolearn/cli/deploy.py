@@ -18,6 +18,7 @@ from robolearn.cli.command import Command, at_least
 START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
 SENSORS_S = 10.0  # for what the policy looks at, when they are up: the driver of a real arm has long been running
 SIM_SENSORS_S = 60.0  # the simulated arm is one of those that are coming up
+SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 SIM_GRACE_MS = 150.0  # how late the next chunk may be on the simulated arm before it stops
 
 
@@ -212,6 +213,8 @@ class _SimulatedArm:
         if not done:
             raise RobolearnError(f"the simulated arm does not begin an episode: {message}")
         self._episode = json.loads(message)["episode"]
+        # No arm but this one is elsewhere all of a sudden: a filter armed on joint states from before would start there.
+        time.sleep(SETTLE_S)
 
     def outcome(self) -> bool | None:
         return self._ended.get(self._episode)
