@@ -213,7 +213,7 @@ class _SimulatedArm:
         if not done:
             raise RobolearnError(f"the simulated arm does not begin an episode: {message}")
         self._episode = json.loads(message)["episode"]
-        # No arm but this one is elsewhere all of a sudden: a filter armed on joint states from before would start there.
+        # No other arm is elsewhere all of a sudden: armed on joint states from before, the filter would start there.
         time.sleep(SETTLE_S)
 
     def outcome(self) -> bool | None:
