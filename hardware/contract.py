@@ -18,6 +18,7 @@ from hardware.safety.limits import Limits
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec, Interface
 from robots import RobotSpec, make_control
+from robots.proprio import proprio_spec
 
 CONTRACTS = Path(__file__).with_name("contracts")
 
@@ -114,13 +115,7 @@ class Contract:
     @property
     def interface(self) -> Interface:
         """What the station offers to policies, in the words of the simulated worlds."""
-        proprio = (
-            *self.robot.joints,
-            "gripper_width",
-            *(f"tcp_{axis}" for axis in "xyz"),
-            *(f"tcp_rot{i}" for i in range(6)),
-        )
-        observation = {"proprio": ArraySpec((len(proprio),), names=proprio)}
+        observation = {"proprio": proprio_spec(self.robot)}
         if self.object_names:
             observation["objects"] = ArraySpec((len(self.object_names),), names=self.object_names)
         for name, camera in self.cameras.items():

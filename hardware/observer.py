@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardware.contract import Contract
 from robolearn.core import BadInput, RobolearnError
-from robolearn.core.se3 import rot6d
+from robots.proprio import proprio
 
 Array = NDArray[np.float64]
 
@@ -227,10 +227,8 @@ class Observer:
         assert q is not None
         out: dict[str, NDArray] = {}
         if "proprio" in self.features:
-            pos, rot = self.contract.robot.chain.forward(q[None])
-            out["proprio"] = np.concatenate(
-                [q[None], [[self.joints.width]], pos, rot6d(rot)], axis=-1, dtype=np.float32
-            )
+            tcp = self.contract.robot.chain.forward(q[None])
+            out["proprio"] = proprio(q[None], np.array([self.joints.width]), *tcp)
         if "objects" in self.features:
             out["objects"] = self._object_values[None].astype(np.float32)
         for name, picture in self._pictures.items():

@@ -14,13 +14,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.limits import Limits
 from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from robolearn.core.se3 import matrix_to_quat
 from robots.spec import RobotSpec
 
 Spell = Callable[[], None]
@@ -259,14 +259,8 @@ class Fuzz:
     def _pose_target(self) -> PoseTarget:
         r = self._random
         pos, rot = self._robot.chain.forward(self.measured[None])
-        quat = _quaternion(rot[0])
+        quat = matrix_to_quat(rot[0])
         if self._spell == "bad_pose":
             quat = quat * r.choice((1.5, math.nan, 0.0, 1.0))
             return PoseTarget(pos[0] + r.choice((0.0, 2.0)), quat)
         return PoseTarget(pos[0] + np.array([r.gauss(0.0, 0.02) for _ in range(3)]), quat, 0.03)
-
-
-def _quaternion(rot: Any) -> np.ndarray:
-    from robolearn.core.se3 import matrix_to_quat
-
-    return matrix_to_quat(rot)

@@ -8,6 +8,7 @@ import numpy as np
 
 from hardware.safety.checks import Refused, finite
 from hardware.safety.types import PoseTarget
+from robolearn.core.se3 import quat_to_matrix
 from robots.ik import IKConfig, solve
 from robots.spec import RobotSpec
 
@@ -36,20 +37,14 @@ class Reach:
         norm = math.sqrt(sum(x * x for x in quat))
         if not abs(norm - 1.0) <= 0.01:
             raise Refused("names", f"target quaternion: length {norm:.3f}, expected 1")
-        w, x, y, z = (c / norm for c in quat)
-        rot = (
-            (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
-            (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
-            (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
-        )
+        rot = quat_to_matrix(np.array(quat) / norm)
         q = solve(
-            self._chain, np.array([start]), np.array([position]), np.array([rot]), rest=self._rest, config=CONFIG
+            self._chain, np.array([start]), np.array([position]), rot[None], rest=self._rest, config=CONFIG
         )  # fmt: skip
-        there, turned = (pose[0].tolist() for pose in self._chain.forward(q))
+        there, turned = (pose[0] for pose in self._chain.forward(q))
         missed = math.dist(there, position)
         # trace(RᵀR*) = 1 + 2 cos θ
-        trace = sum(a * b for row, other in zip(turned, rot, strict=True) for a, b in zip(row, other, strict=True))
-        angle = math.acos(min(max(0.5 * (trace - 1.0), -1.0), 1.0))
+        angle = math.acos(min(max(0.5 * (float(np.vdot(turned, rot)) - 1.0), -1.0), 1.0))
         if not (missed <= POSITION_TOLERANCE and angle <= ROTATION_TOLERANCE):
             raise Refused(
                 "reach",

@@ -155,7 +155,7 @@ class Deploy(Command):
                 realtime(self.realtime_priority)  # whoever holds the dead-man's switch must be heard
             try:
                 _wait_ready(operator, nodes, simulated)
-                arm = _SimulatedArm(operator, self.dry_run) if simulated else _RealArm(contract, self.yes)
+                arm = _SimulatedArm(operator) if simulated else _RealArm(contract, self.yes)
                 limit_s = _sim_limit_s(self.task) if simulated else self.seconds
                 with Progress(f"deploying on {contract.name}", self.episodes, unit="episodes", quiet=self.json) as bar:
                     results = run_session(
@@ -167,9 +167,8 @@ class Deploy(Command):
                 error.add_note(f"logs: {logs}")
                 raise
             monitor = arm.monitor
-        from robolearn.eval.intervals import (
-            Success,
-        )  # late: scipy.stats takes a second that the nodes have better use for
+        # Late: scipy.stats takes a second that the nodes have better use for.
+        from robolearn.eval.intervals import Success
 
         codes = nodes.codes
         if bad := {name: code for name, code in codes.items() if code}:
@@ -196,12 +195,11 @@ class Deploy(Command):
 class _SimulatedArm:
     """Episodes of the simulated arm, told and judged by its node; see `robolearn.deploy.Arm`."""
 
-    def __init__(self, operator: Any, dry_run: bool) -> None:
+    def __init__(self, operator: Any) -> None:
         from hardware.ros2 import topics
 
         self._operator, self._reset_service = operator, topics.SIM_RESET
         self._episode, self._ended = -1, {}
-        self._dry_run = dry_run
         self.monitor: dict[str, Any] = {}
         operator.subscribe_json(topics.SIM_EPISODE, self._on_episode, depth=10)
         operator.subscribe_json(topics.SIM_MONITOR, lambda summary: setattr(self, "monitor", summary))

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from robolearn.core.cpus import available_cpus
 from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
-from robolearn.core.se3 import rot6d
 from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import advance
+from robots.proprio import proprio, proprio_spec
 from sim.embedded.camera import Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, State, Task
@@ -83,14 +83,8 @@ class MujocoWorlds(VectorEnv):
         self._cameras = Cameras(self.model, cameras, image_size)
 
         n_joints = len(robot.joints)
-        proprio = (
-            *robot.joints,
-            "gripper_width",
-            *(f"tcp_{axis}" for axis in "xyz"),
-            *(f"tcp_rot{i}" for i in range(6)),
-        )
         observation = {
-            "proprio": ArraySpec((n_joints + 10,), names=proprio),
+            "proprio": proprio_spec(robot),
             "objects": ArraySpec((len(task.observation_names),), names=task.observation_names),
             **self._cameras.specs,
         }
@@ -233,9 +227,8 @@ class MujocoWorlds(VectorEnv):
         return self._truth
 
     def _observe(self, state: State) -> dict[str, NDArray]:
-        proprio = np.concatenate([state.q, state.width[:, None], state.tcp_pos, rot6d(state.tcp_rot)], -1)
         return {
-            "proprio": proprio.astype(np.float32),
+            "proprio": proprio(state.q, state.width, state.tcp_pos, state.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
             **self._cameras.render(self.batch),
         }
