@@ -36,12 +36,14 @@ class Sample:
         or was unplugged is never engaged again until it is opened anew.
       events: what the operator asked since the last sample, in order.
       stamp: `time.monotonic()` of the newest report of the device [s].
+      note: one line for the operator: why the device is not engaged, what it waits for; mostly empty.
     """
 
     action: NDArray[np.float32] | None
     engaged: bool
     events: tuple[EpisodeEvent, ...]
     stamp: float
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Status:
     """What the recording tells the operator.
 
     Attributes:
-      state: in one word, as ``"waiting"``, ``"recording"``.
+      state: ``"waiting"`` for START, ``"recording"``, or another word while the recording is busy, as ``"resetting"``.
       message: one line for the operator.
       episode: number of the episode at hand, from 0.
       episodes: how many are to be recorded.
