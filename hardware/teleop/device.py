@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+WAITING = "waiting"  # `Status.state`: for START
+RECORDING = "recording"
+
+
 class EpisodeEvent(StrEnum):
     """What the operator asks of the recording."""
 
@@ -51,7 +55,7 @@ class Status:
     """What the recording tells the operator.
 
     Attributes:
-      state: ``"waiting"`` for START, ``"recording"``, or another word while the recording is busy, as ``"resetting"``.
+      state: `WAITING` for START, `RECORDING`, or another word while the recording is busy, as ``"resetting"``.
       message: one line for the operator.
       episode: number of the episode at hand, from 0.
       episodes: how many are to be recorded.
