@@ -68,6 +68,7 @@ class Episodes:
       message: one line for the operator.
       verdict: on the last episode that ended.
       saving: an episode is being stored or forgotten.
+      storing: it is being stored.
       recorded, successes, dropped: so far.
       gave_up: why, after `give_up` episodes.
     """
@@ -79,10 +80,9 @@ class Episodes:
         self.wanted, self.placing, self.recording = wanted, placing or not recording, recording
         self.phase, self.message = Phase.STARTING, "starting"
         self.verdict = Verdict(False)
-        self.saving = False
+        self.saving = self.storing = False
         self.recorded = self.successes = self.dropped = 0
         self.gave_up = ""
-        self._storing = False  # what is being saved is kept
         self._start = False  # START came while an episode was being saved
         self._give_up = give_up or math.inf
         self._in_vain = 0
@@ -95,7 +95,7 @@ class Episodes:
     @property
     def number(self) -> int:
         """Of the episode at hand, or of the next, from 0."""
-        return self.first + self.recorded + self._storing
+        return self.first + self.recorded + self.storing
 
     # --- what happens ---------------------------------------------------------------------------------------
 
@@ -159,21 +159,20 @@ class Episodes:
         """The running episode has ended: by the operator, the simulator or the clock."""
         if self.phase is not Phase.RECORDING:
             return []
-        self.verdict, self.saving, self._storing = verdict, True, True
+        self.verdict, self.saving, self.storing = verdict, True, True
         word = "success" if verdict.success else "time is over" if verdict.truncated else "failure"
         return [Do.STORE, *self._between(word)]
 
     def lost(self) -> None:
-        """What was to be stored is not: `saved` forgets it."""
-        if self._storing:
-            self._storing = False
-            self.dropped += 1
+        """What was to be stored is not."""
+        self.dropped += self.storing
+        self.saving = self.storing = False
 
     def saved(self) -> list[Do]:
         """The episode at hand is stored, or forgotten."""
         self.saving = False
-        if self._storing:
-            self._storing, self._in_vain = False, 0
+        if self.storing:
+            self.storing, self._in_vain = False, 0
             self.recorded += 1
             self.successes += self.verdict.success
             if self.recorded >= self.wanted:

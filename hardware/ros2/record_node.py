@@ -5,7 +5,8 @@ is known at once; what the safety filter made of it, when the filter says what i
 as it was, the action is the operator's; elsewhere it is the one that leads from the same measured joints to what was
 accepted. A row is handed over one step late for that.
 
-The control loop only hands rows over. Storing an episode, with all that it waits for, happens in a thread of its own.
+The control loop puts rows into a queue, and nothing more. A thread of its own hands them to the writer, stores the
+episode and waits for disks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.contract import Contract
 from hardware.episodes import Episodes, Phase, Verdict
-from hardware.ros2 import messages, qos, topics
+from hardware.ros2 import qos, topics
 from hardware.ros2.runtime import Value
 from hardware.ros2.teleop_node import Steps, TeleopNode
 from hardware.teleop.device import Device
@@ -38,6 +39,7 @@ from robolearn.core import Interface, RobolearnError
 
 log = logging.getLogger(__name__)
 
+BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on with
 UNTOLD_S = 0.5  # after which a target of which the safety filter has said nothing is a fault
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 GIVE_UP = 3  # episodes in a row, when nobody is there
@@ -134,7 +136,6 @@ class RecordNode(TeleopNode):
     ) -> None:
         super().__init__(name="record", defaults=defaults, context=context, overrides=overrides)
         self._make_session = make_session
-        self.frames = 0
         self.store_s: list[float] = []  # what the ends of episodes took
         self.monitor: dict[str, Any] = {}  # of the simulated arm
         self._keeper: threading.Thread | None = None
@@ -203,6 +204,9 @@ class RecordNode(TeleopNode):
         if self._rows and time.monotonic() - self._rows[0].asked > UNTOLD_S:
             why = f"the safety node has not said for {UNTOLD_S:g} s what became of a target"
             self.do(self.episodes.stopped(why))
+        elif self._jobs.qsize() > BEHIND_S * self.contract.control_hz:
+            why = f"images and rows are stored {BEHIND_S:g} s behind: smaller pictures, fewer cameras or a faster disk"
+            self.do(self.episodes.stopped(why))
         elif self.session.judged and self._outcome is not None:
             self.do(self.episodes.judged(Verdict(bool(self._outcome["success"]), bool(self._outcome["truncated"]))))
         elif self.step_count >= self.session.limit_s * self.contract.control_hz:
@@ -228,7 +232,7 @@ class RecordNode(TeleopNode):
     def _hand_over(self, reward: float) -> None:
         if self._newest is not None:
             row, action = self._newest
-            self.session.writer.add(row.observation, action, reward, stamps=row.stamps)
+            self._jobs.put(lambda: self.session.writer.add(row.observation, action, reward, stamps=row.stamps))
             self._newest = None
             self._count += 1
 
@@ -251,7 +255,6 @@ class RecordNode(TeleopNode):
         if not self._count:
             log.warning("an episode without steps is not stored")
             self.episodes.lost()
-            self.drop()
             return
 
         def end() -> None:
@@ -263,18 +266,23 @@ class RecordNode(TeleopNode):
                 task=self.session.task,
             )
             self.store_s.append(time.monotonic() - began)
+            self._kept.append(None)
 
-        self._stored_rows = self._count
         self._jobs.put(end)
+
+    def drop(self) -> None:
+        self._forget()
+
+        def discard() -> None:
+            self.session.writer.discard()
+            self._kept.append(None)
+
+        self._jobs.put(discard)
 
     def _forget(self) -> None:
         self._rows.clear()
         self._accepted.clear()
         self._newest, self._count = None, 0
-
-    def drop(self) -> None:
-        self._forget()
-        self._jobs.put(self.session.writer.discard)
 
     def _keep(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -285,19 +293,15 @@ class RecordNode(TeleopNode):
             except Exception as error:
                 log.exception("the episode was not stored")
                 self._kept.append(RobolearnError(f"{type(error).__name__}: {error}"))
-            else:
-                self._kept.append(None)
 
     def _saved(self, error: OSError | RobolearnError | None) -> None:
-        number, before = self.episodes.number, self.episodes.recorded
-        if error is not None:
-            self.episodes.lost()
-            what = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else error
-            self.fail(RobolearnError(f"episode {number} could not be stored: {what}"))
+        if error is None:
+            self.do(self.episodes.saved())
             return
-        self.do(self.episodes.saved())
-        if self.episodes.recorded > before:
-            self.frames += self._stored_rows
+        number = self.episodes.number + (not self.episodes.storing)
+        self.episodes.lost()
+        what = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else error
+        self.fail(RobolearnError(f"episode {number} could not be stored: {what}"))
 
     def place(self) -> Steps:
         if not self.session.simulated:

@@ -36,7 +36,7 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.runtime import Node, Value
 from hardware.setpoints import SetPoints
-from hardware.teleop.device import Device, Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Device, Sample, Status
 from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)
@@ -119,12 +119,13 @@ class TeleopNode(Node):
         self._preparing: Steps | None = None
         self._problem = "nothing heard yet"
         self._told_deadman: tuple[bool, float] = (False, 0.0)
-        self._late_steps = 0
+        self.late_steps = 0
         self._input_latency = Latencies()
 
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._deadman_publisher = self.create_publisher(Bool, topics.DEADMAN, qos.DEADMAN)
         self._calls = {n: self.create_client(Trigger, n) for n in (topics.ARM, topics.DISARM, topics.RESET)}
+        self._wake = threading.Event()  # of the screen
         self.inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
             self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
@@ -138,7 +139,7 @@ class TeleopNode(Node):
                 self.inputs.append(self.poll(kind, camera.topic, on_image, qos.sensor(2)))
         sys.setswitchinterval(0.001)  # a thread that shows or encodes must not hold up the arm for 5 ms
         self.status = self._make_status({})
-        self._shown = threading.Event()
+        self._ended = False
         self._screen = threading.Thread(target=self._show, name="screen", daemon=True)
         self._screen.start()
         self.beat(1.0 / contract.stream_hz, self._tick)
@@ -157,7 +158,8 @@ class TeleopNode(Node):
 
     def destroy_node(self) -> None:
         if self._screen is not None:
-            self._shown.set()
+            self._ended = True
+            self._wake.set()
             self._screen.join(2.0)
             self._screen = None
         if self.device is not None:
@@ -203,7 +205,10 @@ class TeleopNode(Node):
     def _tick(self) -> None:
         try:
             self._beat()
-        except (RobolearnError, OSError) as error:  # of the device or of what records; others are told with their traces
+        except (
+            RobolearnError,
+            OSError,
+        ) as error:  # others are told with their traces
             self.on_fault(error)
 
     def _beat(self) -> None:
@@ -215,7 +220,7 @@ class TeleopNode(Node):
         if now >= self._due:
             # In step again after one that was late, but never two at once.
             late = now - self._due > self._period and self._due > 0
-            self._late_steps += late and self.episodes.phase is Phase.RECORDING
+            self.late_steps += late and self.episodes.phase is Phase.RECORDING
             self._due = now + self._period if late or not self._due else self._due + self._period
             self._control_step(now)
         if self.episodes.armed and self._asked is not None:
@@ -251,7 +256,9 @@ class TeleopNode(Node):
             self._ask(observation, sample, now)
         else:
             self._asked = None
-        self.status = self._make_status(observation or {})
+        before, self.status = self.status.state, self._make_status(observation or {})
+        if self.status.state != before:
+            self._wake.set()
 
     def _observe(self) -> dict[str, NDArray] | None:
         """Feature → (…) of the one arm; None, and `_problem`, where there is none to be believed."""
@@ -281,7 +288,7 @@ class TeleopNode(Node):
             self.step_count += 1
 
     def _unique(self, stamp: Time) -> Time:
-        """A nanosecond later where joint states are slower than control steps: targets are told apart by their stamps."""
+        """A nanosecond later where joint states are slower than control steps: stamps tell targets apart."""
         ns = stamp.sec * 1_000_000_000 + stamp.nanosec
         self._last_ns = ns = ns if ns > self._last_ns or ns < self._last_ns - 1_000_000_000 else self._last_ns + 1
         return Time(sec=ns // 1_000_000_000, nanosec=ns % 1_000_000_000)
@@ -420,16 +427,15 @@ class TeleopNode(Node):
     # --- what the operator sees --------------------------------------------------------------------------------
 
     def _make_status(self, observation: dict[str, NDArray]) -> Status:
-        e = self.episodes
-        q = self.observer.joints.q
+        e, q = self.episodes, self.observer.joints.q
         message = e.message
         if e.phase is Phase.STARTING:
             message = "waiting for the safety node" if not self.report else self._problem or "waiting for services"
-        elif self._problem and e.phase is Phase.WAITING:
-            message = f"{message} ({self._problem})"
+        elif e.phase is Phase.WAITING and (why := self._problem or self.sample.note):
+            message = f"{message} ({why})"
         recording = e.phase is Phase.RECORDING
         return Status(
-            state="storing" if e.saving and e.phase is Phase.WAITING else e.phase.value,
+            state=self._state_shown(),
             message=message,
             episode=e.number,
             episodes=e.first + e.wanted,
@@ -439,16 +445,23 @@ class TeleopNode(Node):
             images={key.removeprefix("images."): v for key, v in observation.items() if key.startswith("images.")},
         )
 
+    def _state_shown(self) -> str:
+        phase = self.episodes.phase
+        if phase in (Phase.WAITING, Phase.READY):  # START is waited for, whether or not the arm follows meanwhile
+            return "storing" if self.episodes.saving else WAITING
+        return RECORDING if phase is Phase.RECORDING else phase.value
+
     def _show(self) -> None:
-        while True:
+        while not self._ended:
             assert self.device is not None
             try:
                 self.device.show(self.status)
             except Exception:
                 log.exception("the device shows nothing any more")
                 return
-            if self._shown.wait(SHOW_S):
-                return
+            # A change at once: a script begins when it is told that it is recorded.
+            self._wake.wait(SHOW_S)
+            self._wake.clear()
 
 
 def _finished(work: Steps) -> bool:

@@ -54,6 +54,7 @@ class Entry:
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
+    Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
     Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
