@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.device import RECORDING, Sample, Status
+from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import Felt, check_action, joint_action
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
@@ -162,8 +162,8 @@ class Leader:
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        if status.state == RECORDING != self._state:
-            self._aligned = False  # others have moved the arm to its start
+        if status.state != self._state:
+            self._aligned = False  # others may have moved the arm
         self._state = status.state
         self._screen.show(status)
 
@@ -174,7 +174,8 @@ class Leader:
         worst = int(np.argmax(np.abs(off)))
         if abs(off[worst]) <= self._align:
             return ""
-        return f"bring the leader's {self.robot.joints[worst]} to {math.degrees(arm[worst]):.0f}° (now {math.degrees(q[worst]):.0f}°)"
+        goal, now = math.degrees(arm[worst]), math.degrees(q[worst])
+        return f"bring the leader's {self.robot.joints[worst]} to {goal:.0f}° (now {now:.0f}°)"
 
     def _listen(self) -> None:
         arm = self._arm
