@@ -39,7 +39,7 @@ def pad() -> Iterator:
 
 @pytest.fixture
 def gamepad(interface: Interface, pad) -> Iterator[Gamepad]:
-    device = Gamepad(interface, PANDA, out=io.StringIO())
+    device = Gamepad(interface, PANDA, index=pad.index, out=io.StringIO())
     device.open()
     yield device
     device.close()
@@ -122,7 +122,8 @@ def test_the_gripper_button_toggles(gamepad: Gamepad, pad, observe) -> None:
 
 
 def test_the_trigger_as_gripper(interface: Interface, pad, observe) -> None:
-    device = Gamepad(interface, PANDA, mapping=MappingConfig(gripper="analog"), out=io.StringIO())
+    mapping = MappingConfig(gripper="analog")
+    device = Gamepad(interface, PANDA, mapping=mapping, index=pad.index, out=io.StringIO())
     device.open()
     pad.press("left_shoulder")
     assert device.sample(observe()).action[6] == pytest.approx(1, abs=1e-3)
@@ -150,8 +151,8 @@ def test_an_unplugged_pad_is_gone_until_it_is_opened_anew(gamepad: Gamepad, pad,
 
 
 def test_no_pad_is_said_in_one_line(interface: Interface) -> None:
-    with pytest.raises(BadInput, match=r"^gamepad: got none, expected at least 1\. Plug one in"):
-        Gamepad(interface, PANDA).open()
+    with pytest.raises(BadInput, match=r"^gamepad: got .*, expected at least 100\. Plug one in"):
+        Gamepad(interface, PANDA, index=99).open()
 
 
 def test_an_axis_that_no_pad_has_is_refused(interface: Interface) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
@@ -31,10 +32,8 @@ def terminal() -> Iterator[tuple[int, int]]:
     person, program = pty.openpty()
     yield person, program
     for end in (person, program):
-        try:
+        with contextlib.suppress(OSError):  # a test hung up
             os.close(end)
-        except OSError:
-            pass
 
 
 @pytest.fixture

@@ -30,12 +30,14 @@ def _sdl() -> ctypes.CDLL:
 class VirtualGamepad:
     """Plugged in while it is open (`with VirtualGamepad() as pad`); from then on `Gamepad.open` finds it.
 
-    Names of axes and buttons are those of `hardware.teleop.gamepad`. May be used from another thread than the one that
-    samples the device.
+    `index` is its place among the pads, behind those that are really there: `Gamepad(…, index=pad.index)`. Names of
+    axes and buttons are those of `hardware.teleop.gamepad`. May be used from another thread than the one that samples
+    the device.
     """
 
     def __init__(self) -> None:
         self._sdl = _sdl()
+        self.index = -1
         self._pad: int | None = None
 
     def __enter__(self) -> VirtualGamepad:
@@ -49,6 +51,7 @@ class VirtualGamepad:
         assert self._sdl.SDL_InitSubSystem(_SUBSYSTEMS) == 0
         index = self._sdl.SDL_JoystickAttachVirtual(_GAMECONTROLLER, len(AXES), 15, 0)
         assert index >= 0, "SDL has no virtual joysticks"
+        self.index = sum(bool(self._sdl.SDL_IsGameController(i)) for i in range(index))
         self._pad = self._sdl.SDL_JoystickOpen(index)
         for trigger in ("left_trigger", "right_trigger"):
             self.axis(trigger, -1.0)  # released
