@@ -93,7 +93,8 @@ class Leader:
         check_action(self.name, interface, robot, "joint_position")
         self.robot, self._align = robot, align
         self._port, self._kind, self._calibration = port, kind, calibration
-        self._given, self._arm = arm, None
+        self._given: Any = arm
+        self._arm: Any = None
         self._fd = fd
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
         self._watchdog = Watchdog(self.name, SILENCE_S, clock)

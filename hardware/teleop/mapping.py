@@ -198,8 +198,8 @@ class Motion:
 
     def _as_joints(self, felt: Felt, action: NDArray[np.float32], opening: float) -> NDArray[np.float32]:
         # At rest the last goal is held: a goal taken from the measured joints anew each time would sag with the arm.
-        if self._goal is None:
-            self._goal = felt.q
+        goal = felt.q if self._goal is None else self._goal
         if action[:6].any():
-            self._goal = self._tcp_delta.targets(felt.q[None], None, action[None])[0][0]
-        return joint_action(self.robot, self._goal, opening * self.robot.gripper.max_width)
+            goal = self._tcp_delta.targets(felt.q[None], None, action[None])[0][0]
+        self._goal = goal
+        return joint_action(self.robot, goal, opening * self.robot.gripper.max_width)

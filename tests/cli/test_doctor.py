@@ -16,7 +16,6 @@ from robolearn.cli.checks import (
     Machine,
     compute,
     devices,
-    live,
     realtime,
     ros,
     shared_memory,
