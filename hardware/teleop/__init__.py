@@ -6,9 +6,11 @@ Pure of ROS and of any simulator. Each is a `Device`; `make_device` opens none, 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
+from hardware.teleop.recorded import Logged
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
@@ -27,7 +29,9 @@ DEVICES: dict[str, tuple[str, str]] = {
 __all__ = ["DEVICES", "Device", "EpisodeEvent", "Sample", "Status", "make_device"]
 
 
-def make_device(name: str, interface: Interface, robot: RobotSpec, **options: Any) -> Device:
+def make_device(
+    name: str, interface: Interface, robot: RobotSpec, *, log: str | Path | None = None, **options: Any
+) -> Device:
     """The device called `name`, not yet opened.
 
     Every class is built as ``Class(interface, robot, **options)``.
@@ -36,6 +40,7 @@ def make_device(name: str, interface: Interface, robot: RobotSpec, **options: An
       name: one of `DEVICES`.
       interface: whose action the device is to speak.
       robot: the arm that it moves.
+      log: a new file, into which everything that the device says is written; ``"recorded"`` plays it.
       options: of that device, e.g. ``teleoperator`` for ``"scripted"``, ``path`` for ``"recorded"``.
 
     Raises:
@@ -44,4 +49,5 @@ def make_device(name: str, interface: Interface, robot: RobotSpec, **options: An
     if name not in DEVICES:
         raise BadInput("teleoperation device", got=name, available=DEVICES)
     module, cls = DEVICES[name]
-    return getattr(importlib.import_module(module), cls)(interface, robot, **options)
+    device = getattr(importlib.import_module(module), cls)(interface, robot, **options)
+    return device if log is None else Logged(device, interface, log)

@@ -14,7 +14,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-
 WAITING = "waiting"  # `Status.state`: for START
 RECORDING = "recording"
 

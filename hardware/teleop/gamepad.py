@@ -65,6 +65,8 @@ CONFIG = MappingConfig(
     }
 )
 
+SPOKEN = ("AXISMOTION", "BUTTONDOWN", "BUTTONUP", "DEVICEADDED", "DEVICEREMOVED")
+
 _HEADLESS = {
     "SDL_VIDEODRIVER": "dummy",
     "SDL_JOYSTICK_ALLOW_BACKGROUND_EVENTS": "1",
@@ -131,10 +133,18 @@ class Gamepad:
         self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
         self._pygame: Any = None
         self._pad: Any = None
+        self._instance = -1
+        self._spoken: list[int] = []
+        self._unspoken: list[int] = []
 
     def open(self) -> None:
         """See `Device.open`."""
         self._pygame, controller = start_sdl()
+        # Each pad is a plain joystick too, and pygame stumbles over the events of those that it did not open itself.
+        # They cannot be blocked, for SDL makes its own of them: they are left in the queue, and cleared unread.
+        kinds = {name: kind for name, kind in vars(self._pygame).items() if isinstance(kind, int)}
+        self._unspoken = [kind for name, kind in kinds.items() if name.startswith("JOY")]
+        self._spoken = [kinds[f"CONTROLLER{kind}"] for kind in SPOKEN]
         self._pygame.event.pump()
         count = controller.get_count()
         pads = [i for i in range(count) if controller.is_controller(i)]
@@ -149,6 +159,7 @@ class Gamepad:
                 )
             raise BadInput("gamepad", got=found, expected=f"at least {self._index + 1}", hint=hint)
         self._pad = controller.Controller(pads[self._index])
+        self._instance = self._pad.as_joystick().get_instance_id()  # the pad's own `id` is its place in the list
         self._pygame.event.clear()  # what happened before is not meant for us
         self._motion.restart()
         self._watchdog.start()
@@ -187,14 +198,16 @@ class Gamepad:
             return []
         names = {number: name for name, number in BUTTONS.items()}
         pressed = []
-        for event in self._pygame.event.get():
-            if getattr(event, "instance_id", None) != self._pad.id:
+        queue = self._pygame.event
+        for event in queue.get(self._spoken):
+            if getattr(event, "instance_id", None) != self._instance:
                 continue
             self._watchdog.report()
             if event.type == self._pygame.CONTROLLERBUTTONDOWN and event.button in names:
                 pressed.append(names[event.button])
             elif event.type == self._pygame.CONTROLLERDEVICEREMOVED:
                 self._watchdog.fail("unplugged")
+        queue.clear(self._unspoken, pump=False)
         if not self._pad.attached():
             self._watchdog.fail("unplugged")
         return pressed if self._watchdog.alive() else []

@@ -102,7 +102,7 @@ class Keyboard:
             if new and key in EPISODE_KEYS:
                 events.append(EPISODE_KEYS[key])
             toggles += new and key == GRIP
-        axes = dict.fromkeys(MOTIONS, 0.0)
+        axes: dict[str, float] = dict.fromkeys(MOTIONS, 0.0)
         for key, (motion, direction) in MOVES.items():
             axes[motion] += direction * self._keys.held(key)
         engaged = self._watchdog.alive()

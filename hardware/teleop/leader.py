@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.device import RECORDING, Sample, Status
+from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import Felt, check_action, joint_action
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
@@ -93,7 +93,8 @@ class Leader:
         check_action(self.name, interface, robot, "joint_position")
         self.robot, self._align = robot, align
         self._port, self._kind, self._calibration = port, kind, calibration
-        self._given, self._arm = arm, None
+        self._given: Any = arm
+        self._arm: Any = None
         self._fd = fd
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
         self._watchdog = Watchdog(self.name, SILENCE_S, clock)
@@ -162,8 +163,8 @@ class Leader:
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        if status.state == RECORDING != self._state:
-            self._aligned = False  # others have moved the arm to its start
+        if status.state != self._state:
+            self._aligned = False  # others may have moved the arm
         self._state = status.state
         self._screen.show(status)
 
@@ -174,7 +175,8 @@ class Leader:
         worst = int(np.argmax(np.abs(off)))
         if abs(off[worst]) <= self._align:
             return ""
-        return f"bring the leader's {self.robot.joints[worst]} to {math.degrees(arm[worst]):.0f}° (now {math.degrees(q[worst]):.0f}°)"
+        goal, now = math.degrees(arm[worst]), math.degrees(q[worst])
+        return f"bring the leader's {self.robot.joints[worst]} to {goal:.0f}° (now {now:.0f}°)"
 
     def _listen(self) -> None:
         arm = self._arm

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.device import RECORDING, Status
+from hardware.teleop.device import Status
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec, make_control
@@ -133,19 +133,19 @@ class Motion:
         self.config, self.robot = config, robot
         self._joints = interface.action_kind == "joint_position"
         self._tcp_delta = make_control("tcp_delta", robot)
-        self._opening: float | None = None  # commanded, 0 closed to 1 open; None: as the arm has it
+        self._opening, self._fresh = 1.0, True  # commanded, 0 closed to 1 open; fresh: as the arm has it
         self._goal: NDArray[np.float64] | None = None
         self._state = ""
 
     def follow(self, status: Status) -> None:
-        """Note what the recording does: where it begins to record, the arm was brought to its start by others."""
-        if status.state == RECORDING != self._state:
+        """Note what the recording does: when that changes, others may have moved the arm."""
+        if status.state != self._state:
             self.restart()
         self._state = status.state
 
     def restart(self) -> None:
-        """The arm was moved by others: take gripper and joints from the next observation, so that nothing jumps."""
-        self._opening, self._goal = None, None
+        """The arm may have been moved: take gripper and joints from the next observation, so that nothing jumps."""
+        self._fresh, self._goal = True, None
 
     def action(
         self,
@@ -188,16 +188,18 @@ class Motion:
     def _grip(self, felt: Felt, toggles: int, squeeze: float | None) -> float:
         if self.config.gripper == "analog" and squeeze is not None:
             return 1.0 - float(np.clip(squeeze, 0.0, 1.0))
-        if self._opening is None:
-            self._opening = float(felt.width > 0.5 * self.robot.gripper.max_width)
+        if self._fresh:
+            # A gripper that was told to close may be held open by what it holds.
+            share = 0.5 if self._opening else 0.75
+            self._opening, self._fresh = float(felt.width > share * self.robot.gripper.max_width), False
         if toggles % 2:
             self._opening = 1.0 - self._opening
         return self._opening
 
     def _as_joints(self, felt: Felt, action: NDArray[np.float32], opening: float) -> NDArray[np.float32]:
         # At rest the last goal is held: a goal taken from the measured joints anew each time would sag with the arm.
-        if self._goal is None:
-            self._goal = felt.q
+        goal = felt.q if self._goal is None else self._goal
         if action[:6].any():
-            self._goal = self._tcp_delta.targets(felt.q[None], None, action[None])[0][0]
-        return joint_action(self.robot, self._goal, opening * self.robot.gripper.max_width)
+            goal = self._tcp_delta.targets(felt.q[None], None, action[None])[0][0]
+        self._goal = goal
+        return joint_action(self.robot, goal, opening * self.robot.gripper.max_width)

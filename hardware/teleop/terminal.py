@@ -1,8 +1,9 @@
 """The terminal as an input device and a screen: keys without waiting for Enter, one status line.
 
 A terminal reports presses and auto-repeats, never releases: a key counts as held for `HOLD_S` after its last report.
-Auto-repeat begins after a quarter to half a second, so a long press moves a little, rests, and then moves on; a tap is a
-small step. A toggle must not flip again when auto-repeat begins: reports less than `APART_S` apart are one press.
+Auto-repeat begins after a quarter to half a second, so a tap is a small step, a long press moves a little, rests, and
+then moves on, and of two keys only the one pressed last repeats. A toggle must not flip again when auto-repeat begins:
+reports less than `APART_S` apart are one press.
 """
 
 from __future__ import annotations
