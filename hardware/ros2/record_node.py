@@ -32,7 +32,7 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.contract import Contract
 from hardware.episodes import Episodes, Phase, Verdict
 from hardware.ros2 import qos, topics
-from hardware.ros2.runtime import Value
+from hardware.ros2.runtime import Value, step_back
 from hardware.ros2.teleop_node import Steps, TeleopNode
 from hardware.teleop.device import Device
 from robolearn.core import Interface, RobolearnError
@@ -151,7 +151,7 @@ class RecordNode(TeleopNode):
         super().configure()
         self._rows: deque[_Row] = deque()  # of which it is not known yet what was executed
         self._newest: tuple[_Row, NDArray] | None = None  # the last of which it is; it gets the reward
-        self._accepted: dict[tuple[int, int], NDArray] = {}
+        self._accepted: dict[tuple[int, int], NDArray] = {}  # stamp of a target → what became of it
         self._count = 0  # of rows handed over
         self._up_by = time.monotonic() + self.session.start_s
         self._sim_episode, self._outcome = -1, None
@@ -173,9 +173,9 @@ class RecordNode(TeleopNode):
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_accepted(self, message: JointTrajectory, info: MessageInfo) -> None:
-        stamp = message.header.stamp
-        if self.episodes.phase is Phase.RECORDING:
-            self._accepted[stamp.sec, stamp.nanosec] = np.array(message.points[0].positions)
+        stamp, points = message.header.stamp, list(message.points)
+        if self.episodes.phase is Phase.RECORDING and points:
+            self._accepted[stamp.sec, stamp.nanosec] = np.array(points[0].positions)
 
     def _on_episode(self, message: String) -> None:
         told = json.loads(message.data)
@@ -285,6 +285,7 @@ class RecordNode(TeleopNode):
         self._newest, self._count = None, 0
 
     def _keep(self) -> None:
+        step_back()
         while (job := self._jobs.get()) is not None:
             try:
                 job()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import rclpy
@@ -62,8 +62,6 @@ class Node(LifecycleNode):
       done: the node has nothing left to do: set by itself, and `spin` ends it as if it had been told to.
     """
 
-    heirs = True  # whether threads that the node starts inherit its real-time priority
-
     def __init__(
         self,
         name: str,
@@ -78,7 +76,7 @@ class Node(LifecycleNode):
         self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
         self._fixed = False
         self.active = self.done = False
-        self.strangers: frozenset[str] = frozenset()  # threads that were there before the node, and keep their priority
+        self.strangers: frozenset[str] = frozenset()  # threads that were there before the node
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
@@ -189,7 +187,7 @@ class Node(LifecycleNode):
           RobolearnError: one of them failed; the cause.
         """
         if self.hosted:
-            realtime(self.value("realtime_priority"), self.heirs, self.strangers)
+            realtime(self.value("realtime_priority"), self.strangers)
         if not self.value("autostart"):
             return
         for trigger in (self.trigger_configure, self.trigger_activate):
@@ -381,25 +379,35 @@ def _end_with_parent(stop: _Stop) -> None:
         stop.wanted = True
 
 
-def realtime(priority: int, heirs: bool = True, strangers: Collection[str] = ()) -> bool:
+BACKGROUND = 1
+"""Real-time priority of threads that do not drive the arm, in a process that does. With none, one that holds the
+interpreter's lock could be kept from running, and with it the thread that drives the arm, for half a second."""
+
+
+def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
     """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
 
     Args:
       priority: SCHED_FIFO's.
-      heirs: threads and processes that these start later get it too.
-      strangers: ids of threads that do not.
+      strangers: ids of threads that get `BACKGROUND`.
     """
     if priority <= 0:
         return False
     try:
-        policy = os.SCHED_FIFO | (0 if heirs else os.SCHED_RESET_ON_FORK)
         for thread in os.listdir("/proc/self/task"):  # those of the middleware too
-            if thread not in strangers:
-                os.sched_setscheduler(int(thread), policy, os.sched_param(priority))
+            own = BACKGROUND if thread in strangers else priority
+            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(own))
     except (OSError, AttributeError):
         log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
         return False
     return True
+
+
+def step_back() -> None:
+    """This thread, and those that it starts, work in the background of one with real-time priority."""
+    with suppress(OSError, AttributeError):
+        if os.sched_getscheduler(0) == os.SCHED_FIFO:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BACKGROUND))
 
 
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:
