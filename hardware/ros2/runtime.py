@@ -60,6 +60,7 @@ class Node(LifecycleNode):
       active: whether the node may work: configured and activated.
       failure: what went wrong in the last transition.
       done: the node has nothing left to do: set by itself, and `spin` ends it as if it had been told to.
+      error: why it has, where something went wrong.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Node(LifecycleNode):
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
+        self.error: RobolearnError | None = None
         given = dict(overrides or {})
         for key in given:
             if key not in self._defaults:
@@ -276,7 +278,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       0 ended as told, 1 a callback failed.
 
     Raises:
-      RobolearnError: the node did not start.
+      RobolearnError: the node did not start, or ended because something went wrong.
     """
     stop = _Stop()
     strangers = frozenset(os.listdir("/proc/self/task")) if sys.platform == "linux" else frozenset()
@@ -336,7 +338,7 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
             if not node.on_fault(error):
                 code, failure = 1, failure or (error if expected else None)
                 stop.wanted = True
-    if failure is not None:
+    if failure := failure or node.error:
         raise failure
     return code
 

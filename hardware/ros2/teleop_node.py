@@ -84,7 +84,6 @@ class TeleopNode(Node):
             overrides=overrides,
         )
         self._make_device, self._given = make_device, contract
-        self.error: RobolearnError | None = None  # what ended the session
         self.interrupted = False
         self.device: Device | None = None
         self._screen: threading.Thread | None = None

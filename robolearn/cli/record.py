@@ -140,12 +140,8 @@ class Record(Command):
 
         try:
             with nodes, progress, _unhurried_logs():
-                code = host(make_node, [sys.argv[0]])
-                error = node.error if node is not None else None
-            if error is None and code:
-                error = RobolearnError("the recording failed; its log says why")
-            if error is not None:
-                raise error
+                if host(make_node, [sys.argv[0]]):
+                    raise RobolearnError("the recording failed; its log says why")
             if bad := {name: code for name, code in nodes.codes.items() if code}:
                 raise RobolearnError(f"nodes that did not end cleanly: {bad}")
             failed = False

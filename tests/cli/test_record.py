@@ -1,4 +1,4 @@
-"""`robolearn record` as people start it: by script with a camera, nodes killed, Ctrl-C, two writers, what is refused."""
+"""`robolearn record` as people start it: a script and a camera, nodes killed, Ctrl-C, two writers; what is refused."""
 
 from __future__ import annotations
 
