@@ -58,7 +58,7 @@ def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def make(port: str, name: str, no_terminal: int) -> Leader:
     action = make_control("joint_position", SO101).spec
     interface = Interface({"proprio": proprio_spec(SO101)}, action, 20.0, "so101", "joint_position")
-    return Leader(interface, SO101, port=port, calibration=name, fd=no_terminal, out=io.StringIO())
+    return Leader(interface, SO101, port=port, calibration=name, silence_s=1.0, fd=no_terminal, out=io.StringIO())
 
 
 @pytest.fixture
