@@ -210,7 +210,7 @@ class Gamepad:
         queue.clear(self._unspoken, pump=False)
         if not self._pad.attached():
             self._watchdog.fail("unplugged")
-        return pressed if self._watchdog.alive() else []
+        return pressed
 
     def _held(self, button: str) -> bool:
         return bool(self._pad.get_button(BUTTONS[button]))

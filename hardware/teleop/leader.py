@@ -63,6 +63,7 @@ class Leader:
       kind: ``"so100"`` or ``"so101"``.
       calibration: the ``--teleop.id`` that ``lerobot-calibrate`` was given.
       align: how near each joint of the leader has to come to the arm's before it is followed [rad].
+      silence_s: how long its servos may not answer before it is taken for dead [s].
       arm: a LeRobot teleoperator to use instead (`connect`, `is_calibrated`, `get_action`, `disconnect`).
       fd: terminal to read, by default standard input.
       out: where keys and state are shown, by default standard error.
@@ -81,6 +82,7 @@ class Leader:
         kind: str = "so101",
         calibration: str = "leader",
         align: float = 0.3,
+        silence_s: float = SILENCE_S,
         arm: Any = None,
         fd: int | None = None,
         out: TextIO | None = None,
@@ -97,7 +99,7 @@ class Leader:
         self._arm: Any = None
         self._fd = fd
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog = Watchdog(self.name, SILENCE_S, clock)
+        self._watchdog = Watchdog(self.name, silence_s, clock)
         self._newest: tuple[NDArray[np.float64], float] | None = None  # joints [rad], opening [m]
         self._error = ""
         self._stop = threading.Event()

@@ -10,7 +10,7 @@ viser itself knows no TLS, no token and no origin, so it listens on loopback alo
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
 policy says the same to the browser.
 
-The gate also adds the dead-man's switch to the page and hears its heartbeats on a websocket of their own.
+The gate also adds the dead-man's switch and the buttons to the page, and hears them on a websocket of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import http
 import ipaddress
 import json
 import logging
+import os
 import secrets
 import ssl
 import threading
@@ -34,10 +35,11 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import WebSocketException
 from websockets.http11 import Request, Response
 
 from hardware.teleop.browser.desk import Desk
+from hardware.teleop.device import EpisodeEvent
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ BEAT = "/beat"
 COOKIE = "__Host-robolearn"  # the prefix keeps other hosts of the domain from setting it
 SAY_S = 0.1  # between two words to a page about the state of things
 LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
+_EVENTS = tuple(event.value for event in EpisodeEvent)
 PATIENCE_S = 10.0  # for a handshake
 
 # 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
@@ -133,8 +136,9 @@ class Gate:
         if started.error is not None:
             self._thread.join()
             self._thread = None
-            got = f"{self._host}:{self.port} ({started.error.strerror or started.error})"
-            raise BadInput("address of the page", got=got, expected="a free port of this machine", hint="--port")
+            error = started.error
+            got = f"{self._host}:{self.port} ({os.strerror(error.errno) if error.errno else error})"
+            raise BadInput("address of the page", got=got, expected="an address of this machine and a free port")
 
     def close(self) -> None:
         """Let everybody go; more than once is no fault."""
@@ -222,8 +226,10 @@ class Gate:
                 await self._hear(connection)
             else:
                 await self._pass_on(connection)
-        except (ConnectionClosed, OSError, WebSocketException):
-            return
+        except (OSError, TimeoutError, WebSocketException):
+            return  # either side went away
+        except Exception:
+            log.exception("a page broke")
 
     async def _pass_on(self, page: ServerConnection) -> None:
         """Messages in both directions, until either side ends."""
@@ -265,10 +271,14 @@ class Gate:
                 press = word.get("press", 0)
                 if word.get("claim"):
                     self._desk.claim(client)
+                if word.get("event") in _EVENTS:
+                    self._desk.ask(client, EpisodeEvent(word["event"]))
+                if isinstance(word.get("grip"), (int, float)):
+                    self._desk.grip(client, float(word["grip"]))
                 if word.get("hidden"):
                     why = "the page is not on the screen any more"
                     self._desk.silence(client, why)
-                elif isinstance(press, int) and not isinstance(press, bool) and 0 <= press < 1 << 53:
+                elif "press" in word and isinstance(press, int) and not isinstance(press, bool) and 0 <= press < 1 << 53:
                     self._desk.beat(client, press)
         finally:
             self._desk.silence(client, why)

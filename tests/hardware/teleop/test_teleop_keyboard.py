@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import io
 import os
 import pty
@@ -45,8 +47,12 @@ def keyboard(interface: Interface, terminal: tuple[int, int], clock) -> Iterator
 
 
 def press(terminal: tuple[int, int], text: str) -> None:
-    os.write(terminal[0], text.encode())
-    time.sleep(0.01)  # through the line discipline
+    data = text.encode()
+    os.write(terminal[0], data)
+    waiting, deadline = array.array("i", [0]), time.monotonic() + 5
+    while waiting[0] < len(data) and time.monotonic() < deadline:  # through the line discipline
+        fcntl.ioctl(terminal[1], termios.FIONREAD, waiting)
+        time.sleep(0.001)
 
 
 def flags(fd: int) -> int:

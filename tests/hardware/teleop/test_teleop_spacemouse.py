@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
-import time
+import select
 from collections import deque
 from collections.abc import Iterator
 
@@ -135,7 +135,7 @@ def test_the_terminal_gives_the_other_keys(interface: Interface, hid: Hid, obser
     device = SpaceMouse(interface, PANDA, hid=hid, fd=program, out=io.StringIO())
     device.open()
     os.write(person, b"n")
-    time.sleep(0.01)
+    assert select.select([program], [], [], 5)[0]
     assert device.sample(observe()).events == (EpisodeEvent.FAILURE,)
     device.close()
     os.close(person)
