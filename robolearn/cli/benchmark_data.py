@@ -114,7 +114,7 @@ def _result(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) -> d
 
 
 def _pictures(path: Path) -> Any:
-    """(cameras, steps, H, W, 3) uint8: shapes that move over a textured ground, with a camera's noise; saved at `path`."""
+    """(cameras, steps, H, W, 3) uint8, also at `path`: shapes that move over a textured ground, with noise."""
     import cv2
     import numpy as np
 

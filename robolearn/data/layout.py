@@ -33,6 +33,7 @@ VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.m
 INFO_PATH = "meta/info.json"
 STATS_PATH = "meta/stats.json"
 TASKS_PATH = "meta/tasks.parquet"
+SYNC_THREADS = 16
 LOCK_PATH = ".writer.lock"
 RUNNING_PATH = ".running"  # the journal and the growing videos of the episode at hand
 UNFINISHED_PATH = ".unfinished"  # such folders of recordings that were killed, set aside by a resumed one
@@ -130,7 +131,7 @@ class Commit:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._staged: list[tuple[Path, Path, int]] = []
+        self._staged: list[tuple[Path, Path, int | None]] = []
 
     def stage(self, name: str, content: bytes | pa.Buffer) -> None:
         """Write ``<name>.tmp``.
@@ -163,7 +164,7 @@ class Commit:
                     os.link(source, temporary)
                 except OSError:
                     os.rename(source, temporary)
-            self._staged.append((temporary, path, os.open(temporary, os.O_RDWR | os.O_CLOEXEC)))
+            self._staged.append((temporary, path, None))
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
@@ -172,21 +173,35 @@ class Commit:
         """Sync everything that was staged and rename it into place; raises as `stage` does."""
         try:
             # Side by side, because syncs that overlap share one commit of the file system's journal.
-            with ThreadPoolExecutor(len(self._staged)) as pool:
-                list(pool.map(os.fsync, [descriptor for _, _, descriptor in self._staged]))
+            with ThreadPoolExecutor(min(len(self._staged), SYNC_THREADS)) as pool:
+                list(pool.map(_sync, self._staged))
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"data set {self._root} cannot be written ({error.strerror})") from error
         for temporary, path, descriptor in self._staged:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
             os.replace(temporary, path)
         self._staged.clear()
 
     def _abandon(self) -> None:
         for temporary, _, descriptor in self._staged:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
             temporary.unlink(missing_ok=True)
         self._staged.clear()
+
+
+def _sync(staged: tuple[Path, Path, int | None]) -> None:
+    temporary, _, descriptor = staged
+    if descriptor is not None:
+        os.fsync(descriptor)
+        return
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folders(root: Path) -> None:

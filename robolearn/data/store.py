@@ -94,7 +94,8 @@ class Store:
         self._lock = layout.lock(root)
         try:
             self._check_path(resume)
-            infos = {k: check_encodable(k, interface.observation[k], interface.control_hz, video) for k in self._pictures}
+            hz = interface.control_hz
+            infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
             self._set_features(features_of(interface, self.stamps, infos))
             if (root / layout.INFO_PATH).exists():
                 self._resume()

@@ -23,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,8 @@ def record(root: Path, out: int) -> None:
 
 def check(root: Path, least: int, saved: list[int], everything: bool) -> int:
     """Open the set and compare it; returns the number of its episodes, of which `saved` are from repairs."""
-    if not (root / "meta/info.json").exists() or not json.loads((root / "meta/info.json").read_text())["total_episodes"]:
+    info = root / "meta/info.json"
+    if not info.exists() or not json.loads(info.read_text())["total_episodes"]:
         assert not least, f"{least} finished episodes are gone"
         return 0
     dataset = Dataset.open(root, cache=False)
@@ -92,7 +94,11 @@ def check(root: Path, least: int, saved: list[int], everything: bool) -> int:
     return dataset.episodes
 
 
-def in_child(work: Callable[[int], object]) -> tuple[int, int]:
+def mended(root: Path) -> dict[str, Any]:
+    return vars(repair(root))
+
+
+def in_child(work: Callable[[int], Any]) -> tuple[int, int]:
     """Fork; the child does `work` with the end of a pipe to write to. Returns its process and the end to read from."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -111,13 +117,13 @@ def in_child(work: Callable[[int], object]) -> tuple[int, int]:
         os._exit(code)
 
 
-def asked(work: Callable[[int], object]) -> object:
-    """What `work` returns, done in a child.
+def asked(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What `work` (`arguments`) returns, done in a child.
 
     Raises:
       SystemExit: it failed.
     """
-    child, reading = in_child(work)
+    child, reading = in_child(lambda _: work(*arguments))
     answer = read_all(reading)
     _, status = os.waitpid(child, 0)
     if status:
@@ -166,17 +172,16 @@ def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
         finished = killed(root, rng)
         last = kill % PER_SET == PER_SET - 1 or kill == kills - 1
         least = episodes + finished
-        episodes = int(asked(lambda _: check(root, least, saved, last)))  # type: ignore[call-overload]
+        episodes = asked(check, root, least, saved, last)
         if episodes and (last or rng.random() < 0.25):
-            done = asked(lambda _: vars(repair(root)))
-            assert isinstance(done, dict)
+            done = asked(mended, root)
             saved += [number for number, _ in done["saved"]]
             episodes += len(done["saved"])
             counts["saved"] += len(done["saved"])
             counts["saved_frames"] += sum(frames for _, frames in done["saved"])
             counts["lost_frames"] += done["lost"]
             assert episodes == done["episodes"], f"{done['episodes']} episodes after the repair, {episodes} expected"
-            asked(lambda _: check(root, episodes, saved, last))
+            asked(check, root, episodes, saved, last)
         counts["kills"] += 1
         if last:
             counts["episodes"] += episodes
