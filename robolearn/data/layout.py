@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -153,7 +154,10 @@ class Commit:
             raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
 
     def adopt(self, name: str, source: Path) -> None:
-        """Stage the finished file `source`, which stays where it is, too, where the file system has hard links."""
+        """Stage the finished file `source`, which stays where it is; nobody may write to it any more.
+
+        Raises as `stage` does.
+        """
         path = self._root / name
         temporary = path.with_name(path.name + ".tmp")
         try:
@@ -163,14 +167,18 @@ class Commit:
                 try:
                     os.link(source, temporary)
                 except OSError:
-                    os.rename(source, temporary)
+                    shutil.copyfile(source, temporary)
             self._staged.append((temporary, path, None))
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
 
-    def publish(self) -> None:
-        """Sync everything that was staged and rename it into place; raises as `stage` does."""
+    def publish(self, *, barrier: bool = False) -> None:
+        """Sync everything that was staged and rename it into place; raises as `stage` does.
+
+        Args:
+          barrier: bring the renames to the disk as well, that of the commit point after all others.
+        """
         try:
             # Side by side, because syncs that overlap share one commit of the file system's journal.
             with ThreadPoolExecutor(min(len(self._staged), SYNC_THREADS)) as pool:
@@ -178,10 +186,14 @@ class Commit:
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"data set {self._root} cannot be written ({error.strerror})") from error
-        for temporary, path, descriptor in self._staged:
+        for number, (temporary, path, descriptor) in enumerate(self._staged, 1):
             if descriptor is not None:
                 os.close(descriptor)
+            if barrier and number == len(self._staged):
+                sync_folders(self._root)
             os.replace(temporary, path)
+            if barrier and number == len(self._staged):
+                _sync_folder(path.parent)
         self._staged.clear()
 
     def _abandon(self) -> None:
@@ -209,11 +221,15 @@ def sync_folders(root: Path) -> None:
     patterns = ("data", "data/*", "videos", "videos/*", "videos/*/*", "meta/episodes", "meta/episodes/*")
     inner = [path for pattern in patterns for path in root.glob(pattern)]
     for folder in (*(path for path in inner if path.is_dir()), root, root / "meta"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def less(column: pa.ChunkedArray, bound: int) -> pa.ChunkedArray:

@@ -184,11 +184,10 @@ class Store:
             commit.stage(layout.STATS_PATH, self._stats_bytes(stats, pixels))
         commit.stage(meta.path, meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
-        commit.publish()
-        now = time.monotonic()
-        if now - self._synced > SYNC_S:
-            layout.sync_folders(self.root)
-            self._synced = now
+        due = time.monotonic() - self._synced > SYNC_S
+        commit.publish(barrier=due)
+        if due:
+            self._synced = time.monotonic()
 
         self._data, self._meta, self._stats, self._pixels, self.tasks = data, meta, stats, pixels, tasks
         self.episodes, self.frames = count, frames

@@ -17,6 +17,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,6 +43,19 @@ STARTING_S = 0.5  # a fifth of the kills comes within this time of the start, wh
 MOST = 6  # the others come after so many of its messages at most, within about the time between two
 PER_SET = 40  # kills, then a new set begins
 LOOKED_AT = 2  # episodes at the end of the set whose images are decoded after each kill; at the end all are
+
+LEROBOT = """
+import json, os, sys
+os.environ["HF_HUB_OFFLINE"] = "1"
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+root = sys.argv[1]
+data = LeRobotDataset("crash/test", root=root, video_backend="pyav")
+assert len(data) == json.load(open(root + "/meta/info.json"))["total_frames"]
+for i in (0, len(data) // 2, len(data) - 1):
+    step = data[i]
+    assert step["observation.images.front"].shape[0] == 3
+    assert float(step["observation.state"][1]) == int(step["frame_index"])
+"""
 
 
 def color(episode: int, step: int, camera: int) -> int:
@@ -173,7 +187,7 @@ def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
         last = kill % PER_SET == PER_SET - 1 or kill == kills - 1
         least = episodes + finished
         episodes = asked(check, root, least, saved, last)
-        if episodes and (last or rng.random() < 0.25):
+        if (root / "meta/info.json").exists() and (last or rng.random() < 0.25):
             done = asked(mended, root)
             saved += [number for number, _ in done["saved"]]
             episodes += len(done["saved"])
@@ -194,13 +208,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None, help="by default another one each time; it is printed")
+    parser.add_argument("--lerobot-python", help="an interpreter with LeRobot, which then opens the sets, too")
     parser.add_argument("--keep", type=Path, default=None, help="leave the sets in this folder")
     args = parser.parse_args()
     seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(3), "little")
     print(f"seed {seed}", file=sys.stderr, flush=True)
     logging.disable(logging.WARNING)
     folder = args.keep or Path(tempfile.mkdtemp(prefix="robolearn-crash-"))
-    print(json.dumps({"seed": seed} | run(args.kills, seed, folder)))
+    counts = run(args.kills, seed, folder)
+    for root in sorted(folder.iterdir()) if args.lerobot_python else ():
+        subprocess.run([args.lerobot_python, "-c", LEROBOT, str(root)], check=True, cwd=folder)
+    print(json.dumps({"seed": seed} | counts))
     if args.keep is None:
         shutil.rmtree(folder)
 
