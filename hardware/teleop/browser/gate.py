@@ -221,15 +221,15 @@ class Gate:
 
     async def _handle(self, connection: ServerConnection) -> None:
         assert connection.request is not None
+        path = urlsplit(connection.request.path).path
+        log.debug("%s of %s opened", path, connection.remote_address)
         try:
-            if urlsplit(connection.request.path).path == BEAT:
-                await self._hear(connection)
-            else:
-                await self._pass_on(connection)
-        except (OSError, TimeoutError, WebSocketException):
-            return  # either side went away
+            await (self._hear(connection) if path == BEAT else self._pass_on(connection))
+        except (OSError, TimeoutError, WebSocketException) as error:
+            log.debug("%s of %s: %r", path, connection.remote_address, error)
         except Exception:
-            log.exception("a page broke")
+            log.exception("%s of %s broke", path, connection.remote_address)
+        log.debug("%s of %s closed", path, connection.remote_address)
 
     async def _pass_on(self, page: ServerConnection) -> None:
         """Messages in both directions, until either side ends."""

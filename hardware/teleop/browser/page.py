@@ -145,6 +145,15 @@ class Page:
     def _scene(self) -> None:
         server, size = self._server, self._size
         server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
+        # Two lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
+        server.scene.configure_environment_map(None)
+        server.scene.configure_default_lights(False)
+        server.scene.add_light_hemisphere(
+            "/sky", sky_color=(255, 255, 255), ground_color=(170, 165, 160), intensity=1.7, wxyz=(0.7071, 0.7071, 0, 0)
+        )
+        server.scene.add_light_directional(
+            "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
+        )
         server.scene.add_grid(
             "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
         )
