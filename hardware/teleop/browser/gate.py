@@ -1,6 +1,6 @@
 """The only door to the page: it tells who may come in, and passes on what they say to viser behind it.
 
-viser itself knows no TLS, no token and no origin, so it listens on loopback alone, and nobody talks to it but this gate:
+viser itself knows no TLS, no token and no origin: it listens on loopback alone, and nobody talks to it but this gate.
 
 - On loopback: the Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the
   operator visits could drive the arm (cross-site websockets, DNS rebinding).
@@ -268,7 +268,7 @@ class Gate:
         try:
             async for text in page:
                 word = _json(text)
-                press = word.get("press", 0)
+                press = word.get("press")
                 if word.get("claim"):
                     self._desk.claim(client)
                 if word.get("event") in _EVENTS:
@@ -278,7 +278,7 @@ class Gate:
                 if word.get("hidden"):
                     why = "the page is not on the screen any more"
                     self._desk.silence(client, why)
-                elif "press" in word and isinstance(press, int) and not isinstance(press, bool) and 0 <= press < 1 << 53:
+                elif type(press) is int and 0 <= press < 1 << 53:
                     self._desk.beat(client, press)
         finally:
             self._desk.silence(client, why)

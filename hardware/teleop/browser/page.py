@@ -32,9 +32,10 @@ log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
-CELL = (150, 200)  # height and width of a camera's picture on the page [px]
+PANEL = (300, 400)  # room for a camera's picture: height and width [px]; two share its width
 IMAGE_EVERY = 2  # updates
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
+
 
 @dataclass(frozen=True)
 class Viewpoint:
@@ -145,7 +146,7 @@ class Page:
     def _scene(self) -> None:
         server, size = self._server, self._size
         server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
-        # Two lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
+        # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
         server.scene.configure_environment_map(None)
         server.scene.configure_default_lights(False)
         server.scene.add_light_hemisphere(
@@ -260,14 +261,16 @@ def _quiet() -> Iterator[None]:
 
 
 def mosaic(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """(H, W, 3) pictures of any size, two in a row, each as large as its `CELL` allows."""
-    rows, columns = -(-len(images) // 2), min(len(images), 2)
-    out = np.full((rows * CELL[0], columns * CELL[1], 3), 255, np.uint8)
+    """(H, W, 3) pictures of any size, one or two in a row, as large as the page's panel allows."""
+    columns = min(len(images), 2)
+    rows = -(-len(images) // columns)
+    height, width = PANEL[0] // columns, PANEL[1] // columns
+    out = np.full((rows * height, columns * width, 3), 255, np.uint8)
     for i, image in enumerate(images):
-        scale = min(CELL[0] / image.shape[0], CELL[1] / image.shape[1])
+        scale = min(height / image.shape[0], width / image.shape[1])
         size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
         small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top = i // 2 * CELL[0] + (CELL[0] - size[1]) // 2
-        left = i % 2 * CELL[1] + (CELL[1] - size[0]) // 2
+        top = i // columns * height + (height - size[1]) // 2
+        left = i % columns * width + (width - size[0]) // 2
         out[top : top + size[1], left : left + size[0]] = small
     return out

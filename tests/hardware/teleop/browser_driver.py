@@ -295,8 +295,13 @@ class Hands:
         self.tab.wait("document.querySelector('#robolearn').dataset.engaged === 'false'")
 
     def button(self, label: str) -> None:
-        """Press a button: ``"Start"``, ``"Success"``, ``"Close gripper"`` …"""
+        """Press a button once it is there: ``"Start"``, ``"Success"``, ``"Close gripper"`` …"""
         self.tab.press("#robolearn button", label)
+
+    def quit(self) -> None:
+        """End the recording; the page asks back once."""
+        self.button("Quit")
+        self.button("Sure?")
 
     def target(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the target is: (3,) [m] and (3, 3)."""

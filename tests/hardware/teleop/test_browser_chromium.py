@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from browser_driver import PHONE, Chromium, Hands  # noqa: E402
-from browser_rig import Rig  # noqa: E402
+from browser_driver import PHONE, Chromium, Hands
+from browser_rig import Rig
 
-from hardware.teleop import EpisodeEvent  # noqa: E402
+from hardware.teleop import EpisodeEvent
 
 WINDOW = (800, 600)
 HEARTBEAT_S = 0.3  # the device's own
@@ -67,9 +67,11 @@ def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
         tab.wait("document.querySelector('#robolearn .gripper').textContent === 'Open gripper'")
         hands.button("Success")
         rig.wait(lambda: rig.events[-1] == EpisodeEvent.SUCCESS)
-        for label in ("Start", "Redo", "Discard", "Start", "Failure", "Quit"):
-            hands.button(label)
-            rig.wait(lambda event=label.lower(): rig.events[-1] == event)
+        for event in ("start", "redo", "discard", "start", "failure"):
+            hands.button(event.capitalize())
+            rig.wait(lambda event=event: rig.events[-1] == event)
+        hands.quit()
+        rig.wait(lambda: rig.events[-1] == EpisodeEvent.QUIT)
 
         # A phone watches, and cannot take over while the first page holds on.
         phone = chromium.open(rig.device.url, PHONE, touch=True, sharpness=0.5)
@@ -136,8 +138,11 @@ def test_beyond_loopback_needs_tls_and_the_token(chromium: Chromium, tmp_path: P
         hands.hold()
         rig.wait(lambda: rig.engaged)
         # A link cannot lead the page to another server: the browser's policy refuses the websocket.
-        assert tab.js(
-            "new Promise((r) => { const s = new WebSocket('wss://127.0.0.1:9'); "
-            "document.addEventListener('securitypolicyviolation', (e) => r(e.effectiveDirective)); })"
-        ) == "connect-src"
+        assert (
+            tab.js(
+                "new Promise((r) => { const s = new WebSocket('wss://127.0.0.1:9'); "
+                "document.addEventListener('securitypolicyviolation', (e) => r(e.effectiveDirective)); })"
+            )
+            == "connect-src"
+        )
         tab.close()
