@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
-PANEL = (300, 400)  # room for a camera's picture: height and width [px]; two share its width
+CELL = (168, 224)  # room for a camera's picture: height and width [px]
 IMAGE_EVERY = 2  # updates
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
@@ -261,16 +261,15 @@ def _quiet() -> Iterator[None]:
 
 
 def mosaic(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """(H, W, 3) pictures of any size, one or two in a row, as large as the page's panel allows."""
+    """(H, W, 3) pictures of any size, one or two in a row, each as large as its `CELL` allows."""
     columns = min(len(images), 2)
     rows = -(-len(images) // columns)
-    height, width = PANEL[0] // columns, PANEL[1] // columns
-    out = np.full((rows * height, columns * width, 3), 255, np.uint8)
+    out = np.full((rows * CELL[0], columns * CELL[1], 3), 255, np.uint8)
     for i, image in enumerate(images):
-        scale = min(height / image.shape[0], width / image.shape[1])
+        scale = min(CELL[0] / image.shape[0], CELL[1] / image.shape[1])
         size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
         small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top = i // columns * height + (height - size[1]) // 2
-        left = i % columns * width + (width - size[0]) // 2
+        top = i // columns * CELL[0] + (CELL[0] - size[1]) // 2
+        left = i % columns * CELL[1] + (CELL[1] - size[0]) // 2
         out[top : top + size[1], left : left + size[0]] = small
     return out
