@@ -327,9 +327,9 @@ class Hands:
             time.sleep(0.3)  # the page is told where the target is ten times a second
         raise TimeoutError(f"the target went {gone:.3f} m of {distance} m along {axis}")
 
-    def move_by(self, offset: Sequence[float]) -> None:
-        """Move along one axis of the tcp after the other; `offset` (3,) in the base frame [m]."""
+    def drag_by(self, offset: Sequence[float]) -> None:
+        """`drag` along one axis of the tcp after the other; `offset` (3,) in the base frame [m]."""
         _, rotation = self.target()
         for axis, distance in zip("xyz", rotation.T @ np.asarray(offset, dtype=np.float64), strict=True):
             if not math.isclose(distance, 0.0, abs_tol=1e-4):
-                self.move(axis, float(distance))
+                self.drag(axis, float(distance))
