@@ -381,23 +381,18 @@ def _end_with_parent(stop: _Stop) -> None:
         stop.wanted = True
 
 
-BACKGROUND = 1
-"""Real-time priority of threads that do not drive the arm, in a process that does. With none, one that holds the
-interpreter's lock could be kept from running, and with it the thread that drives the arm, for half a second."""
-
-
 def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
     """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
 
     Args:
       priority: SCHED_FIFO's.
-      strangers: ids of threads that get `BACKGROUND`.
+      strangers: ids of threads that get what `step_back` leaves.
     """
     if priority <= 0:
         return False
     try:
         for thread in os.listdir("/proc/self/task"):  # those of the middleware too
-            own = BACKGROUND if thread in strangers else priority
+            own = _background(priority) if thread in strangers else priority
             os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(own))
     except (OSError, AttributeError):
         log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
@@ -406,10 +401,19 @@ def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
 
 
 def step_back() -> None:
-    """This thread, and those that it starts, work in the background of one with real-time priority."""
+    """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited.
+
+    Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the
+    arm, for half a second.
+    """
     with suppress(OSError, AttributeError):
         if os.sched_getscheduler(0) == os.SCHED_FIFO:
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BACKGROUND))
+            own = _background(os.sched_getparam(0).sched_priority)
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(own))
+
+
+def _background(priority: int) -> int:
+    return max(1, priority // 2)
 
 
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:

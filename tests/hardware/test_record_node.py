@@ -178,13 +178,16 @@ class Hosted:
 
     def _run(self) -> None:
         self.node.start()
-        self.codes.append(runtime._spin(self.node, self.executor, self.stop))
+        try:
+            self.codes.append(runtime._spin(self.node, self.executor, self.stop))
+        except RobolearnError as error:
+            self.codes.append(error.exit_code)
 
     def close(self) -> None:
         """End it as Ctrl-C does."""
         self.stop.wanted = True
         self.thread.join(WAIT_S)
-        assert not self.thread.is_alive() and self.codes == [0]
+        assert not self.thread.is_alive() and self.codes == [1 if self.node.error else 0]
         self.executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)

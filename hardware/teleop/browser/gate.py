@@ -1,6 +1,6 @@
 """The only door to the page: it tells who may come in, and passes on what they say to viser behind it.
 
-viser itself knows no TLS, no token and no origin, so it listens on loopback alone, and nobody talks to it but this gate:
+viser itself knows no TLS, no token and no origin: it listens on loopback alone, and nobody talks to it but this gate.
 
 - On loopback: the Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the
   operator visits could drive the arm (cross-site websockets, DNS rebinding).
@@ -221,15 +221,15 @@ class Gate:
 
     async def _handle(self, connection: ServerConnection) -> None:
         assert connection.request is not None
+        path = urlsplit(connection.request.path).path
+        log.debug("%s of %s opened", path, connection.remote_address)
         try:
-            if urlsplit(connection.request.path).path == BEAT:
-                await self._hear(connection)
-            else:
-                await self._pass_on(connection)
-        except (OSError, TimeoutError, WebSocketException):
-            return  # either side went away
+            await (self._hear(connection) if path == BEAT else self._pass_on(connection))
+        except (OSError, TimeoutError, WebSocketException) as error:
+            log.debug("%s of %s: %r", path, connection.remote_address, error)
         except Exception:
-            log.exception("a page broke")
+            log.exception("%s of %s broke", path, connection.remote_address)
+        log.debug("%s of %s closed", path, connection.remote_address)
 
     async def _pass_on(self, page: ServerConnection) -> None:
         """Messages in both directions, until either side ends."""
@@ -268,7 +268,7 @@ class Gate:
         try:
             async for text in page:
                 word = _json(text)
-                press = word.get("press", 0)
+                press = word.get("press")
                 if word.get("claim"):
                     self._desk.claim(client)
                 if word.get("event") in _EVENTS:
@@ -278,7 +278,7 @@ class Gate:
                 if word.get("hidden"):
                     why = "the page is not on the screen any more"
                     self._desk.silence(client, why)
-                elif "press" in word and isinstance(press, int) and not isinstance(press, bool) and 0 <= press < 1 << 53:
+                elif type(press) is int and 0 <= press < 1 << 53:
                     self._desk.beat(client, press)
         finally:
             self._desk.silence(client, why)

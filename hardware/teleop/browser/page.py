@@ -32,9 +32,10 @@ log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
-CELL = (150, 200)  # height and width of a camera's picture on the page [px]
+CELL = (168, 224)  # room for a camera's picture: height and width [px]
 IMAGE_EVERY = 2  # updates
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
+
 
 @dataclass(frozen=True)
 class Viewpoint:
@@ -58,7 +59,7 @@ class Viewpoint:
         """The one for this arm in a window of so many times its height in width; further off in a narrow one."""
         size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
         far = size * max(1.0, 0.65 / max(aspect, 0.2))
-        x, y, z = 0.6 * size, 0.0, 0.5 * size
+        x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
         return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.35 * far)
 
     def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
@@ -145,6 +146,15 @@ class Page:
     def _scene(self) -> None:
         server, size = self._server, self._size
         server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
+        # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
+        server.scene.configure_environment_map(None)
+        server.scene.configure_default_lights(False)
+        server.scene.add_light_hemisphere(
+            "/sky", sky_color=(255, 255, 255), ground_color=(170, 165, 160), intensity=1.7, wxyz=(0.7071, 0.7071, 0, 0)
+        )
+        server.scene.add_light_directional(
+            "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
+        )
         server.scene.add_grid(
             "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
         )
@@ -251,14 +261,15 @@ def _quiet() -> Iterator[None]:
 
 
 def mosaic(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """(H, W, 3) pictures of any size, two in a row, each as large as its `CELL` allows."""
-    rows, columns = -(-len(images) // 2), min(len(images), 2)
+    """(H, W, 3) pictures of any size, one or two in a row, each as large as its `CELL` allows."""
+    columns = min(len(images), 2)
+    rows = -(-len(images) // columns)
     out = np.full((rows * CELL[0], columns * CELL[1], 3), 255, np.uint8)
     for i, image in enumerate(images):
         scale = min(CELL[0] / image.shape[0], CELL[1] / image.shape[1])
         size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
         small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top = i // 2 * CELL[0] + (CELL[0] - size[1]) // 2
-        left = i % 2 * CELL[1] + (CELL[1] - size[0]) // 2
+        top = i // columns * CELL[0] + (CELL[0] - size[1]) // 2
+        left = i % columns * CELL[1] + (CELL[1] - size[0]) // 2
         out[top : top + size[1], left : left + size[0]] = small
     return out

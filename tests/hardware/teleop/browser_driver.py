@@ -295,8 +295,13 @@ class Hands:
         self.tab.wait("document.querySelector('#robolearn').dataset.engaged === 'false'")
 
     def button(self, label: str) -> None:
-        """Press a button: ``"Start"``, ``"Success"``, ``"Close gripper"`` …"""
+        """Press a button once it is there: ``"Start"``, ``"Success"``, ``"Close gripper"`` …"""
         self.tab.press("#robolearn button", label)
+
+    def quit(self) -> None:
+        """End the recording; the page asks back once."""
+        self.button("Quit")
+        self.button("Sure?")
 
     def target(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the target is: (3,) [m] and (3, 3)."""
@@ -307,12 +312,23 @@ class Hands:
         """Take the arrow of an axis of the target (``"x"``, ``"y"``, ``"z"`` of the tcp) and pull it so far [m]."""
         position, rotation = self.target()
         direction = rotation[:, AXES[axis]]
-        grasp = position + 0.7 * self.view.gizmo * direction  # on the arrow's shaft
+        grasp = position + 0.9 * self.view.gizmo * direction  # the arrow's head; the arcs cross its shaft
         way = [grasp + share * distance * direction for share in np.linspace(0.0, 1.0, steps)]
         self.tab.path([self.view.project(point, self.tab.size) for point in way])
 
+    def move(self, axis: str, distance: float) -> None:
+        """`drag` until the target is there, as an operator does who sees that it has not moved yet."""
+        start, rotation = self.target()
+        for _ in range(3):
+            gone = float((self.target()[0] - start) @ rotation[:, AXES[axis]])
+            if abs(distance - gone) < max(0.005, 0.2 * abs(distance)):
+                return
+            self.drag(axis, distance - gone)
+            time.sleep(0.3)  # the page is told where the target is ten times a second
+        raise TimeoutError(f"the target went {gone:.3f} m of {distance} m along {axis}")
+
     def drag_by(self, offset: Sequence[float]) -> None:
-        """Drag along one axis of the tcp after the other; `offset` (3,) in the base frame [m]."""
+        """`drag` along one axis of the tcp after the other; `offset` (3,) in the base frame [m]."""
         _, rotation = self.target()
         for axis, distance in zip("xyz", rotation.T @ np.asarray(offset, dtype=np.float64), strict=True):
             if not math.isclose(distance, 0.0, abs_tol=1e-4):

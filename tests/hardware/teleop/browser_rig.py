@@ -68,12 +68,18 @@ class Rig:
         actions = [sample.action for _, sample in self.samples[-5:]]
         return all(a is not None and np.abs(a[:6]).max() < 1e-3 for a in actions)
 
+    def let_go_within(self, seconds: float, since: float) -> bool:
+        """Whether no sample that was asked for later than this had the dead-man on; waits for some."""
+        self.wait(lambda: self.samples[-1][0] > since + seconds + 0.3)
+        return not any(sample.engaged for asked, sample in self.samples if asked > since + seconds)
+
     def _run(self) -> None:
         image = np.zeros((48, 64, 3), np.uint8)
         while not self._end.wait(1.0 / CONTROL_HZ):
             tcp = self.robot.chain.forward(self.q)
+            before = time.monotonic()  # the device answers at this moment or later, however busy the machine is
             sample = self.device.sample({"proprio": proprio(self.q, self.width, *tcp)[0]})
-            self.samples.append((time.monotonic(), sample))
+            self.samples.append((before, sample))
             for event in sample.events:
                 self.events.append(event)
                 self.state = "recording" if event in (EpisodeEvent.START, EpisodeEvent.REDO) else "waiting"

@@ -60,7 +60,8 @@ def test_meshes_have_the_size_of_their_geoms() -> None:
         <geom type="box" size=".1 .2 .3" pos="1 2 3" quat="0.7071068 0 0 0.7071068"/><geom type="plane" size="1 1 1"/>
         </worldbody></mujoco>"""
     )
-    halves = [(0.1, 0.2, 0.3), (0.1, 0.1, 0.3), (0.1, 0.1, 0.2), (0.3, 0.3, 0.3), (0.1, 0.2, 0.3), None, (0.2, 0.1, 0.3)]
+    box, mesh_ = (0.1, 0.2, 0.3), None
+    halves = [box, (0.1, 0.1, 0.3), (0.1, 0.1, 0.2), (0.3, 0.3, 0.3), box, mesh_, (0.2, 0.1, 0.3)]
     for geom, half in enumerate(halves):
         mesh = geom_mesh(model, geom)
         assert mesh is not None

@@ -19,15 +19,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 sys.path.insert(0, str(Path(__file__).parent))
-from browser_rig import interface_of  # noqa: E402
+from browser_rig import interface_of
 
-from hardware.teleop import Status  # noqa: E402
-from hardware.teleop.browser import Browser, gate  # noqa: E402
-from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context  # noqa: E402
-from hardware.teleop.browser.desk import Desk  # noqa: E402
-from hardware.teleop.browser.page import hidden_loopback, mosaic  # noqa: E402
-from robolearn.core import BadInput  # noqa: E402
-from robots import ROBOTS  # noqa: E402
+from hardware.teleop import Status
+from hardware.teleop.browser import Browser, gate
+from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
+from hardware.teleop.browser.desk import Desk
+from hardware.teleop.browser.page import hidden_loopback, mosaic
+from robolearn.core import BadInput
+from robots import ROBOTS
 
 VISER = [f"viser-v{viser.__version__}"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -11,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from browser_rig import interface_of  # noqa: E402
+from browser_rig import interface_of
 
-from hardware.teleop import Status, make_device  # noqa: E402
-from hardware.teleop.browser import Browser  # noqa: E402
-from hardware.teleop.browser.target import action_towards  # noqa: E402
-from robolearn.core import BadInput  # noqa: E402
-from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix  # noqa: E402
-from robots import DELTA_POS, DELTA_ROT, ROBOTS, make_control  # noqa: E402
-from robots.proprio import proprio  # noqa: E402
+from hardware.teleop import Status, make_device
+from hardware.teleop.browser import Browser
+from hardware.teleop.browser.target import action_towards
+from robolearn.core import BadInput
+from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
+from robots import DELTA_POS, DELTA_ROT, ROBOTS, make_control
+from robots.proprio import proprio
 
 unit = st.floats(-1.0, 1.0, width=32)
 
@@ -73,8 +74,7 @@ def test_says_what_it_cannot_do() -> None:
     with pytest.raises(BadInput, match="kind of action: got native"):
         action_towards("native", robot, np.array(robot.home), np.zeros(3), np.eye(3), 1.0)
     with pytest.raises(BadInput, match="7 components, expected 8"):
-        Browser(interface_of("panda", "joint_position").__class__(
-            interface.observation, interface.action, 20.0, "panda", "joint_position"), robot)
+        Browser(dataclasses.replace(interface, action_kind="joint_position"), robot)
     for options, words in (
         ({"heartbeat_s": 0.0}, "heartbeat_s"),
         ({"port": 70000}, "port"),
@@ -89,7 +89,7 @@ def test_the_device_holds_still_until_asked_and_follows_the_arm_between_episodes
     device = Browser(interface_of("panda"), robot)  # never opened: the desk stands in for its page
     device.desk.join(1)
 
-    def sample(q: np.ndarray):  # noqa: ANN202
+    def sample(q: np.ndarray):
         observation = {"proprio": proprio(q, np.array([0.08]), *robot.chain.forward(q))[0]}
         device.desk.beat(1, press)
         return device.sample(observation)
