@@ -17,6 +17,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -117,7 +118,8 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
-        context.open()
+        with own_priority():
+            context.open()
         codec = context.codec.canonical_name
     except (OSError, ValueError) as error:  # PyAV's errors are these
         got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
@@ -137,6 +139,30 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
 def quiet() -> None:
     """SVT-AV1 prints its settings for every video, past all loggers, unless its variable says no."""
     os.environ.setdefault("SVT_LOG", "1")
+
+
+@contextmanager
+def own_priority() -> Iterator[None]:
+    """For opening an encoder: this thread keeps its priority, and the encoder's own threads get none (Linux).
+
+    Where it may, as root or under a limit made for robots, SVT-AV1 gives them and its caller's SCHED_FIFO 99: they would
+    go before everything that drives an arm.
+    """
+    if not hasattr(os, "sched_setscheduler"):
+        yield
+        return
+    policy, parameters, before = os.sched_getscheduler(0), os.sched_getparam(0), _threads()
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+        for thread in _threads() - before:
+            with suppress(OSError):  # it has ended
+                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _threads() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/task")}
 
 
 class VideoEncoder:
@@ -227,7 +253,8 @@ class VideoEncoder:
                         if index is not None:
                             index.append(_PACKET.pack(frame, *output.written()))
 
-                container.start_encoding()
+                with own_priority():
+                    container.start_encoding()
                 output.written()
                 for frame in frames:
                     if self._error is not None:  # aborted
