@@ -60,7 +60,7 @@ class Viewpoint:
         size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
         far = size * max(1.0, 0.65 / max(aspect, 0.2))
         x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
-        return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.35 * far)
+        return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
 
     def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
         """Where (3,) [m] is seen in a window of (width, height) [px]."""

@@ -314,17 +314,25 @@ class Hands:
         direction = rotation[:, AXES[axis]]
         grasp = position + 0.9 * self.view.gizmo * direction  # the arrow's head; the arcs cross its shaft
         way = [grasp + share * distance * direction for share in np.linspace(0.0, 1.0, steps)]
-        self.tab.path([self.view.project(point, self.tab.size) for point in way])
+        points = [self.view.project(point, self.tab.size) for point in way]
+        if not all(0 <= x < self.tab.size[0] and 0 <= y < self.tab.size[1] for x, y in points):
+            raise RuntimeError(f"the arrow of {axis} is outside the window: {points[0]} to {points[-1]}")
+        self.tab.path(points)
 
     def move(self, axis: str, distance: float) -> None:
         """`drag` until the target is there, as an operator does who sees that it has not moved yet."""
         start, rotation = self.target()
-        for _ in range(3):
-            gone = float((self.target()[0] - start) @ rotation[:, AXES[axis]])
+        gone = 0.0
+        for _ in range(4):
+            self.hold()
+            self.drag(axis, distance - gone)
+            deadline, before = time.monotonic() + 5.0, gone - 1.0
+            # The page is told where the target is ten times a second, and later on a busy machine.
+            while time.monotonic() < deadline and (gone != before or gone == 0.0):
+                time.sleep(0.3)
+                before, gone = gone, float((self.target()[0] - start) @ rotation[:, AXES[axis]])
             if abs(distance - gone) < max(0.005, 0.2 * abs(distance)):
                 return
-            self.drag(axis, distance - gone)
-            time.sleep(0.3)  # the page is told where the target is ten times a second
         raise TimeoutError(f"the target went {gone:.3f} m of {distance} m along {axis}")
 
     def drag_by(self, offset: Sequence[float]) -> None:

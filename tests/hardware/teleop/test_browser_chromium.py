@@ -87,9 +87,9 @@ def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
         fingers.hold()
         rig.wait(lambda: rig.engaged)
         before = rig.tcp
-        fingers.move("x", -0.05)  # the panel covers the arrow of z
+        fingers.move("y", -0.05)
         target, _ = fingers.target()
-        assert np.allclose(target - before, [-0.05, 0, 0], atol=0.015)
+        assert np.allclose(target - before, [0, 0.05, 0], atol=0.015)
         rig.wait(lambda: bool(np.linalg.norm(rig.tcp - target) < 1e-3))
 
         fingers.hold()
