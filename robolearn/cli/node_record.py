@@ -97,11 +97,26 @@ class Plan:
 
 
 def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool) -> Any:
-    """The data set, with room for the stamps of a recording."""
+    """The data set, with room for the stamps of a recording.
+
+    It has stored a step and forgotten it: what is loaded and compiled for that is there before the arm moves. Loading a
+    library stops a whole process for half a second.
+    """
+    import numpy as np
+
     from hardware.ros2.record_node import stamp_names
     from robolearn.data.writer import EpisodeWriter
 
-    return EpisodeWriter(out, interface, resume=resume, stamps=stamp_names(interface), task=task)
+    names = stamp_names(interface)
+    writer = EpisodeWriter(out, interface, resume=resume, stamps=names, task=task)
+    try:
+        blank = {key: np.zeros(spec.shape, spec.dtype) for key, spec in interface.observation.items()}
+        writer.add(blank, np.zeros(interface.action.shape), stamps=dict.fromkeys(names, 0.0))
+        writer.discard()
+    except BaseException:
+        writer.close()
+        raise
+    return writer
 
 
 def main_teleop(argv: Sequence[str] | None = None) -> int:
