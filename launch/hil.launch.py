@@ -25,7 +25,7 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "device",
                 default_value="gamepad",
-                description="what the operator holds: gamepad, spacemouse, leader, or a browser",
+                description="what the operator holds: gamepad, spacemouse or browser",
             ),
             DeclareLaunchArgument("out", description="folder of the run"),
             DeclareLaunchArgument(

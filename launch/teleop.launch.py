@@ -24,8 +24,8 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "device",
                 default_value="gamepad",
-                description="what the operator holds: gamepad, spacemouse, leader, or a browser; a keyboard needs a "
-                "terminal, which launch does not pass on: robolearn record --teleop keyboard",
+                description="what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the "
+                "terminal that robolearn record has",
             ),
             DeclareLaunchArgument(
                 "host",

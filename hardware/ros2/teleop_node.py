@@ -343,7 +343,7 @@ class TeleopNode(Node):
                     self.error = self.error or RobolearnError(self.episodes.gave_up)
                 self.done = True
         if dos:
-            log.info("%s", self.episodes.message)
+            log.log(logging.WARNING if Do.DROP in dos else logging.INFO, "%s", self.episodes.message)
 
     def _go_on(self) -> None:
         """One step of everything that takes time."""

@@ -5,11 +5,13 @@
 
 They see what a person sees, where the arm and the cube are and whether it is lifted, and have nothing but sticks,
 buttons and a mouse. The gamepad is SDL's virtual one, the browser a real Chromium. More flags go to `robolearn record`;
-what it prints is printed, and its exit code returned.
+what it prints is printed, and its exit code returned. `all --out FOLDER` is the acceptance of recording: five episodes
+by a script with two cameras, by the gamepad and by the browser, and some steps of training on each.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import subprocess
@@ -259,7 +261,32 @@ def by_browser(flags: Sequence[str]) -> int:
             process.wait(30)
 
 
-PEOPLE = {"gamepad": by_gamepad, "browser": by_browser}
+def everybody(flags: Sequence[str]) -> int:
+    """Five episodes by each, and a policy trained on them; the number of those that failed."""
+    where = argparse.ArgumentParser()
+    where.add_argument("--out", type=Path, required=True)
+    where.add_argument("--episodes", type=int, default=5)
+    where.add_argument("--steps", type=int, default=40)
+    to = where.parse_args(flags)
+    env, failed = {**os.environ, "PYTHONPATH": str(ROOT)}, 0
+    me, program = [sys.executable, __file__], [sys.executable, "-c", PROGRAM]
+    for name, command in {
+        "scripted": [*program, "record", "--teleop", "scripted", "--cameras", "front", "wrist"],
+        "gamepad": [*me, "gamepad"],
+        "browser": [*me, "browser"],
+    }.items():
+        data, run = to.out / name, to.out / f"{name}-policy"
+        for line in (
+            [*command, "--episodes", str(to.episodes), "--out", str(data), "--json"],
+            [*program, "train", "--data", str(data), "--out", str(run), "--steps", str(to.steps), "--json"],
+        ):
+            done = subprocess.run(line, env=env, stdout=subprocess.PIPE, text=True)
+            print(f"{name}: exit code {done.returncode}: {done.stdout.strip()}", flush=True)
+            failed += done.returncode != 0
+    return failed
+
+
+PEOPLE = {"gamepad": by_gamepad, "browser": by_browser, "all": everybody}
 
 if __name__ == "__main__":
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))

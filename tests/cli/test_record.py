@@ -203,6 +203,19 @@ def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: 
     assert len(Dataset.open(recorded).success) == before + 1
 
 
+def test_a_person_with_a_gamepad(tmp_path: Path) -> None:
+    out, people = tmp_path / "set", Path(__file__).with_name("record_people.py")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROS_DOMAIN_ID": str(DOMAIN)}
+    command = [sys.executable, str(people), "gamepad", "--episodes", "1", "--out", str(out), "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["teleop"], result["recorded"], result["violations"]) == ("gamepad", 1, 0), result
+    data = Dataset.open(out)
+    assert len(data.lengths) == 1 and np.abs(data.action[:, :3]).max() > 0.3
+    assert (data.stamps["device"] <= data.stamps["action"]).all()
+
+
 def test_enough_episodes_are_enough(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from robolearn.cli.main import main
 

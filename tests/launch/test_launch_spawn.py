@@ -23,7 +23,7 @@ from policies.kinds import build_net
 from policies.networks.field import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from robolearn.cli.node_record import RECORD
+from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.cli.station import may_be_realtime
 from robolearn.data.reader import Dataset
 from sim.registry import make_env
@@ -85,17 +85,20 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
     from hardware.ros2.safety_node import SafetyNode
     from hardware.ros2.sim_arm_node import SimArmNode
     from hardware.ros2.streamer_node import StreamerNode
+    from hardware.ros2.teleop_node import TeleopNode
 
     with Background(DOMAIN) as ros:
         context = {"context": ros.context}
         made = {
-            "record_node": RecordNode(lambda _: None, defaults=RECORD, **context),  # type: ignore[arg-type,return-value]
+            "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
+            "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
             "policy_node": PolicyNode(lambda path: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "streamer_node": StreamerNode(**context),
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
         started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
+        started += launch("teleop").started
         for process in started:
             node = made[process.executable]
             assert process.node == f"{node.get_namespace()}/{node.get_name()}"
