@@ -19,8 +19,17 @@ class Doctor(Command):
     Ends with exit code 1 when something is missing that simulation and learning need; the rest is optional.
     """
 
+    device: str | None = None
+    """Instead: open a teleoperation device (keyboard, gamepad, spacemouse, leader) and show what it says."""
+    seconds: float = 5.0
+    """For how long [s]."""
+    port: str = ""
+    """Serial port of the leader arm."""
+
     def run(self) -> dict[str, Any]:
-        """``{"checks": [{"name", "ok", "found", "fix", "group", "needed"}, …]}``."""
+        """``{"checks": [{"name", "ok", "found", "fix", "group", "needed"}, …]}``; of a device, see `listen`."""
+        if self.device is not None:
+            return self._listen(self.device)
         from robolearn.cli.checks import CHECKS, SIMULATION, Machine
         from robolearn.runs.progress import Progress
 
@@ -33,12 +42,23 @@ class Doctor(Command):
                 progress(i + 1)
         return {"checks": found}
 
+    def _listen(self, device: str) -> dict[str, Any]:
+        from rich.console import Console
+        from rich.markup import escape
+
+        from robolearn.cli.checks.live import listen
+
+        console = Console(stderr=True)
+        return listen(device, lambda line: console.print(escape(line)), port=self.port, seconds=self.seconds)
+
     def exit_code(self, result: Mapping[str, Any]) -> int:
         """1 when simulation lacks something."""
-        return int(any(check["needed"] and not check["ok"] for check in result["checks"]))
+        return int(any(check["needed"] and not check["ok"] for check in result.get("checks", ())))
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         """A table by purpose, then the commands, each on a line of its own to copy."""
+        if "checks" not in result:
+            return super().show(result, console)
         from rich.markup import escape
         from rich.table import Table
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 from dataclasses import dataclass, field
 
 import pytest
 
-from robolearn.cli.checks import CHECKS, SIMULATION, Check, Machine, compute, devices, realtime, ros, shared_memory
+from robolearn.cli.checks import (
+    CHECKS,
+    SIMULATION,
+    Check,
+    Machine,
+    compute,
+    devices,
+    realtime,
+    ros,
+    shared_memory,
+)
 from robolearn.cli.checks import simulation as worlds
 from robolearn.cli.checks.machine import Answer
 from robolearn.cli.doctor import Doctor
@@ -90,6 +102,7 @@ def test_a_machine_with_everything() -> None:
         environ={"FASTDDS_DEFAULT_PROFILES_FILE": "/profile.xml", "AMENT_PREFIX_PATH": "/opt/ros/x:/venv"},
         torch=Answer(0, TORCH.values | {"gpus": ["H200"]}),
         programs=("chrt", "ros2"),
+        modules=("rclpy", "pygame", "hidraw", "pyspacemouse"),
         files=files,
     )
     for check in (only(check(machine)) for checks in CHECKS.values() for check in checks):
@@ -174,6 +187,24 @@ def test_a_machine_with_everything() -> None:
             "none",
             "",
         ),
+        (
+            devices.gamepad,
+            Imagined(files={"/dev/input/js0": "", "/sys/class/input/js0/device/name": "Xbox Pad\n"}),
+            "/dev/input/js0 (Xbox Pad), but without pygame",
+            "pip install robolearn[teleop]",
+        ),
+        (
+            devices.spacemouse,
+            Imagined(
+                files={
+                    "/sys/class/hidraw/hidraw0": "",
+                    "/sys/class/hidraw/hidraw0/device/uevent": "HID_NAME=3Dconnexion SpaceMouse Compact\nHID_PHYS=x",
+                },
+                modules=("hidraw",),
+            ),
+            "/dev/hidraw0 (3Dconnexion SpaceMouse Compact), but without pyspacemouse",
+            "pip install robolearn[teleop]",
+        ),
         (devices.cameras, Imagined(files={"/dev/video0": ""}, closed=("/dev/video0",)), "video0", "-aG video"),
         (devices.serial, Imagined(files={"/dev/ttyUSB0": ""}, closed=("/dev/ttyUSB0",)), "ttyUSB0", "-aG dialout"),
     ],
@@ -182,6 +213,35 @@ def test_a_gap_is_named_with_the_command_that_mends_it(check, machine: Imagined,
     one = only(check(machine))
     assert not one.ok and found in one.found
     assert (fix in one.fix) if fix else not one.fix
+
+
+def test_serial_ports_say_what_hangs_on_them() -> None:
+    files = {
+        "/dev/ttyACM0": "",
+        "/sys/class/tty/ttyACM0/device/../product": "USB Single Serial\n",
+        "/dev/ttyUSB0": "",
+        "/sys/class/tty/ttyUSB0/device/../../product": "FT232R\n",
+        "/dev/ttyUSB1": "",
+    }
+    found = only(devices.serial(Imagined(files=files))).found
+    assert found == "/dev/ttyACM0 (USB Single Serial), /dev/ttyUSB0 (FT232R), /dev/ttyUSB1"
+
+
+def test_a_device_is_listened_to(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    person, program = pty.openpty()
+    monkeypatch.setattr("sys.stdin", os.fdopen(program))
+    os.write(person, b"w y")
+    assert main(["doctor", "--device", "keyboard", "--seconds", "0.3", "--json"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out.splitlines()[-1])
+    assert result["device"] == "keyboard" and result["samples"] == result["engaged"] > 2
+    assert result["events"] == ["success"] and max(result["high"]) > 0.3 and "[success]" in err
+    os.close(person)
+
+
+def test_a_device_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture) -> None:
+    assert main(["doctor", "--device", "gamepd"]) == 2
+    assert "--device: got gamepd; available: keyboard, gamepad, spacemouse, leader" in capsys.readouterr().err
 
 
 def test_the_profile_that_is_recommended_is_there() -> None:
