@@ -39,7 +39,7 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Source
 
 def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[Draft]:
     """`episodes` (default all) of `dataset`, one by one."""
-    clips = clips_of(dataset.path, dataset.info)
+    clips = {key_of(name): parts for name, parts in clips_of(dataset.path, dataset.info).items()}
     for index in range(dataset.episodes) if episodes is None else episodes:
         episode = dataset.episode(index)
         numbers = {key: values for key, values in episode.observation.items() if key not in clips}
@@ -47,18 +47,18 @@ def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[
         yield Draft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
 
 
-def cameras_of(info: Mapping[str, Any]) -> dict[str, str]:
-    """``images.<camera>`` → the video feature that holds it."""
-    return {key_of(name): name for name, feature in info["features"].items() if feature.get("dtype") == "video"}
+def video_features(info: Mapping[str, Any]) -> list[str]:
+    """The features that are stored as video."""
+    return [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
 
 
 def clips_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Clip]]:
-    """``images.<camera>`` → where each episode's images lie, by the rows of ``meta/episodes``."""
-    cameras = cameras_of(info)
+    """Video feature → where each episode's images lie, by the rows of ``meta/episodes``."""
+    cameras = video_features(info)
     if not cameras:
         return {}
     columns = ["episode_index", "length"]
-    for name in cameras.values():
+    for name in cameras:
         columns += [f"videos/{name}/{part}" for part in ("chunk_index", "file_index", "from_timestamp")]
     tables = []
     for path in sorted(root.glob("meta/episodes/*/*.parquet")):
@@ -72,7 +72,7 @@ def clips_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Clip]]:
     rows = rows.filter(layout.less(rows["episode_index"], int(info["total_episodes"]))).to_pylist()
     pattern = str(info.get("video_path") or "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4")
     return {
-        key: [
+        name: [
             Clip(
                 root
                 / pattern.format(
@@ -86,5 +86,5 @@ def clips_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Clip]]:
             )
             for row in rows
         ]
-        for key, name in cameras.items()
+        for name in cameras
     }

@@ -18,13 +18,13 @@ from robolearn.data import layout
 from robolearn.data.existing import clips_of
 from robolearn.data.formats.lerobot import draft, plan, success_note
 from robolearn.data.formats.options import ReadOptions
-from robolearn.data.formats.scaling import note, scale_for, with_scale
-from robolearn.data.source import Draft, Source, scaled
+from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale
+from robolearn.data.source import Draft, Source
 from robolearn.data.tables import array_of, tasks_of
 
 
 def here(path: Path) -> bool:
-    return _version(path).startswith("v3.")
+    return version(path).startswith("v3.")
 
 
 def read(path: Path, options: ReadOptions) -> Source:
@@ -66,12 +66,36 @@ def read(path: Path, options: ReadOptions) -> Source:
         for _, where, part in tables(["action", "episode_index"])
     )
     clips = clips_of(path, info) if chosen.videos else {}
-    by_feature = dict(zip((n for n, f in info["features"].items() if f.get("dtype") == "video"), clips.values(), strict=True)) if clips else {}  # noqa: E501
 
     def episodes() -> Iterator[Draft]:
         for index, where, part in tables():
-            videos = {key: by_feature[feature][index] for key, feature in chosen.videos.items()}
+            videos = {key: clips[feature][index] for key, feature in chosen.videos.items()}
             yield scaled(draft(chosen, part, tasks, videos, options, where), scale)
 
     notes = (*chosen.notes, *success_note(info), *note(scale))
     return Source(with_scale(chosen.interface, scale), episodes(), len(rows), tuple(chosen.stamps), notes)
+
+
+def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:
+    """The committed rows of ``meta/episodes``."""
+    wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
+    rows: list[dict[str, Any]] = []
+    for file in sorted(path.glob("meta/episodes/*/*.parquet")):
+        rows += layout.read_parquet(path, str(file.relative_to(path)), wanted).to_pylist()
+    rows = sorted((row for row in rows if row["episode_index"] < info["total_episodes"]), key=_index)
+    if [row["episode_index"] for row in rows] != list(range(info["total_episodes"])):
+        expected = f"episodes 0 to {info['total_episodes'] - 1}"
+        raise BadInput(f"data set {path}: meta/episodes", got=f"{len(rows)} rows", expected=expected)
+    return rows
+
+
+def _index(row: dict[str, Any]) -> int:
+    return row["episode_index"]
+
+
+def version(path: Path) -> str:
+    """The format of the LeRobot set in `path`, such as ``"v3.0"``, or nothing."""
+    try:
+        return str(layout.read_info(path)["codebase_version"]) if path.is_dir() else ""
+    except BadInput:
+        return ""

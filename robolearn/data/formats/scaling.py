@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
+from robolearn.data.source import Draft
 
 KEY = "action_scale"
 TOLERANCE = 1e-6  # as in the checks of a writer
@@ -63,6 +64,13 @@ def scale_for(actions: Iterable[tuple[str, NDArray]]) -> Scale | None:
     if low is None or high is None or (low.min() >= -1 - TOLERANCE and high.max() <= 1 + TOLERANCE):
         return None
     return Scale(low, high)
+
+
+def scaled(draft: Draft, scale: Scale | None) -> Draft:
+    """`draft` with its actions in [-1, 1]."""
+    if scale is None:
+        return draft
+    return replace(draft, episode=replace(draft.episode, action=scale.apply(draft.episode.action)))
 
 
 def with_scale(interface: Interface, scale: Scale | None) -> Interface:
