@@ -146,7 +146,7 @@ def subsample(dataset: Dataset, every: int, action: str = "auto") -> Source:
         intervention = episode.intervention
         return _with(
             short,
-            action=np.clip(actions, -1, 1).astype(np.float32),
+            action=np.segment(actions, -1, 1).astype(np.float32),
             reward=np.add.reduceat(episode.reward, starts).astype(np.float32),
             intervention=None if intervention is None else np.logical_or.reduceat(intervention, starts),
         )

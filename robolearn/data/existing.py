@@ -1,4 +1,4 @@
-"""A data set as a `Source`: its episodes one by one, the images as clips of its videos."""
+"""A data set as a `Source`: its episodes one by one, the images as segments of its videos."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from robolearn.core import BadInput, Interface
 from robolearn.data import layout
-from robolearn.data.clips import Clip
+from robolearn.data.segments import Segment
 from robolearn.data.features import interface_of, key_of
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Source, stamps_of
@@ -39,11 +39,11 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Source
 
 def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[Draft]:
     """`episodes` (default all) of `dataset`, one by one."""
-    clips = {key_of(name): parts for name, parts in clips_of(dataset.path, dataset.info).items()}
+    segments = {key_of(name): parts for name, parts in segments_of(dataset.path, dataset.info).items()}
     for index in range(dataset.episodes) if episodes is None else episodes:
         episode = dataset.episode(index)
-        numbers = {key: values for key, values in episode.observation.items() if key not in clips}
-        images = {key: parts[index] for key, parts in clips.items()}
+        numbers = {key: values for key, values in episode.observation.items() if key not in segments}
+        images = {key: parts[index] for key, parts in segments.items()}
         yield Draft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
 
 
@@ -52,7 +52,7 @@ def video_features(info: Mapping[str, Any]) -> list[str]:
     return [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
 
 
-def clips_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Clip]]:
+def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]:
     """Video feature → where each episode's images lie, by the rows of ``meta/episodes``."""
     cameras = video_features(info)
     if not cameras:
@@ -73,7 +73,7 @@ def clips_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Clip]]:
     pattern = str(info.get("video_path") or "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4")
     return {
         name: [
-            Clip(
+            Segment(
                 root
                 / pattern.format(
                     video_key=name,

@@ -1,6 +1,6 @@
 """Episodes on their way into a new data set, from wherever they come: another set, another format, an edit.
 
-A `Source` hands out one `Draft` after the other, numbers in memory and images as clips that are decoded when they
+A `Source` hands out one `Draft` after the other, numbers in memory and images as segments that are decoded when they
 are needed, so the size of a set does not matter. `store` writes them all into a new folder, or nothing.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
-from robolearn.data.clips import Images, frames
+from robolearn.data.segments import Images, frames
 from robolearn.data.writer import EpisodeWriter
 
 Progress = Callable[[int, dict[str, float]], None]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.clips import Images
+from robolearn.data.segments import Images
 from robolearn.data.features import INTERFACE_KEY, key_of
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.source import Draft

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.clips import Clip, Images, copy_stream, facts, frames
-from robolearn.data.existing import clips_of, drafts, interface_with_images
+from robolearn.data.segments import Segment, Images, copy_stream, facts, frames
+from robolearn.data.existing import segments_of, drafts, interface_with_images
 from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, column
 from robolearn.data.formats.lerobot import draft, plan, success_note
 from robolearn.data.formats.lerobot_v30 import version
@@ -86,7 +86,7 @@ def read(path: Path, options: ReadOptions) -> Source:
             videos: dict[str, Images] = {}
             for key, feature in chosen.videos.items():
                 file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)
-                videos[key] = Clip(file, rows.num_rows, float(info["fps"]))
+                videos[key] = Segment(file, rows.num_rows, float(info["fps"]))
             yield scaled(draft(chosen, rows, tasks, videos, options, where), scale)
 
     notes = (*chosen.notes, *success_note(info), *note(scale))
@@ -100,7 +100,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
     scale = scale_of(dataset.interface)
     interface = without_scale(interface_with_images(dataset))
     features = _features(dataset)
-    clips = clips_of(dataset.path, dataset.info)
+    segments = segments_of(dataset.path, dataset.info)
     with new_folder(out) as part:
         first, episode_lines, stats_lines = 0, [], []
         video_facts: dict[str, dict[str, Any]] = {}
@@ -130,7 +130,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             arrays = {name: _column(columns[name], features[name]["dtype"]) for name in features if name in columns}
             where = {"episode_chunk": index // CHUNK, "episode_index": index}
             _put(part / DATA.format(**where), layout.parquet_bytes(pa.table(arrays)))
-            for feature, parts in clips.items():
+            for feature, parts in segments.items():
                 video = part / VIDEO.format(**where, video_key=feature)
                 video.parent.mkdir(parents=True, exist_ok=True)
                 if not copy_stream(parts[index], video):
@@ -138,7 +138,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 video_facts.setdefault(feature, facts(video))
             episode_lines.append({"episode_index": index, "tasks": [episode.task], "length": length})
             stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
-            stats |= {feature: _image_stats(parts[index]) for feature, parts in clips.items()}
+            stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
             stats_lines.append({"episode_index": index, "stats": stats})
             first += length
             if progress is not None:
@@ -154,13 +154,13 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             "total_episodes": dataset.episodes,
             "total_frames": first,
             "total_tasks": len(dataset.tasks),
-            "total_videos": dataset.episodes * len(clips),
+            "total_videos": dataset.episodes * len(segments),
             "total_chunks": -(-dataset.episodes // CHUNK),
             "chunks_size": CHUNK,
             "fps": dataset.info["fps"],
             "splits": {"train": f"0:{dataset.episodes}"},
             "data_path": DATA,
-            "video_path": VIDEO if clips else None,
+            "video_path": VIDEO if segments else None,
             "features": features,
             INTERFACE_KEY: interface.to_json(),
         }
@@ -192,9 +192,9 @@ def _plain(stats: Mapping[str, NDArray]) -> dict[str, Any]:
     return {name: stats[name].tolist() for name in STATISTICS}
 
 
-def _image_stats(clip: Clip) -> dict[str, Any]:
+def _image_stats(segment: Segment) -> dict[str, Any]:
     """Per channel, in [0, 1] and of shape (3, 1, 1), over at most 100 frames, evenly spread."""
-    picked = clip[:: -(-len(clip) // 100)]
+    picked = segment[:: -(-len(segment) // 100)]
     pixels = [frame.reshape(-1, 3)[::7] / 255.0 for frame in frames(picked)]
     stats = describe(np.concatenate(pixels))
     shaped = {name: stats[name].reshape(3, 1, 1).tolist() for name in STATISTICS if name != "count"}

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.existing import clips_of
+from robolearn.data.existing import segments_of
 from robolearn.data.formats.lerobot import draft, plan, success_note
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale
@@ -65,11 +65,11 @@ def read(path: Path, options: ReadOptions) -> Source:
         (where, array_of(part["action"], shape, "float32", what=where))
         for _, where, part in tables(["action", "episode_index"])
     )
-    clips = clips_of(path, info) if chosen.videos else {}
+    segments = segments_of(path, info) if chosen.videos else {}
 
     def episodes() -> Iterator[Draft]:
         for index, where, part in tables():
-            videos = {key: clips[feature][index] for key, feature in chosen.videos.items()}
+            videos = {key: segments[feature][index] for key, feature in chosen.videos.items()}
             yield scaled(draft(chosen, part, tasks, videos, options, where), scale)
 
     notes = (*chosen.notes, *success_note(info), *note(scale))

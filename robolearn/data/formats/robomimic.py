@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.clips import frames
+from robolearn.data.segments import frames
 from robolearn.data.existing import drafts
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale

@@ -19,7 +19,7 @@ from robolearn.core import BadInput
 
 
 @dataclass(frozen=True)
-class Clip:
+class Segment:
     """The images of one camera in one episode.
 
     Attributes:
@@ -44,13 +44,13 @@ class Clip:
         """Whether all frames of the episode are wanted."""
         return self.rows is None or self.rows == range(self.length)
 
-    def __getitem__(self, chosen: slice) -> Clip:
+    def __getitem__(self, chosen: slice) -> Segment:
         rows = range(self.length) if self.rows is None else self.rows
         return replace(self, rows=rows[chosen])
 
 
-Images = Clip | NDArray[np.uint8]
-"""The images of one camera in one episode: a clip, or (T, H, W, 3) in memory."""
+Images = Segment | NDArray[np.uint8]
+"""The images of one camera in one episode: a segment, or (T, H, W, 3) in memory."""
 
 
 def frames(images: Images) -> Iterator[NDArray[np.uint8]]:
@@ -59,23 +59,23 @@ def frames(images: Images) -> Iterator[NDArray[np.uint8]]:
     Raises:
       BadInput: the video is missing, cannot be decoded or ends before the last frame, which is named.
     """
-    if isinstance(images, Clip):
+    if isinstance(images, Segment):
         yield from _decoded(images)
     else:
         yield from images
 
 
-def _decoded(clip: Clip) -> Iterator[NDArray[np.uint8]]:
-    rows = range(clip.length) if clip.rows is None else clip.rows
+def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
+    rows = range(segment.length) if segment.rows is None else segment.rows
     wanted, last = set(rows), rows[-1] if len(rows) else -1
     row = -1
     try:
-        with av.open(str(clip.path)) as container:
+        with av.open(str(segment.path)) as container:
             stream = container.streams.video[0]
-            if clip.start > 0 and stream.time_base:
-                container.seek(int(clip.start / stream.time_base), stream=stream)  # to the key frame before it
+            if segment.start > 0 and stream.time_base:
+                container.seek(int(segment.start / stream.time_base), stream=stream)  # to the key frame before it
             for frame in container.decode(stream):
-                if (frame.time or 0.0) < clip.start - 0.5 / clip.fps:
+                if (frame.time or 0.0) < segment.start - 0.5 / segment.fps:
                     continue
                 row += 1
                 if row in wanted:
@@ -84,14 +84,14 @@ def _decoded(clip: Clip) -> Iterator[NDArray[np.uint8]]:
                     return
     except (av.FFmpegError, OSError, IndexError, ValueError) as error:
         at = f" after frame {row}" if row >= 0 else ""
-        raise BadInput(f"video {clip.path}", got=f"one that does not decode{at} ({reason(error)})") from None
+        raise BadInput(f"video {segment.path}", got=f"one that does not decode{at} ({reason(error)})") from None
     if last >= 0:
-        raise BadInput(f"video {clip.path}", got=f"{row + 1} frames", expected=f"{clip.length}")
+        raise BadInput(f"video {segment.path}", got=f"{row + 1} frames", expected=f"{segment.length}")
 
 
 def array(images: Images) -> NDArray[np.uint8]:
     """(T, H, W, 3) all wanted frames in memory; raises as `frames` does."""
-    return np.stack(list(frames(images))) if isinstance(images, Clip) else images
+    return np.stack(list(frames(images))) if isinstance(images, Segment) else images
 
 
 def size_of(path: Path) -> tuple[int, int]:
@@ -104,31 +104,31 @@ def size_of(path: Path) -> tuple[int, int]:
         raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
 
 
-def copy_stream(clip: Clip, out: Path) -> bool:
-    """Write all frames of `clip` to `out` without encoding them again, from 0 s; False where that cannot be done.
+def copy_stream(segment: Segment, out: Path) -> bool:
+    """Write all frames of `segment` to `out` without encoding them again, from 0 s; False where that cannot be done.
 
     It cannot where the episode does not begin with a key frame, or where frames are stored out of their order.
     """
-    if not clip.whole:
+    if not segment.whole:
         return False
     packets = []
-    with av.open(str(clip.path)) as source:
+    with av.open(str(segment.path)) as source:
         stream = source.streams.video[0]
         if stream.time_base is None:
             return False
-        if clip.start > 0:
-            source.seek(int(clip.start / stream.time_base), stream=stream)
+        if segment.start > 0:
+            source.seek(int(segment.start / stream.time_base), stream=stream)
         for packet in source.demux(stream):
             if packet.pts is None or packet.pts != packet.dts:
                 if packet.size:
                     return False
                 continue
-            if float(packet.pts * stream.time_base) < clip.start - 0.5 / clip.fps:
+            if float(packet.pts * stream.time_base) < segment.start - 0.5 / segment.fps:
                 continue
             packets.append(packet)
-            if len(packets) == clip.length:
+            if len(packets) == segment.length:
                 break
-        if len(packets) != clip.length or not packets[0].is_keyframe:
+        if len(packets) != segment.length or not packets[0].is_keyframe:
             return False
         with av.open(str(out), "w", format="mp4") as target:
             copy = target.add_stream_from_template(stream)
