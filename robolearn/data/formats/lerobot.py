@@ -85,7 +85,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
         action_kind=options.action_kind or "native",
     )
     if INTERFACE_KEY in info:
-        own = Interface.from_json(info[INTERFACE_KEY])
+        own = options.applied(Interface.from_json(info[INTERFACE_KEY]))
         kept = {key: spec for key, spec in own.observation.items() if key in observation}
         interface = replace(own, observation={**observation, **kept})
     return Plan(interface, vectors, videos, pictures, stamps, tuple(notes))
