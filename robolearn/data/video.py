@@ -66,7 +66,7 @@ class VideoConfig:
 
     def options(self) -> dict[str, str]:
         """FFmpeg's options for `encoder`."""
-        quick = {"libsvtav1": "10", "libx264": "veryfast"}
+        quick = {"libsvtav1": "12", "libx264": "veryfast"}
         preset = self.preset if self.preset is not None else quick.get(self.encoder())
         options = {"g": str(self.g), "crf": str(self.crf)}
         # Frames in the order in which they are shown: packet t is frame t, so a video cut short is whole up to there.
