@@ -119,6 +119,13 @@ def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
     """
     if not segment.whole or abs(segment.fps - fps) > 1e-9:
         return False
+    try:
+        return _copied(segment, out, fps)
+    except (av.FFmpegError, OSError, IndexError, ValueError):
+        return False  # decoding it, which comes next, says more
+
+
+def _copied(segment: Segment, out: Path, fps: float) -> bool:
     with av.open(str(segment.path)) as source:
         stream = source.streams.video[0]
         base = stream.time_base

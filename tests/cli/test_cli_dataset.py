@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from robolearn.cli.dataset.common import episode_list
@@ -21,8 +23,8 @@ from robolearn.data import Dataset, EpisodeWriter
 
 
 def interface() -> Interface:
-    images = ArraySpec((64, 64, 3), "uint8")
-    return Interface({"proprio": ArraySpec((2,), names=("x", "y")), "images.front": images}, ArraySpec((2,)), 10.0, "panda")
+    observation = {"proprio": ArraySpec((2,), names=("x", "y")), "images.front": ArraySpec((64, 64, 3), "uint8")}
+    return Interface(observation, ArraySpec((2,)), 10.0, "panda")
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +69,6 @@ def test_stats(data: Path, capsys: pytest.CaptureFixture) -> None:
 
 
 def test_validate_says_so_by_its_exit_code(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    import shutil
-
     assert result(capsys, "validate", data) == {"dataset": str(data), "ok": True, "findings": []}
     root = Path(shutil.copytree(data, tmp_path / "copy"))
     video = next(root.glob("videos/*/*/file-001.mp4"))
@@ -216,3 +216,22 @@ def test_help_for_the_family(capsys: pytest.CaptureFixture) -> None:
     out = capsys.readouterr().out
     assert "dataset validate" in out and "dataset edit crop" in out and "quickstart " not in out.split("Examples")[0]
     assert run("dataset", "edit", "--help") == 0 and "dataset info" not in capsys.readouterr().out
+
+
+def test_what_is_sound_can_be_taken_out_of_a_damaged_set(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    root = Path(shutil.copytree(data, tmp_path / "copy"))
+    table = pq.read_table(root / "data/chunk-000/file-000.parquet")
+    state = table["observation.state"].to_pylist()
+    state[8][1] = float("nan")
+    position, field = table.column_names.index("observation.state"), table.schema.field("observation.state")
+    table = table.set_column(position, field, pa.array(state, field.type))
+    pq.write_table(table, root / "data/chunk-000/file-000.parquet")
+    (root / "videos/observation.images.front/chunk-000/file-001.mp4").write_bytes(b"nothing")
+    findings = result(capsys, "validate", root, code=1)["findings"]
+    assert {finding["episode"] for finding in findings if finding["check"] != "stats"} == {1}
+    assert run("dataset", "edit", "drop", root, "--episodes", "2", "--out", tmp_path / "out") == 2
+    assert "episode 1" in (error := capsys.readouterr().err) and "does not open" in error
+    assert result(capsys, "edit", "drop", root, "--episodes", "1", "--out", tmp_path / "out")["frames"] == 14
+    assert result(capsys, "validate", tmp_path / "out")["ok"]

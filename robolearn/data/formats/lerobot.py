@@ -87,7 +87,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
     if INTERFACE_KEY in info:
         own = options.applied(Interface.from_json(info[INTERFACE_KEY]))
         kept = {key: spec for key, spec in own.observation.items() if key in observation}
-        interface = replace(own, observation={**observation, **kept})
+        interface = replace(own, observation={**kept, **{k: v for k, v in observation.items() if k not in kept}})
     return Plan(interface, vectors, videos, pictures, stamps, tuple(notes))
 
 

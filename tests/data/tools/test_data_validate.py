@@ -237,3 +237,22 @@ def test_what_lies_beyond_the_last_commit_is_no_fault(filmed: Path, copy: Copy) 
 
     edit_json(root, "meta/info.json", two)
     assert {check for check, _, _ in found(root)} == {"stats"}  # which a killed writer leaves behind
+
+
+def test_a_recording_that_was_killed_is_told_from_one_that_runs(tmp_path: Path, copy: Copy) -> None:
+    interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 10.0)
+    with EpisodeWriter(tmp_path / "set", interface) as writer:
+        for t in range(3):
+            writer.add({"proprio": [t]}, [0.0])
+        writer.end(success=True, task="wait")
+        writer.add({"proprio": [0.5]}, [0.0])
+        assert found(tmp_path / "set") == []
+        root = copy(tmp_path / "set")  # as a kill at this moment would leave it
+    assert found(root) == [("unfinished episode", None, None)]
+
+
+def test_weights_of_another_number_of_episodes(plain: Path, copy: Copy) -> None:
+    root = copy(plain)
+    (root / "meta/robolearn_weights.json").write_text('{"weights": [1, 2]}')
+    (finding,) = validate(root)
+    assert finding.what == "got 2 weights, expected one for each of 3 episodes"
