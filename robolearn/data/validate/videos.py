@@ -8,6 +8,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.data.segments import reason
@@ -49,7 +50,7 @@ def _file(
         return
     try:
         times, signatures, size, broken = _read(data.root / name, limits.decode)
-    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+    except (FFmpegError, OSError, IndexError, ValueError) as error:
         yield Finding("video", f"it does not open ({reason(error)})", name, first)
         return
     shape = [int(extent) for extent in data.info["features"][feature]["shape"]]
@@ -98,8 +99,8 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uin
         try:
             for frame in container.decode(stream):
                 times.append(float(frame.time or 0.0))
-                signatures.append(_blocks(frame.to_ndarray(format="gray")))
-        except (av.FFmpegError, OSError, ValueError) as error:
+                signatures.append(_blocks(frame.to_ndarray(format="gray").astype(np.uint8, copy=False)))
+        except (FFmpegError, OSError, ValueError) as error:
             broken = reason(error)
     return np.array(times), np.stack(signatures) if signatures else np.zeros((0, 0), np.uint8), size, broken
 
@@ -109,8 +110,8 @@ def _blocks(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     import cv2
 
     height, width = grey.shape
-    small = tuple(min(GRID, max(1, extent // BLOCK)) for extent in (width, height))
-    return cv2.resize(grey, small, interpolation=cv2.INTER_AREA).reshape(-1)
+    small = (min(GRID, max(1, width // BLOCK)), min(GRID, max(1, height // BLOCK)))
+    return np.asarray(cv2.resize(grey, small, interpolation=cv2.INTER_AREA), np.uint8).reshape(-1)
 
 
 def _frozen(
