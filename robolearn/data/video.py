@@ -236,6 +236,8 @@ class VideoEncoder:
                     mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
                 mux(stream.encode())
+        except Exception as error:
+            raise output.error or error from None  # FFmpeg says less about a full disk than the system did
         finally:
             output.close()
             if index is not None:
@@ -283,13 +285,18 @@ class _Output:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._position = self._synced = self._begun = 0
         self._crc = 0
+        self.error: OSError | None = None
 
     def write(self, data: bytes) -> int:
         view = memoryview(data)
-        while view:
-            done = os.pwrite(self._descriptor, view, self._position)
-            self._position += done
-            view = view[done:]
+        try:
+            while view:
+                done = os.pwrite(self._descriptor, view, self._position)
+                self._position += done
+                view = view[done:]
+        except OSError as error:
+            self.error = error
+            raise
         self._crc = zlib.crc32(data, self._crc)
         if self._position - self._synced > SYNC_BYTES:
             os.fdatasync(self._descriptor)
