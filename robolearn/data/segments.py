@@ -102,16 +102,6 @@ def array(images: Images) -> NDArray[np.uint8]:
     return np.stack(list(frames(images))) if isinstance(images, Segment) else images
 
 
-def size_of(path: Path) -> tuple[int, int]:
-    """(height, width) of the video [pixels]; raises as `frames` does."""
-    try:
-        with av.open(str(path)) as container:
-            stream = container.streams.video[0]
-            return stream.height, stream.width
-    except (FFmpegError, OSError, IndexError, ValueError) as error:
-        raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
-
-
 def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
     """Write all frames of `segment` to `out` without encoding them again; False where that cannot be done.
 
@@ -163,20 +153,29 @@ def _copied(segment: Segment, out: Path, fps: float) -> bool:
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """Codec, pixel format, height, width and frames per second of a video, as LeRobot's features name them."""
-    with av.open(str(path)) as container:
-        stream = container.streams.video[0]
-        context = stream.codec_context
-        return {
-            "video.height": stream.height,
-            "video.width": stream.width,
-            "video.codec": {"libdav1d": "av1", "libaom-av1": "av1"}.get(context.name, context.name),
-            "video.pix_fmt": context.pix_fmt,
-            "video.is_depth_map": False,
-            "video.fps": float(stream.average_rate or 0),
-            "video.channels": 3,
-            "has_audio": bool(container.streams.audio),
-        }
+    """Codec, pixel format, size and frame rate of a video, as LeRobot's features name them; raises as `frames` does."""
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            context = stream.codec_context
+            return {
+                "video.height": stream.height,
+                "video.width": stream.width,
+                "video.codec": context.codec.canonical_name,
+                "video.pix_fmt": context.pix_fmt,
+                "video.is_depth_map": False,
+                "video.fps": float(stream.average_rate or 0),
+                "video.channels": 3,
+                "has_audio": bool(container.streams.audio),
+            }
+    except (FFmpegError, OSError, IndexError, ValueError) as error:
+        raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """(height, width) of the video [pixels]; raises as `frames` does."""
+    known = facts(path)
+    return known["video.height"], known["video.width"]
 
 
 def reason(error: Exception) -> str:

@@ -7,6 +7,7 @@ are needed, so the size of a set does not matter. `store` writes them all into a
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from robolearn.data import layout
 from robolearn.data.checks import picture
 from robolearn.data.features import image_keys
 from robolearn.data.pixels import describe_frames
-from robolearn.data.segments import Images, Segment, copy_stream, frames, size_of
+from robolearn.data.segments import Images, Segment, copy_stream, facts, frames, size_of
 from robolearn.data.video import Clip, VideoConfig, VideoEncoder
 from robolearn.data.writer import EpisodeWriter
 
@@ -79,23 +80,29 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
       BadInput: `out` is there already, or an episode cannot be stored; it is named.
     """
     successes = 0
-    with new_folder(out) as part, EpisodeWriter(part, source.interface, stamps=source.stamps) as writer:
-        for draft in source.drafts:
+    drafts = iter(source.drafts)
+    first = next(drafts, None)
+    if first is None:
+        raise BadInput(f"data set {out}", got="no episodes", expected="at least one")
+    config = _config(first)
+    with (
+        new_folder(out) as part,
+        EpisodeWriter(part, source.interface, stamps=source.stamps, video=config) as writer,
+    ):
+        for draft in itertools.chain([first], drafts):
             name = draft.name or f"episode {writer.episodes}"
             try:
-                _write(writer, draft, source.stamps, part.parent)
+                _write(writer, draft, source.stamps, part.parent, config)
             except BadInput as error:
                 raise BadInput(f"{name}: {error}") from None
             successes += draft.episode.success
             if progress is not None:
                 progress(writer.episodes, {})
-        if not writer.episodes:
-            raise BadInput(f"data set {out}", got="no episodes", expected="at least one")
         stored = Stored(writer.episodes, writer.frames, successes)
     return stored
 
 
-def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: Path) -> None:
+def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: Path, config: VideoConfig) -> None:
     """Store `draft`; its videos are made in the folder `aside`."""
     episode = draft.episode
     stamps = {name: episode.stamps[name] for name in wanted if name in episode.stamps}
@@ -104,14 +111,23 @@ def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: 
         for key in image_keys(writer.interface):
             if key not in draft.images:
                 raise BadInput(key, got="no images", expected=f"{len(episode)}", available=draft.images)
-            videos[key] = write_video(draft.images[key], aside / f"{key}.mp4", key, writer.interface)
+            videos[key] = write_video(draft.images[key], aside / f"{key}.mp4", key, writer.interface, config)
         writer.take(replace(episode, stamps=stamps), videos)
     finally:
         for clip in videos.values():
             clip.path.unlink(missing_ok=True)
 
 
-def write_video(images: Images, path: Path, key: str, interface: Interface) -> Clip:
+def _config(draft: Draft) -> VideoConfig:
+    """How images are encoded that cannot be copied: as those that can are."""
+    try:
+        kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, Segment)}
+    except BadInput:
+        kinds = set()  # said again, with the episode, when it is its turn
+    return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
+
+
+def write_video(images: Images, path: Path, key: str, interface: Interface, config: VideoConfig | None = None) -> Clip:
     """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
     spec, hz = interface.observation[key], interface.control_hz
     if isinstance(images, Segment) and images.whole:
@@ -119,7 +135,7 @@ def write_video(images: Images, path: Path, key: str, interface: Interface) -> C
             raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
         if copy_stream(images, path, hz):
             return Clip(path, len(images), images.stats or describe_frames(frames(images)))
-    encoder = VideoEncoder(path, key, spec, hz, VideoConfig())
+    encoder = VideoEncoder(path, key, spec, hz, config or VideoConfig())
     try:
         for t, image in enumerate(frames(images)):
             encoder.put(picture(image, spec, (), key, f" at frame {t}"))
