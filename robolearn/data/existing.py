@@ -82,7 +82,7 @@ def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]
         tables.append(table)
     rows = pa.concat_tables(tables, promote_options="default")
     rows = rows.filter(layout.less(rows["episode_index"], int(info["total_episodes"]))).to_pylist()
-    pattern = str(info.get("video_path") or "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4")
+    pattern = str(info.get("video_path") or layout.VIDEO_PATH)
     return {
         name: [
             Segment(

@@ -79,7 +79,7 @@ def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
     row = -1
     try:
         with av.open(str(segment.path)) as container:
-            stream = container.streams.video[0]
+            stream = video_of(container)
             if segment.start > 0 and stream.time_base:
                 container.seek(int(segment.start / stream.time_base), stream=stream)  # to the key frame before it
             for frame in container.decode(stream):
@@ -118,7 +118,7 @@ def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
 
 def _copied(segment: Segment, out: Path, fps: float) -> bool:
     with av.open(str(segment.path)) as source:
-        stream = source.streams.video[0]
+        stream = video_of(source)
         base = stream.time_base
         if base is None:
             return False
@@ -156,7 +156,7 @@ def facts(path: Path) -> dict[str, Any]:
     """Codec, pixel format, size and frame rate of a video, as LeRobot's features name them; raises as `frames` does."""
     try:
         with av.open(str(path)) as container:
-            stream = container.streams.video[0]
+            stream = video_of(container)
             context = stream.codec_context
             return {
                 "video.height": stream.height,
@@ -176,6 +176,13 @@ def size_of(path: Path) -> tuple[int, int]:
     """(height, width) of the video [pixels]; raises as `frames` does."""
     known = facts(path)
     return known["video.height"], known["video.width"]
+
+
+def video_of(container: Any) -> Any:
+    """The video of a file that was opened; `ValueError` where it has none that can be decoded."""
+    if not container.streams.video or container.streams.video[0].codec_context is None:
+        raise ValueError("no video that can be decoded")
+    return container.streams.video[0]
 
 
 def reason(error: Exception) -> str:

@@ -63,6 +63,8 @@ class View(Command):
             with Progress("reading", total=len(episodes), unit="episodes", quiet=self.json) as progress:
                 frames = save(dataset, episodes, part, progress)
             part.replace(file)
+        except (OSError, RuntimeError) as error:  # the latter is rerun's
+            raise RobolearnError(f"{file} cannot be written ({error})") from error
         finally:
             part.unlink(missing_ok=True)
         return {

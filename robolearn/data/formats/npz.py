@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
     try:
         with np.load(file, allow_pickle=False) as data:
             return {key: data[key] for key in data.files if keys is None or key in keys}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise BadInput(
             f"npz file {file}", got=f"unreadable ({error})", expected="arrays without pickled objects"
         ) from None

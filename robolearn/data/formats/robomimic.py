@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.existing import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
@@ -32,6 +34,8 @@ from robolearn.data.source import Draft, Progress, Source, check_new
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 OBJECTS = "object"
+MARGIN = 4 << 20  # bytes that HDF5 may need beside the arrays of an episode
+_BYTES = {"uint8": 1}
 CONTROL_HZ = 20.0  # robosuite's default
 _INTERFACE = "robolearn_interface"  # an attribute of our own beside env_args, so that a set comes back as it was
 
@@ -48,7 +52,7 @@ def read(path: Path, options: ReadOptions) -> Source:
     """
     if not path.is_file():
         raise BadInput(f"robomimic file {path}", got="no such file", expected="an HDF5 file")
-    with _open(path) as file:
+    with _open(path) as file, _damage(path, "data"):
         names = _names(file, path)
         env = _env_args(file, path)
         demo = file["data"][names[0]]
@@ -67,10 +71,12 @@ def read(path: Path, options: ReadOptions) -> Source:
     def episodes() -> Iterator[Draft]:
         with _open(path) as again:
             for name in names:
-                demo = again["data"][name]
-                action = _actions(path, demo, interface)
-                action = scale.apply(action) if scale else action
-                yield _draft(path, name, demo, interface, features, action, task, rewarded)
+                with _damage(path, name):
+                    demo = again["data"][name]
+                    action = _actions(path, demo, interface)
+                    action = scale.apply(action) if scale else action
+                    draft = _draft(path, name, demo, interface, features, action, task, rewarded)
+                yield draft
 
     silent = () if rewarded else ("the file has no rewards: every demonstration is marked as a success",)
     return Source(with_scale(interface, scale), episodes(), len(names), stamps, (*silent, *note(scale)))
@@ -90,8 +96,12 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
         with h5py.File(part, "w") as file:
             data = file.create_group("data")
             total = 0
+            frame_bytes = sum(spec.size * _BYTES.get(spec.dtype, 4) for spec in interface.observation.values())
             for index, draft in enumerate(drafts(dataset)):
                 episode, length = draft.episode, len(draft)
+                _check_room(
+                    part, length * sum(spec.size * _BYTES.get(spec.dtype, 4) for spec in interface.observation.values())
+                )
                 demo = data.create_group(f"demo_{index}")
                 demo.attrs["num_samples"] = length
                 demo.attrs["success"] = episode.success
@@ -115,6 +125,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                     for t, image in enumerate(frames(images)):
                         pixels[t] = image
                 total += length
+                file.flush()
                 if progress is not None:
                     progress(index + 1, {})
             data.attrs["total"] = total
@@ -126,6 +137,14 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _check_room(path: Path, size: int) -> None:
+    """Raise `RobolearnError` where the disk has no room for `size` bytes more: HDF5 itself may crash there."""
+    free = shutil.disk_usage(path.parent).free
+    if free < size + MARGIN:
+        needed = (size + MARGIN) / 1e6
+        raise RobolearnError(f"{path.parent} has no room: {free / 1e6:.0f} MB are free, {needed:.0f} MB may be needed")
 
 
 def _h5py() -> Any:
@@ -141,6 +160,15 @@ def _open(path: Path) -> Any:
         return _h5py().File(path, "r")
     except OSError as error:
         raise BadInput(f"robomimic file {path}", got=f"no readable HDF5 ({error})") from None
+
+
+@contextmanager
+def _damage(path: Path, part: str) -> Iterator[None]:
+    """What h5py says of a damaged file, and what a strange one leads to, as `BadInput`."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"robomimic file {path}: {part}", got=f"unreadable ({error})") from None
 
 
 def _names(file: Any, path: Path) -> list[str]:

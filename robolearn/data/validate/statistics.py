@@ -55,10 +55,10 @@ def _compare(name: str, part: Mapping[str, Any], values: NDArray, file: str, epi
     matrix = values.reshape(len(values), -1).astype(np.float64)
     if not np.isfinite(matrix).all():
         return  # a finding of its own
-    count = np.asarray(part.get("count", [-1])).reshape(-1)
-    if len(count) != 1 or int(count[0]) != len(matrix):
+    count = np.ravel(part.get("count", ())).tolist()
+    if count != [len(matrix)]:
         hint = "; robolearn dataset repair brings it up to date" if episode is None else ""
-        yield Finding("stats", f"{name}: of {count.tolist()} frames, there are {len(matrix)}{hint}", file, episode)
+        yield Finding("stats", f"{name}: of {count} frames, there are {len(matrix)}{hint}", file, episode)
         return
     exact = describe(matrix)
     scale = np.maximum(exact["max"] - exact["min"], np.abs(exact["mean"])) + 1e-6

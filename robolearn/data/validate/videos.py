@@ -11,11 +11,11 @@ import numpy as np
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
-from robolearn.data.segments import reason
+from robolearn.data import layout
+from robolearn.data.segments import reason, video_of
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened, Rows
 
-PATTERN = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte
 SAME = 2  # of 255; two encodings of one picture differ by no more
@@ -32,7 +32,7 @@ def videos(data: Opened, limits: Limits) -> Iterator[Finding]:
             if None in where:
                 yield Finding("video", f"{feature}: no place in meta/episodes", row["file"], row["episode_index"])
                 continue
-            pattern = str(data.info.get("video_path") or PATTERN)
+            pattern = str(data.info.get("video_path") or layout.VIDEO_PATH)
             name = pattern.format(video_key=feature, chunk_index=where[0], file_index=where[1])
             files.setdefault(name, []).append(row)
         for name, rows in files.items():
@@ -90,7 +90,7 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uin
     signatures: list[NDArray[np.uint8]] = []
     broken = ""
     with av.open(str(path)) as container:
-        stream = container.streams.video[0]
+        stream = video_of(container)
         size = (stream.height, stream.width)
         if not decode:
             base = stream.time_base or 0

@@ -256,3 +256,14 @@ def test_weights_of_another_number_of_episodes(plain: Path, copy: Copy) -> None:
     (root / "meta/robolearn_weights.json").write_text('{"weights": [1, 2]}')
     (finding,) = validate(root)
     assert finding.what == "got 2 weights, expected one for each of 3 episodes"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"fps": 0}, {"fps": "x"}, {"total_tasks": None}, {"total_frames": -1}, {"features": []}, {"data_path": "{x}"}],
+)
+def test_nonsense_in_info_is_one_clear_error(plain: Path, copy: Copy, change: dict[str, Any]) -> None:
+    root = copy(plain)
+    edit_json(root, "meta/info.json", lambda info: info.update(change))
+    with pytest.raises(BadInput, match=rf"info\.json: {next(iter(change))}"):
+        list(validate(root))
