@@ -99,9 +99,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             frame_bytes = sum(spec.size * _BYTES.get(spec.dtype, 4) for spec in interface.observation.values())
             for index, draft in enumerate(drafts(dataset)):
                 episode, length = draft.episode, len(draft)
-                _check_room(
-                    part, length * sum(spec.size * _BYTES.get(spec.dtype, 4) for spec in interface.observation.values())
-                )
+                _check_room(part, length * frame_bytes)
                 demo = data.create_group(f"demo_{index}")
                 demo.attrs["num_samples"] = length
                 demo.attrs["success"] = episode.success
