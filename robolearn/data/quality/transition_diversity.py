@@ -30,7 +30,7 @@ def transition_diversity(demonstrations: Demonstrations) -> Array:
         return demonstrations.mean(out)
     step = state[rows + 1] - state[rows]
     spread = ((step - step.mean(axis=0)) ** 2).sum(axis=1).mean()
-    if spread <= 0:
+    if spread <= 1e-12:
         return np.zeros(demonstrations.episodes)
     near = neighbours(np.concatenate([state, scaled(demonstrations.action)], 1)[rows], demonstrations.episode[rows])
     # v_i = |Δ_i − Δ̄_i|² / spread
