@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ class Episode:
       terminated: the world ended the episode (success or failure), as opposed to the clock.
       truncated: the clock ended the episode.
       task: the task in words.
+      intervention: (T,) true where a teleoperator overrode the policy; None where nobody could.
+      stamps: name → (T,) when the source measured or sent it [s, on the source's clock], e.g. ``"proprio"``,
+        ``"images.front"``, ``"action"``.
     """
 
     observation: Observation
@@ -53,6 +56,8 @@ class Episode:
     terminated: bool
     truncated: bool
     task: str
+    intervention: NDArray[np.bool_] | None = None
+    stamps: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.action)

@@ -37,6 +37,16 @@ def checked(array: NDArray, spec: ArraySpec, lead: tuple[int, ...], what: str, s
     return array
 
 
+def picture(array: NDArray, spec: ArraySpec, lead: tuple[int, ...], what: str, at: str = "") -> NDArray[np.uint8]:
+    """`array` as (*lead, H, W, 3) uint8."""
+    if not lead and array.shape == (1, *spec.shape):
+        array = array[0]
+    if array.shape != (*lead, *spec.shape) or array.dtype != np.uint8:
+        expected = f"shape {(*lead, *spec.shape)} uint8"
+        raise BadInput(f"{what}{at}", got=f"shape {array.shape} {array.dtype}", expected=expected)
+    return array
+
+
 def bounded(action: NDArray, step: int) -> NDArray:
     """`action` (…, Da) clipped to [-1, 1], which it must keep to 1e-6."""
     if np.abs(action).max() > 1.0 + ACTION_TOLERANCE:

@@ -2,10 +2,13 @@
 
     proprio           -> observation.state                  fixed_size_list<float>[D]
     objects           -> observation.environment_state
+    images.<camera>   -> observation.images.<camera>        an mp4 per episode, no column
     <other>           -> observation.<other>
     action            -> action
     Episode.reward    -> next.reward
     its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, next.success
+    Episode.intervention -> is_intervention
+    Episode.stamps    -> stamp.<name>                       float64 [s]
 
 A vector of one component is a plain column, as LeRobot expects for shape (1,). The interface itself stands in
 ``meta/info.json`` under the key `INTERFACE_KEY`, which LeRobot does not read.
@@ -14,7 +17,7 @@ A vector of one component is a plain column, as LeRobot expects for shape (1,). 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +52,26 @@ INDEX = {
 }
 
 
+INTERVENTION = "is_intervention"
+STAMP = "stamp."
+IMAGES = "images."
+
+
+def is_image(spec: ArraySpec) -> bool:
+    """Whether a feature is an HWC picture rather than a vector."""
+    return spec.dtype == "uint8" and len(spec.shape) == 3
+
+
+def image_keys(interface: Interface) -> list[str]:
+    """The observation features that are pictures."""
+    return [key for key, spec in interface.observation.items() if is_image(spec)]
+
+
+def camera_name(key: str) -> str:
+    """``images.front`` → ``front``."""
+    return key.removeprefix(IMAGES)
+
+
 def column(key: str) -> str:
     """The LeRobot name of observation feature `key`."""
     return _COLUMN.get(key, f"observation.{key}")
@@ -59,25 +82,40 @@ def key_of(column: str) -> str:
     return _KEY.get(column, column.removeprefix("observation."))
 
 
-def features_of(interface: Interface) -> dict[str, dict[str, Any]]:
+def features_of(
+    interface: Interface, stamps: Sequence[str] = (), video_info: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
     """LeRobot's feature dictionary for episodes of `interface`.
 
+    Args:
+      stamps: names of the time stamps that every step brings.
+      video_info: picture feature → what a reader must know of its video.
+
     Raises:
-      BadInput: a feature that cannot be stored: an image, an empty vector, or two with one LeRobot name.
+      BadInput: a feature that cannot be stored: an empty vector, or two with one LeRobot name.
     """
     features: dict[str, dict[str, Any]] = {}
     for key, spec in interface.observation.items():
         name = column(key)
         if name in features or "/" in key:
             raise BadInput(f"observation {key!r}", got=f"column {name!r}", expected="a name of its own without '/'")
-        features[name] = _vector(f"observation {key!r}", spec)
+        if is_image(spec):
+            if spec.shape[2] != 3:
+                raise BadInput(f"observation {key!r}", got=f"shape {spec.shape}", expected="(height, width, 3)")
+            feature = {"dtype": "video", "shape": list(spec.shape), "names": ["height", "width", "channels"]}
+            features[name] = feature | {"info": dict((video_info or {}).get(key, {}))}
+        else:
+            features[name] = _vector(f"observation {key!r}", spec)
     features["action"] = _vector("action", interface.action)
-    return {**features, **OUTCOME, **INDEX}
+    features |= {**OUTCOME, INTERVENTION: _scalar("bool")}
+    for name in stamps:
+        if "/" in name or stamps.count(name) > 1:
+            raise BadInput("stamps", got=name, expected="names without '/', each once")
+        features[STAMP + name] = _scalar("float64")
+    return features | INDEX
 
 
 def _vector(what: str, spec: ArraySpec) -> dict[str, Any]:
-    if spec.dtype == "uint8" and len(spec.shape) == 3:
-        raise BadInput(what, got="an image", expected="a float vector", hint="Leave it out of the interface to store")
     if spec.size < 1:
         raise BadInput(what, got=f"shape {spec.shape}", expected="at least one component")
     names = list(spec.names) if len(spec.names) == spec.size else None
@@ -87,8 +125,11 @@ def _vector(what: str, spec: ArraySpec) -> dict[str, Any]:
 def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     """The Arrow schema of the frames: plain columns for shape (1,), fixed_size_list otherwise."""
     fields = []
+    kinds = {"float32": pa.float32(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
     for name, feature in features.items():
-        kind = {"float32": pa.float32(), "int64": pa.int64(), "bool": pa.bool_()}[feature["dtype"]]
+        if feature["dtype"] == "video":
+            continue
+        kind = kinds[feature["dtype"]]
         size = feature["shape"][0]
         fields.append(pa.field(name, kind if size == 1 else pa.list_(kind, size)))
     return pa.schema(fields)
@@ -97,7 +138,7 @@ def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
 def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
     """The interface that `info` (``meta/info.json``) holds, or one derived from its features.
 
-    A derived one has `action_kind` ``"native"`` and only the float vectors among the observations.
+    A derived one has `action_kind` ``"native"``; its observations are the float vectors and the colour pictures.
     """
     if INTERFACE_KEY in info:
         try:
@@ -111,6 +152,9 @@ def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
     for name, feature in features.items():
         if not name.startswith("observation."):
             continue
+        if feature["dtype"] in ("video", "image") and (shape := picture_shape(feature)) is not None:
+            observation[key_of(name)] = ArraySpec(shape, "uint8")
+            continue
         if not feature["dtype"].startswith("float"):
             log.info("%s: %s (%s) is left out", what, name, feature["dtype"])
             continue
@@ -121,6 +165,17 @@ def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
         control_hz=float(info["fps"]),
         embodiment=str(info.get("robot_type") or "none"),
     )
+
+
+def picture_shape(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """(H, W, 3) of a video or image feature, whatever the order of its axes; None where it is not in colour."""
+    shape, names = tuple(int(extent) for extent in feature["shape"]), feature.get("names")
+    if len(shape) != 3:
+        return None
+    first = names[0] in ("channel", "channels") if isinstance(names, list) and names else shape[0] == 3 != shape[2]
+    height, width, channels = (*shape[1:], shape[0]) if first else shape
+    info = feature.get("info") or feature.get("video_info") or {}
+    return (height, width, 3) if channels == 3 and not info.get("video.is_depth_map") else None
 
 
 def _spec(feature: Mapping[str, Any]) -> ArraySpec:

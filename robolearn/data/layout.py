@@ -3,6 +3,8 @@
     meta/info.json  meta/stats.json  meta/tasks.parquet
     meta/episodes/chunk-000/file-000.parquet        one row per episode
     data/chunk-000/file-000.parquet                 one row per frame
+    videos/observation.images.front/chunk-000/file-000.mp4      one per camera and episode
+    .running/                                       what `repair` needs of the episode at hand; see writer.py
 
 A file is replaced by writing ``<name>.tmp`` beside it, syncing that to the disk and renaming it. Readers of the
 format list ``*.parquet``, so a ``.tmp`` that a killed process left behind is invisible to them.
@@ -27,16 +29,25 @@ VERSION = "v3.0"
 CHUNKS_SIZE = 1000  # files per chunk folder
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 INFO_PATH = "meta/info.json"
 STATS_PATH = "meta/stats.json"
 TASKS_PATH = "meta/tasks.parquet"
 LOCK_PATH = ".writer.lock"
+RUNNING_PATH = ".running"  # the journal and the growing videos of the episode at hand
+UNFINISHED_PATH = ".unfinished"  # such folders of recordings that were killed, set aside by a resumed one
+WEIGHTS_PATH = "meta/robolearn_weights.json"
 
 
 def numbered(pattern: str, number: int) -> str:
     """The path of file `number`, counted over all chunks."""
     chunk, file = divmod(number, CHUNKS_SIZE)
     return pattern.format(chunk_index=chunk, file_index=file)
+
+
+def video_path(key: str, number: int) -> str:
+    """The mp4 of camera feature `key` and episode `number`."""
+    return numbered(VIDEO_PATH.replace("{video_key}", key), number)
 
 
 def lock(root: Path) -> IO[str]:
@@ -140,6 +151,23 @@ class Commit:
             self._abandon()
             raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
 
+    def adopt(self, name: str, source: Path) -> None:
+        """Stage the finished file `source`, which stays where it is, too, where the file system has hard links."""
+        path = self._root / name
+        temporary = path.with_name(path.name + ".tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if source != temporary:
+                temporary.unlink(missing_ok=True)
+                try:
+                    os.link(source, temporary)
+                except OSError:
+                    os.rename(source, temporary)
+            self._staged.append((temporary, path, os.open(temporary, os.O_RDWR | os.O_CLOEXEC)))
+        except OSError as error:
+            self._abandon()
+            raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
+
     def publish(self) -> None:
         """Sync everything that was staged and rename it into place; raises as `stage` does."""
         try:
@@ -163,7 +191,8 @@ class Commit:
 
 def sync_folders(root: Path) -> None:
     """Bring the renames so far to the disk, those of the commit point after all others."""
-    inner = [path for pattern in ("data", "data/*", "meta/episodes", "meta/episodes/*") for path in root.glob(pattern)]
+    patterns = ("data", "data/*", "videos", "videos/*", "videos/*/*", "meta/episodes", "meta/episodes/*")
+    inner = [path for pattern in patterns for path in root.glob(pattern)]
     for folder in (*(path for path in inner if path.is_dir()), root, root / "meta"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -43,23 +43,33 @@ def episodes_schema(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     columns: dict[str, pa.DataType] = {"episode_index": pa.int64(), "tasks": pa.list_(pa.string())}
     columns |= {name: pa.int64() for name in ("length", *_WHERE[:4])}
     for name, feature in features.items():
+        if feature["dtype"] == "video":
+            columns |= {f"videos/{name}/{key}": pa.int64() for key in ("chunk_index", "file_index")}
+            columns |= {f"videos/{name}/{key}": pa.float64() for key in ("from_timestamp", "to_timestamp")}
         extreme = {"int64": pa.int64(), "bool": pa.bool_()}.get(feature["dtype"], pa.float64())
         kinds = {"min": extreme, "max": extreme, "count": pa.int64()}
-        columns |= {f"stats/{name}/{key}": pa.list_(kinds.get(key, pa.float64())) for key in STATISTICS}
+        for key in STATISTICS:
+            kind = pa.list_(kinds.get(key, pa.float64()))
+            if feature["dtype"] == "video" and key != "count":  # (3, 1, 1)
+                kind = pa.list_(pa.list_(kind))
+            columns[f"stats/{name}/{key}"] = kind
     columns |= {name: pa.int64() for name in _WHERE[4:]}
     return pa.schema(columns.items())
 
 
 def episode_row(
-    schema: pa.Schema, facts: Mapping[str, int], tasks: Sequence[str], stats: Mapping[str, Stats]
+    schema: pa.Schema, facts: Mapping[str, int | float], tasks: Sequence[str], stats: Mapping[str, Stats]
 ) -> pa.Table:
     """The row of one episode: `facts` (the plain columns), its tasks, and ``stats/<feature>/<statistic>``."""
-    columns: dict[str, pa.Array] = {name: pa.array([value], type=pa.int64()) for name, value in facts.items()}
+    columns = {name: pa.array([value], type=schema.field(name).type) for name, value in facts.items()}
     columns["tasks"] = pa.array([list(tasks)], type=pa.list_(pa.string()))
     for feature, values in stats.items():
         for name in STATISTICS:
             key = f"stats/{feature}/{name}"
             kind = schema.field(key).type.value_type
+            if pa.types.is_list(kind):
+                columns[key] = pa.array([values[name].reshape(-1, 1, 1).tolist()], type=schema.field(key).type)
+                continue
             flat = pa.array(values[name].astype(kind.to_pandas_dtype(), copy=False), type=kind)
             columns[key] = pa.ListArray.from_arrays(pa.array([0, len(flat)], type=pa.int32()), flat)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
@@ -86,7 +96,10 @@ def stacked_stats(episodes: pa.Table, features: Sequence[str]) -> Stats:
 
 
 def _matrix(column: pa.ChunkedArray) -> NDArray:
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    values = column.combine_chunks()
+    while _is_list(values.type):
+        values = values.flatten()
+    flat = values.to_numpy(zero_copy_only=False)
     return flat.astype(np.int64 if flat.dtype == np.int64 else np.float64).reshape(len(column), -1)
 
 

@@ -1,52 +1,38 @@
-"""Write episodes as a LeRobotDataset v3.0, whole or not at all.
+"""Write episodes as a LeRobotDataset v3.0, whole or not at all, images included.
 
 After every `end` or `write` the data set on disk is complete and valid, for LeRobot too; a process that is
-killed loses at most the episode at hand. The frames of an episode join the newest data file, which is written
-anew beside the old one and renamed over it, until it has grown to `DATA_BYTES`; then the next file begins. The
-episode's row in ``meta/episodes`` goes the same way, and ``meta/info.json``, renamed last, is the commit point:
-readers ignore what lies beyond its counts, and a writer that resumes removes it.
+killed loses at most the episode at hand, and of that one `repair` saves what the journal and the growing videos in
+``.running/`` hold: all steps but those of the last second. `robolearn.data.store` says how episodes are committed.
+
+Images are encoded while the episode is recorded, so `end` has little left to do.
 
 ``meta/stats.json`` alone may lag by a tenth of the frames until `close`. A power cut, as opposed to a kill, can
-undo the episodes of the last second (`SYNC_S`), whole. One commit costs some ten milliseconds, most of them for
-the disk; `write_all` stores many episodes for the price of one.
+undo the episodes of the last second (`store.SYNC_S`), whole. One commit costs some ten milliseconds, most of them
+for the disk; `write_all` stores many episodes for the price of one.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
-from robolearn.data.checks import bounded, checked, present
-from robolearn.data.features import INTERFACE_KEY, column, features_of, schema_of
-from robolearn.data.statistics import Stats, aggregate, describe, merge, split
-from robolearn.data.tables import (
-    conformed,
-    episode_row,
-    episodes_schema,
-    frames_table,
-    stacked_stats,
-    tasks_of,
-    tasks_table,
-)
-from robolearn.data.tail import Tail
+from robolearn.data.checks import bounded, checked, picture, present
+from robolearn.data.features import INTERVENTION, camera_name, column, image_keys, is_image
+from robolearn.data.steps import Step, StepJournal, episode_of
+from robolearn.data.store import Ready, Store
+from robolearn.data.video import Clip, VideoConfig, VideoEncoder
 
 log = logging.getLogger(__name__)
-
-DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
-META_ROWS = 64  # the same for a file of episode rows
-SYNC_S = 1.0  # folders are synced at most this often, and at close
-STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
 
 
 class EpisodeWriter:
@@ -60,76 +46,118 @@ class EpisodeWriter:
       path: a folder that is new or empty, or with `resume` one that a writer of the same interface made.
       interface: what an observation and an action are.
       resume: continue an existing data set.
+      stamps: names of the time stamps that every step brings.
+      video: how images are stored.
+      task: the task in words where `end` is not told, and of an episode that `repair` saves.
 
     Raises:
-      BadInput: `path` holds something else, another interface, or has a writer at work.
+      BadInput: `path` holds something else, another interface or other stamps, or has a writer at work; or
+        images of this size cannot be encoded.
     """
 
-    def __init__(self, path: str | Path, interface: Interface, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        interface: Interface,
+        *,
+        resume: bool = False,
+        stamps: Sequence[str] = (),
+        video: VideoConfig | None = None,
+        task: str = "",
+    ) -> None:
         self.path = Path(path)
         self.interface = interface
-        self._features = features_of(interface)
-        self._schema = schema_of(self._features)
-        self._rows = episodes_schema(self._features)
-        self._steps: list[tuple[dict[str, NDArray], NDArray, float]] = []
-        self._episodes = 0
-        self._frames = 0
-        self._tasks: list[str] = []
-        self._sizes = {name: feature["shape"][0] for name, feature in self._features.items()}
-        self._stats: Stats = {}  # over all frames, the features side by side
-        self._synced = 0.0  # when the folders were, by the monotonic clock
-        self._stats_frames = 0  # frames that stats.json covers
-        self._data = Tail(layout.DATA_PATH)
-        self._meta = Tail(layout.EPISODES_PATH)
-
-        if self.path.exists() and not self.path.is_dir():
-            raise BadInput(f"data set {self.path}", got="a file", expected="a folder")
-        self._check_path(resume)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = layout.lock(self.path)
-        try:
-            self._check_path(resume)
-            if (self.path / layout.INFO_PATH).exists():
-                self._resume()
-            else:
-                self._sweep()
-                commit = layout.Commit(self.path)
-                commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
-                commit.publish()
-        except BaseException:
-            self._lock.close()
-            raise
+        self._video = video or VideoConfig()
+        self._task = task
+        self._pictures = image_keys(interface)
+        self._store = Store(self.path, interface, resume=resume, stamps=stamps, video=self._video)
+        self._steps: list[Step] = []
+        self._journal: StepJournal | None = None
+        self._encoders: dict[str, VideoEncoder] = {}
+        self._clips: dict[str, Clip] = {}  # of an episode whose encoders have finished
+        self._broken: RobolearnError | None = None  # why the episode at hand cannot be stored
 
     @property
     def episodes(self) -> int:
         """Number of episodes in the data set, those of earlier writers included."""
-        return self._episodes
+        return self._store.episodes
 
     @property
     def frames(self) -> int:
         """Number of frames in the data set."""
-        return self._frames
+        return self._store.frames
 
-    def add(self, observation: Mapping[str, ArrayLike], action: ArrayLike, reward: float = 0.0) -> None:
+    def add(
+        self,
+        observation: Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: float = 0.0,
+        *,
+        intervention: bool = False,
+        stamps: Mapping[str, float] | None = None,
+    ) -> None:
         """One step: the observation *before* `action`, and the reward for it.
 
         Arrays have the shapes of the interface, with or without a leading axis of one world. Features that
-        the interface does not name are ignored.
+        the interface does not name are ignored. Images are copied and encoded in the background; only where the
+        encoder has fallen `VideoConfig.queue` frames behind does this wait for it.
+
+        Args:
+          intervention: a teleoperator overrode the policy.
+          stamps: one time [s] for every name that the writer was made with.
 
         Raises:
           BadInput: a missing feature, a wrong shape, NaN or infinity, an action outside [-1, 1]; the step is
             not added then.
+          RobolearnError: the disk is full; the episode at hand is lost, the data set as it was.
         """
-        step = len(self._steps)
-        row = {}
+        self._check_open()
+        number = len(self._steps)
+        row, images = {}, {}
         for key, spec in self.interface.observation.items():
             value = present(observation, key)
-            row[key] = checked(np.asarray(value, np.float32), spec, (), f"observation {key!r}", step)
-        executed = checked(np.asarray(action, np.float32), self.interface.action, (), "action", step)
+            if is_image(spec):
+                images[key] = picture(np.asarray(value), spec, (), f"observation {key!r}", f" at step {number}")
+            else:
+                row[key] = checked(np.asarray(value, np.float32), spec, (), f"observation {key!r}", number)
+        executed = checked(np.asarray(action, np.float32), self.interface.action, (), "action", number)
         value = float(reward)
         if not np.isfinite(value):
-            raise BadInput(f"reward at step {step}", got=value, expected="a finite number")
-        self._steps.append((row, bounded(executed, step), value))
+            raise BadInput(f"reward at step {number}", got=value, expected="a finite number")
+        times = self._stamps_of(stamps or {}, (), number)
+        step = Step(row, bounded(executed, number), value, self._intervention(intervention), times)
+        self._record(step, images)
+
+    def _record(self, step: Step, images: Mapping[str, NDArray[np.uint8]]) -> None:
+        try:
+            if self._journal is None:
+                self._begin()
+            assert self._journal is not None
+            self._journal.append(step)
+            for key, image in images.items():
+                self._encoders[key].put(image.copy())
+        except OSError as error:
+            self._broken = RobolearnError(f"data set {self.path} cannot be written ({error.strerror})")
+            raise self._broken from error
+        except RobolearnError as error:
+            self._broken = error
+            raise
+        self._steps.append(step)
+
+    def _begin(self) -> None:
+        """The journal and the encoders of a new episode."""
+        running = self._store.running
+        shutil.rmtree(running, ignore_errors=True)
+        stamps = self._store.stamps
+        self._journal = StepJournal(running, self.interface, stamps, self._video, self.episodes, self._task)
+        for key in self._pictures:
+            name = camera_name(key)
+            path, index = running / f"{name}.mp4", running / f"{name}.journal"
+            self._encoders[key] = self._encoder(path, key, index)
+
+    def _encoder(self, path: Path, key: str, index: Path | None = None) -> VideoEncoder:
+        spec, hz = self.interface.observation[key], self.interface.control_hz
+        return VideoEncoder(path, key, spec, hz, self._video, index=index)
 
     def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
         """Store the steps added since the last `end`, durably; returns the episode's index.
@@ -138,67 +166,139 @@ class EpisodeWriter:
           success: whether the task was solved.
           terminated: the world ended the episode; `truncated`: the clock did.
           task: the task in words.
+
+        Raises:
+          RobolearnError: the disk is full; where it says so the steps are still there, and `end` may be tried again.
         """
+        self._check_open()
         if not self._steps:
             raise BadInput("episode", got="no steps", expected="at least one before end()")
-        rows, actions, rewards = zip(*self._steps, strict=True)
-        episode = Episode(
-            observation={key: np.stack([row[key] for row in rows]) for key in self.interface.observation},
-            action=np.stack(actions),
-            reward=np.asarray(rewards, np.float32),
-            success=success,
-            terminated=terminated,
-            truncated=truncated,
-            task=task,
-        )
-        self._store([episode])
-        self._steps.clear()
-        return self._episodes - 1
+        try:
+            for key, encoder in self._encoders.items():
+                if key not in self._clips:
+                    self._clips[key] = encoder.finish()
+        except RobolearnError as error:
+            self._broken = error
+            raise
+        episode = episode_of(
+            self._steps, self.interface, success=success, terminated=terminated, truncated=truncated,
+            task=task or self._task,
+        )  # fmt: skip
+        self._store.commit([Ready(episode, dict(self._clips))])
+        self._forget()
+        return self.episodes - 1
 
     def discard(self) -> None:
         """Forget the steps added since the last `end`."""
-        self._steps.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """No episode at hand, and nothing of it on the disk."""
+        for encoder in self._encoders.values():
+            encoder.abort()
+        if self._journal is not None:
+            self._journal.close()
+            shutil.rmtree(self._store.running, ignore_errors=True)
+        self._steps, self._journal, self._encoders, self._clips, self._broken = [], None, {}, {}, None
 
     def write(self, episode: Episode) -> int:
         """Store a whole episode, durably; returns its index. Raises as `add` does."""
         self.write_all([episode])
-        return self._episodes - 1
+        return self.episodes - 1
 
     def write_all(self, episodes: Iterable[Episode]) -> None:
         """Store whole episodes in one commit: all of them or, if one is refused, none."""
         if self._steps:
             raise BadInput("episode", got=f"{len(self._steps)} steps begun by add()", expected="end() or discard()")
-        ready = [self._checked_episode(episode) for episode in episodes]
-        if ready:
-            self._store(ready)
+        ready = [Ready(self._checked_episode(episode)) for episode in episodes]
+        if not ready:
+            return
+        encoders: list[VideoEncoder] = []
+        try:
+            if self._pictures:
+                self._check_open()
+                ready = [
+                    replace(one, clips=self._encode(one.episode, self.episodes + i, encoders))
+                    for i, one in enumerate(ready)
+                ]
+            self._store.commit(ready)
+        finally:
+            for encoder in encoders:
+                encoder.abort()
+
+    def _encode(self, episode: Episode, number: int, encoders: list[VideoEncoder]) -> dict[str, Clip]:
+        """The videos of a whole episode, where the commit will look for them."""
+        own = {}
+        for key in self._pictures:
+            path = self.path / layout.video_path(column(key), number)
+            own[key] = self._encoder(path.with_name(path.name + ".tmp"), key)
+        encoders.extend(own.values())
+        for t in range(len(episode)):
+            for key, encoder in own.items():
+                encoder.put(episode.observation[key][t])
+        return {key: encoder.finish() for key, encoder in own.items()}
 
     def _checked_episode(self, episode: Episode) -> Episode:
         length = (len(episode),)
         if not length[0]:
             raise BadInput("episode", got="no steps", expected="at least one")
-        observation = {}
+        observation: dict[str, Any] = {}
         for key, spec in self.interface.observation.items():
-            array = np.asarray(present(episode.observation, key), np.float32)
-            observation[key] = checked(array, spec, length, f"observation {key!r}", 0)
+            value = present(episode.observation, key)
+            if is_image(spec):
+                observation[key] = picture(np.asarray(value), spec, length, f"observation {key!r}")
+            else:
+                observation[key] = checked(np.asarray(value, np.float32), spec, length, f"observation {key!r}", 0)
         action = checked(np.asarray(episode.action, np.float32), self.interface.action, length, "action", 0)
         reward = checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
-        return replace(episode, observation=observation, action=bounded(action, 0), reward=reward)
+        intervention = episode.intervention
+        if intervention is not None:
+            intervention = np.asarray(intervention, bool)
+            if intervention.shape != length:
+                raise BadInput("intervention", got=f"shape {intervention.shape}", expected=f"shape {length}")
+            self._intervention(bool(intervention.any()))
+        return replace(
+            episode,
+            observation=observation,
+            action=bounded(action, 0),
+            reward=reward,
+            intervention=intervention,
+            stamps=self._stamps_of(episode.stamps, length, 0),
+        )
+
+    def _intervention(self, value: bool) -> bool:
+        if value and INTERVENTION not in self._store.features:
+            hint = "An older version began it; record into a new set"
+            raise BadInput(f"data set {self.path}", got="an intervention", expected="a set that can say so", hint=hint)
+        return bool(value)
+
+    def _stamps_of(self, stamps: Mapping[str, ArrayLike], lead: tuple[int, ...], step: int) -> dict[str, Any]:
+        """One time, or (T,) times, for each of the writer's stamps; others are refused."""
+        wanted = self._store.stamps
+        for name in stamps:
+            if name not in wanted:
+                raise BadInput("stamp", got=name, expected="one that the writer was made with", available=wanted)
+        times = {}
+        for name in wanted:
+            if name not in stamps:
+                at = "" if lead else f" at step {step}"
+                raise BadInput(f"stamps{at}", got=f"no {name!r}", expected="a time for each name", available=wanted)
+            array = np.asarray(stamps[name], np.float64)
+            times[name] = checked(array, ArraySpec((), "float64"), lead, f"stamp {name!r}", step)
+        return times
+
+    def _check_open(self) -> None:
+        if self._store.closed:
+            raise RobolearnError(f"data set {self.path}: the writer is closed")
+        if self._broken is not None:
+            raise self._broken
 
     def close(self) -> None:
         """Let go of the data set; steps without an `end` are forgotten."""
         if self._steps:
             log.warning("%s: %d steps without end() are not stored", self.path, len(self._steps))
-            self._steps.clear()
-        if self._lock.closed:
-            return
-        try:
-            if self._stats_frames < self._frames:
-                commit = layout.Commit(self.path)
-                commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats))
-                commit.publish()
-            layout.sync_folders(self.path)
-        finally:
-            self._lock.close()
+        self._forget()
+        self._store.close()
 
     def __enter__(self) -> EpisodeWriter:
         return self
@@ -207,183 +307,3 @@ class EpisodeWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _store(self, episodes: list[Episode]) -> None:
-        if self._lock.closed:
-            raise RobolearnError(f"data set {self.path}: the writer is closed")
-        data, meta, stats = self._data, self._meta, self._stats
-        count, frames, tasks = self._episodes, self._frames, list(self._tasks)
-        commit = layout.Commit(self.path)
-        for episode in episodes:
-            if episode.task not in tasks:
-                tasks.append(episode.task)
-            columns = self._columns(episode, count, frames, tasks.index(episode.task))
-            side_by_side = [columns[name].reshape(len(episode), -1) for name in self._features]
-            own = describe(np.concatenate(side_by_side, axis=1, dtype=np.float64))
-            stats = merge(stats, own) if stats else own
-            if data.full(DATA_BYTES):
-                if data is not self._data:  # a file begun within this commit is complete now
-                    commit.stage(data.path, data.content())
-                data = data.next()
-            if meta.full(rows=META_ROWS):
-                if meta is not self._meta:
-                    commit.stage(meta.path, meta.content())
-                meta = meta.next()
-            facts = {
-                "episode_index": count,
-                "length": len(episode),
-                "data/chunk_index": data.number // layout.CHUNKS_SIZE,
-                "data/file_index": data.number % layout.CHUNKS_SIZE,
-                "dataset_from_index": frames,
-                "dataset_to_index": frames + len(episode),
-                "meta/episodes/chunk_index": meta.number // layout.CHUNKS_SIZE,
-                "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
-            }
-            data = data.appended(frames_table(self._schema, columns))
-            meta = meta.appended(episode_row(self._rows, facts, [episode.task], split(own, self._sizes)))
-            count += 1
-            frames += len(episode)
-
-        commit.stage(data.path, data.content())
-        if len(tasks) > len(self._tasks):
-            commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(tasks)))
-        fresh = frames >= STATS_GROWTH * self._stats_frames
-        if fresh:
-            commit.stage(layout.STATS_PATH, self._stats_bytes(stats))
-        commit.stage(meta.path, meta.content())
-        commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
-        commit.publish()
-        now = time.monotonic()
-        if now - self._synced > SYNC_S:
-            layout.sync_folders(self.path)
-            self._synced = now
-
-        self._data, self._meta, self._stats, self._tasks = data, meta, stats, tasks
-        self._episodes, self._frames = count, frames
-        self._stats_frames = frames if fresh else self._stats_frames
-
-    def _columns(self, episode: Episode, index: int, first: int, task: int) -> dict[str, NDArray]:
-        """The frames of `episode`: column → (T, D) or (T,)."""
-        length = len(episode)
-        frame = np.arange(length, dtype=np.int64)
-        last = frame == length - 1
-        return {
-            **{column(key): array.reshape(length, -1) for key, array in episode.observation.items()},
-            "action": episode.action.reshape(length, -1),
-            "next.reward": episode.reward,
-            "next.done": last & bool(episode.terminated or episode.truncated),
-            "next.terminated": last & bool(episode.terminated),
-            "next.truncated": last & bool(episode.truncated),
-            "next.success": last & bool(episode.success),
-            "timestamp": (frame / self.interface.control_hz).astype(np.float32),
-            "frame_index": frame,
-            "episode_index": np.full(length, index, np.int64),
-            "index": first + frame,
-            "task_index": np.full(length, task, np.int64),
-        }
-
-    def _stats_bytes(self, stats: Stats) -> bytes:
-        parts = split(stats, self._sizes)
-        return layout.json_bytes(
-            {feature: {name: value.tolist() for name, value in part.items()} for feature, part in parts.items()}
-        )
-
-    def _info(self, episodes: int = 0, frames: int = 0, tasks: int = 0) -> dict[str, Any]:
-        hz = float(self.interface.control_hz)
-        return {
-            "codebase_version": layout.VERSION,
-            "robot_type": self.interface.embodiment,
-            "total_episodes": episodes,
-            "total_frames": frames,
-            "total_tasks": tasks,
-            "chunks_size": layout.CHUNKS_SIZE,
-            "data_files_size_in_mb": 100,
-            "video_files_size_in_mb": 200,
-            "fps": int(hz) if hz.is_integer() else hz,
-            "splits": {"train": f"0:{episodes}"},
-            "data_path": layout.DATA_PATH,
-            "video_path": None,
-            "features": self._features,
-            INTERFACE_KEY: self.interface.to_json(),
-        }
-
-    def _check_path(self, resume: bool) -> None:
-        """Refuse what must not be written to."""
-        if (self.path / layout.INFO_PATH).exists():
-            if not resume:
-                hint = "Choose another folder, or resume"
-                raise BadInput(f"data set {self.path}", got="an existing data set", expected="a new folder", hint=hint)
-        elif self.path.exists():
-            # A writer that was killed before its first commit leaves folders, its lock and .tmp files.
-            strange = [
-                name
-                for name in self.path.rglob("*")
-                if not name.is_dir() and name.name != layout.LOCK_PATH and name.suffix != ".tmp"
-            ]
-            if strange:
-                raise BadInput(f"folder {self.path}", got=f"other files ({strange[0].name})", expected="a new folder")
-
-    def _resume(self) -> None:
-        """Take up the committed state and remove what a killed writer left beyond it."""
-        what = f"data set {self.path}"
-        info = layout.read_info(self.path)
-        if INTERFACE_KEY not in info:
-            raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
-        ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
-        # Compared as JSON text, in which tuples and lists are the same.
-        for key, value in ours[INTERFACE_KEY].items():
-            stored = info[INTERFACE_KEY].get(key)
-            if layout.json_bytes(stored) != layout.json_bytes(value):
-                raise BadInput(f"{what}: interface, {key}", got=value, expected=stored)
-        for key in ("codebase_version", "chunks_size", "data_path"):
-            if info.get(key) != ours[key]:
-                raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
-        self._episodes, self._frames = info["total_episodes"], info["total_frames"]
-        if not self._episodes:
-            self._sweep()
-            return
-        names = sorted(str(p.relative_to(self.path)) for p in self.path.glob("meta/episodes/*/*.parquet"))
-        rows = pa.concat_tables([self._read(name, self._rows) for name in names])
-        rows = rows.filter(layout.less(rows["episode_index"], self._episodes)).combine_chunks()
-        if rows.num_rows != self._episodes or rows["dataset_to_index"][-1].as_py() != self._frames:
-            raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self._episodes} episodes")
-        self._tasks = tasks_of(layout.read_parquet(self.path, layout.TASKS_PATH), what=what)[: info["total_tasks"]]
-        self._stats = aggregate(stacked_stats(rows, list(self._features)))
-        self._stats_frames = self._frames
-
-        def number(kind: str) -> int:
-            return rows[f"{kind}/chunk_index"][-1].as_py() * layout.CHUNKS_SIZE + rows[f"{kind}/file_index"][-1].as_py()
-
-        meta = Tail(layout.EPISODES_PATH, number("meta/episodes"))
-        data = Tail(layout.DATA_PATH, number("data"))
-        newest_meta = self._read(meta.path, self._rows)
-        newest_data = self._read(data.path, self._schema)
-        kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self._episodes))
-        kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self._episodes))
-        self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
-        self._sweep()
-        if newest_data.num_rows != kept_data.num_rows or newest_meta.num_rows != kept_meta.num_rows:
-            log.warning("%s: an unfinished episode is removed", self.path)
-        commit = layout.Commit(self.path)
-        commit.stage(data.path, self._data.content())
-        commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self._tasks)))
-        commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats))
-        commit.stage(meta.path, self._meta.content())
-        commit.stage(layout.INFO_PATH, layout.json_bytes(ours, indent=4))
-        commit.publish()
-
-    def _read(self, name: str, schema: pa.Schema) -> pa.Table:
-        return conformed(layout.read_parquet(self.path, name), schema, what=f"data set {self.path}: {name}")
-
-    def _sweep(self) -> None:
-        """Remove .tmp files, and files that no committed episode lies in."""
-        for name in self.path.rglob("*.tmp"):
-            name.unlink()
-        for tail in (self._data, self._meta):
-            newest = tail.number if tail.table is not None else -1
-            for chunk in (self.path / tail.pattern).parent.parent.glob("chunk-*"):
-                for file in chunk.glob("file-*.parquet"):
-                    number = int(chunk.name.removeprefix("chunk-")) * layout.CHUNKS_SIZE
-                    number += int(file.stem.removeprefix("file-"))
-                    if number > newest:
-                        file.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -189,12 +190,12 @@ class Slow(EpisodeWriter):
     commits = 0
     interrupt: tuple[int, bool] | None = None
 
-    def _store(self, episodes: list[Episode]) -> None:
+    def write_all(self, episodes: Iterable[Episode]) -> None:
         self.commits += 1
         number, after = self.interrupt or (0, False)
         if self.commits == number and not after:
             raise KeyboardInterrupt
-        super()._store(episodes)
+        super().write_all(episodes)
         if self.commits == number and after:
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, writer
+from robolearn.data import Dataset, EpisodeWriter, store
 from robolearn.data.features import features_of, interface_of, schema_of
 
 
@@ -87,8 +87,8 @@ def test_stats_of_the_whole_set(root):
 
 
 def test_files_roll_over(tmp_path, interface, episode, monkeypatch):
-    monkeypatch.setattr(writer, "DATA_BYTES", 1000)
-    monkeypatch.setattr(writer, "META_ROWS", 2)
+    monkeypatch.setattr(store, "DATA_BYTES", 1000)
+    monkeypatch.setattr(store, "META_ROWS", 2)
     with EpisodeWriter(tmp_path / "set", interface) as w:
         for e in range(4):
             w.write(episode(e, 7))
@@ -125,8 +125,8 @@ def test_one_component_is_a_plain_column(tmp_path):
 
 def test_what_cannot_be_stored():
     action = ArraySpec((2,))
-    with pytest.raises(BadInput, match=r"images\.front.*got an image"):
-        features_of(Interface({"images.front": ArraySpec((8, 8, 3), "uint8")}, action, 20.0))
+    with pytest.raises(BadInput, match=r"images\.front.*expected \(height, width, 3\)"):
+        features_of(Interface({"images.front": ArraySpec((8, 8, 1), "uint8")}, action, 20.0))
     with pytest.raises(BadInput, match=r"observation\.state"):
         features_of(Interface({"proprio": ArraySpec((2,)), "state": ArraySpec((2,))}, action, 20.0))
 
@@ -136,5 +136,6 @@ def test_an_interface_is_derived_from_foreign_features(interface):
         "observation.images.top": {"dtype": "video", "shape": [8, 8, 3], "names": ["height", "width", "channels"]}
     }
     derived = interface_of({"features": features, "fps": 20, "robot_type": None}, what="data set x")
-    assert derived.observation == {"proprio": interface.observation["proprio"], "objects": ArraySpec((2,))}
+    seen = {"proprio": interface.observation["proprio"], "objects": ArraySpec((2,))}
+    assert derived.observation == seen | {"images.top": ArraySpec((8, 8, 3), "uint8")}
     assert (derived.embodiment, derived.action_kind, derived.control_hz) == ("none", "native", 20.0)

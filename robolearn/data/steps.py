@@ -1,0 +1,122 @@
+"""The steps of the episode at hand: in memory, and in a journal that outlives the process.
+
+A record of the journal is one step, fixed in size: all vectors, the action and the reward as float32, the stamps as
+float64, and whether the teleoperator intervened. The first record says what the others mean.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Episode, Interface
+from robolearn.data.features import is_image
+from robolearn.data.journal import Journal, records
+from robolearn.data.store import ROWS_JOURNAL
+from robolearn.data.video import VideoConfig
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, checked; images are with their encoders."""
+
+    row: Mapping[str, NDArray[np.float32]]
+    action: NDArray[np.float32]
+    reward: float
+    intervention: bool
+    stamps: Mapping[str, NDArray[np.float64]]
+
+
+def episode_of(
+    steps: Sequence[Step], interface: Interface, *, success: bool, terminated: bool, truncated: bool, task: str
+) -> Episode:
+    """The episode that `steps` make; its observation has no images."""
+    return Episode(
+        observation={key: np.stack([step.row[key] for step in steps]) for key in _vectors(interface)},
+        action=np.stack([step.action for step in steps]),
+        reward=np.asarray([step.reward for step in steps], np.float32),
+        success=success,
+        terminated=terminated,
+        truncated=truncated,
+        task=task,
+        intervention=np.asarray([step.intervention for step in steps], bool),
+        stamps={name: np.asarray([step.stamps[name] for step in steps], np.float64) for name in steps[0].stamps},
+    )
+
+
+class StepJournal:
+    """The journal of episode number `episode`, in the folder `folder`."""
+
+    def __init__(
+        self, folder: Path, interface: Interface, stamps: Sequence[str], video: VideoConfig, episode: int, task: str
+    ) -> None:
+        self._keys = _vectors(interface)
+        self._stamps = list(stamps)
+        self._journal = Journal(folder / ROWS_JOURNAL)
+        header = {
+            "episode": episode,
+            "task": task,
+            "interface": interface.to_json(),
+            "stamps": self._stamps,
+            "video": asdict(video) | {"codec": video.encoder()},
+        }
+        self._journal.append(json.dumps(header).encode())
+
+    def append(self, step: Step) -> None:
+        """Raises `OSError` where the disk is full."""
+        floats = [step.row[key].reshape(-1) for key in self._keys] + [step.action.reshape(-1)]
+        reward = np.float32(step.reward).tobytes()
+        stamps = np.asarray([step.stamps[name] for name in self._stamps], np.float64).tobytes()
+        self._journal.append(np.concatenate(floats).tobytes() + reward + stamps + bytes([step.intervention]))
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+@dataclass(frozen=True)
+class Journalled:
+    """What the journal of a killed recording holds."""
+
+    episode: int
+    task: str
+    interface: Interface
+    stamps: list[str]
+    video: VideoConfig
+    steps: list[Step]
+
+
+def read_journal(folder: Path) -> Journalled | None:
+    """The journal in `folder`, up to where it is whole; None without one."""
+    journal = records(folder / ROWS_JOURNAL)
+    first = next(journal, None)
+    if first is None:
+        return None
+    header: dict[str, Any] = json.loads(first)
+    interface, stamps = Interface.from_json(header["interface"]), list(header["stamps"])
+    specs = [(key, interface.observation[key]) for key in _vectors(interface)]
+    floats = sum(spec.size for _, spec in specs) + interface.action.size + 1
+    steps = []
+    for record in journal:
+        numbers = np.frombuffer(record, np.float32, floats)
+        times = np.frombuffer(record, np.float64, len(stamps), offset=4 * floats)
+        row, at = {}, 0
+        for key, spec in specs:
+            row[key] = numbers[at : at + spec.size].reshape(spec.shape)
+            at += spec.size
+        action = numbers[at:-1].reshape(interface.action.shape)
+        steps.append(
+            Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True)))
+        )
+    return Journalled(
+        header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps
+    )
+
+
+def _vectors(interface: Interface) -> list[str]:
+    return [key for key, spec in interface.observation.items() if not is_image(spec)]

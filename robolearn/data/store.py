@@ -1,0 +1,372 @@
+"""The committed state of a data set that is being written, and how finished episodes join it.
+
+The frames of an episode join the newest data file, which is written anew beside the old one and renamed over it,
+until it has grown to `DATA_BYTES`; then the next file begins. The episode's row in ``meta/episodes`` goes the same
+way, its videos are files of their own, and ``meta/info.json``, renamed last, is the commit point: readers ignore
+what lies beyond its counts, and a writer that resumes removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Episode, Interface, RobolearnError
+from robolearn.data import layout
+from robolearn.data.features import (
+    INTERFACE_KEY,
+    INTERVENTION,
+    STAMP,
+    column,
+    features_of,
+    image_keys,
+    schema_of,
+)
+from robolearn.data.journal import records
+from robolearn.data.statistics import Stats, aggregate, describe, merge, split
+from robolearn.data.tables import (
+    conformed,
+    episode_row,
+    episodes_schema,
+    frames_table,
+    stacked_stats,
+    tasks_of,
+    tasks_table,
+)
+from robolearn.data.tail import Tail
+from robolearn.data.video import Clip, VideoConfig, check_encodable
+
+log = logging.getLogger(__name__)
+
+DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
+META_ROWS = 64  # the same for a file of episode rows
+SYNC_S = 1.0  # folders are synced at most this often, and at close
+STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
+ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An episode that may be committed: its vectors checked, its videos written."""
+
+    episode: Episode
+    clips: Mapping[str, Clip] = field(default_factory=dict)  # picture feature → its mp4
+
+
+class Store:
+    """The data set in the folder `root`, locked for writing until `close`.
+
+    Attributes:
+      features: LeRobot's feature dictionary. A set that an older version began keeps its own.
+      episodes, frames: how many are committed.
+      tasks: in words.
+    """
+
+    def __init__(
+        self, root: Path, interface: Interface, *, resume: bool, stamps: Sequence[str], video: VideoConfig
+    ) -> None:
+        self.root, self.interface, self.stamps = root, interface, tuple(stamps)
+        self.episodes = self.frames = 0
+        self.tasks: list[str] = []
+        self._pictures = image_keys(interface)
+        self._set_features(features_of(interface, self.stamps))
+        self._stats: Stats = {}  # over all frames, the vector features side by side
+        self._pixels: dict[str, Stats] = {}  # picture feature → statistics
+        self._synced = 0.0  # when the folders were, by the monotonic clock
+        self._stats_frames = 0  # frames that stats.json covers
+        self._data = Tail(layout.DATA_PATH)
+        self._meta = Tail(layout.EPISODES_PATH)
+
+        if root.exists() and not root.is_dir():
+            raise BadInput(f"data set {root}", got="a file", expected="a folder")
+        self._check_path(resume)
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock = layout.lock(root)
+        try:
+            self._check_path(resume)
+            infos = {k: check_encodable(k, interface.observation[k], interface.control_hz, video) for k in self._pictures}
+            self._set_features(features_of(interface, self.stamps, infos))
+            if (root / layout.INFO_PATH).exists():
+                self._resume()
+            else:
+                self._sweep()
+                commit = layout.Commit(root)
+                commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
+                commit.publish()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def running(self) -> Path:
+        """The folder for the episode at hand."""
+        return self.root / layout.RUNNING_PATH
+
+    @property
+    def closed(self) -> bool:
+        return self._lock.closed
+
+    def close(self) -> None:
+        """Bring stats.json up to date and let go of the folder."""
+        if self._lock.closed:
+            return
+        try:
+            if self._stats_frames < self.frames:
+                commit = layout.Commit(self.root)
+                commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
+                commit.publish()
+            layout.sync_folders(self.root)
+        finally:
+            self._lock.close()
+
+    def commit(self, ready: Sequence[Ready]) -> None:
+        """Store episodes, all of them or none, durably."""
+        if self._lock.closed:
+            raise RobolearnError(f"data set {self.root}: the writer is closed")
+        data, meta, stats, pixels = self._data, self._meta, self._stats, dict(self._pixels)
+        count, frames, tasks = self.episodes, self.frames, list(self.tasks)
+        commit = layout.Commit(self.root)
+        for episode, clips in ((one.episode, one.clips) for one in ready):
+            if episode.task not in tasks:
+                tasks.append(episode.task)
+            columns = self._columns(episode, count, frames, tasks.index(episode.task))
+            side_by_side = [columns[name].reshape(len(episode), -1) for name in self._sizes]
+            own = describe(np.concatenate(side_by_side, axis=1, dtype=np.float64))
+            stats = merge(stats, own) if stats else own
+            if data.full(DATA_BYTES):
+                if data is not self._data:  # a file begun within this commit is complete now
+                    commit.stage(data.path, data.content())
+                data = data.next()
+            if meta.full(rows=META_ROWS):
+                if meta is not self._meta:
+                    commit.stage(meta.path, meta.content())
+                meta = meta.next()
+            facts: dict[str, int | float] = {
+                "episode_index": count,
+                "length": len(episode),
+                "data/chunk_index": data.number // layout.CHUNKS_SIZE,
+                "data/file_index": data.number % layout.CHUNKS_SIZE,
+                "dataset_from_index": frames,
+                "dataset_to_index": frames + len(episode),
+                "meta/episodes/chunk_index": meta.number // layout.CHUNKS_SIZE,
+                "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
+            }
+            for key in self._pictures:
+                name, clip = column(key), clips[key]
+                commit.adopt(layout.video_path(name, count), clip.path)
+                facts[f"videos/{name}/chunk_index"] = count // layout.CHUNKS_SIZE
+                facts[f"videos/{name}/file_index"] = count % layout.CHUNKS_SIZE
+                facts[f"videos/{name}/from_timestamp"] = 0.0
+                facts[f"videos/{name}/to_timestamp"] = len(episode) / self.interface.control_hz
+                pixels[key] = merge(pixels[key], clip.stats) if key in pixels else clip.stats
+            described = split(own, self._sizes) | {column(key): clips[key].stats for key in self._pictures}
+            data = data.appended(frames_table(self._schema, columns))
+            meta = meta.appended(episode_row(self._rows, facts, [episode.task], described))
+            count += 1
+            frames += len(episode)
+
+        commit.stage(data.path, data.content())
+        if len(tasks) > len(self.tasks):
+            commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(tasks)))
+        fresh = frames >= STATS_GROWTH * self._stats_frames
+        if fresh:
+            commit.stage(layout.STATS_PATH, self._stats_bytes(stats, pixels))
+        commit.stage(meta.path, meta.content())
+        commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
+        commit.publish()
+        now = time.monotonic()
+        if now - self._synced > SYNC_S:
+            layout.sync_folders(self.root)
+            self._synced = now
+
+        self._data, self._meta, self._stats, self._pixels, self.tasks = data, meta, stats, pixels, tasks
+        self.episodes, self.frames = count, frames
+        self._stats_frames = frames if fresh else self._stats_frames
+
+    def _set_features(self, features: dict[str, dict[str, Any]]) -> None:
+        self.features = features
+        self._schema = schema_of(features)
+        self._rows = episodes_schema(features)
+        self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] != "video"}
+
+    def _columns(self, episode: Episode, index: int, first: int, task: int) -> dict[str, NDArray]:
+        """The frames of `episode`: column → (T, D) or (T,)."""
+        length = len(episode)
+        frame = np.arange(length, dtype=np.int64)
+        last = frame == length - 1
+        pictures = set(self._pictures)
+        vectors = {key: array for key, array in episode.observation.items() if key not in pictures}
+        intervention = np.zeros(length, bool) if episode.intervention is None else episode.intervention
+        return {
+            **{column(key): array.reshape(length, -1) for key, array in vectors.items()},
+            "action": episode.action.reshape(length, -1),
+            "next.reward": episode.reward,
+            "next.done": last & bool(episode.terminated or episode.truncated),
+            "next.terminated": last & bool(episode.terminated),
+            "next.truncated": last & bool(episode.truncated),
+            "next.success": last & bool(episode.success),
+            INTERVENTION: intervention,
+            **{STAMP + name: episode.stamps[name] for name in self.stamps},
+            "timestamp": (frame / self.interface.control_hz).astype(np.float32),
+            "frame_index": frame,
+            "episode_index": np.full(length, index, np.int64),
+            "index": first + frame,
+            "task_index": np.full(length, task, np.int64),
+        }
+
+    def _stats_bytes(self, stats: Stats, pixels: Mapping[str, Stats]) -> bytes:
+        parts = split(stats, self._sizes)
+        for key, own in pixels.items():
+            parts[column(key)] = {n: value if n == "count" else value.reshape(-1, 1, 1) for n, value in own.items()}
+        return layout.json_bytes(
+            {feature: {name: value.tolist() for name, value in part.items()} for feature, part in parts.items()}
+        )
+
+    def _info(self, episodes: int = 0, frames: int = 0, tasks: int = 0) -> dict[str, Any]:
+        hz = float(self.interface.control_hz)
+        return {
+            "codebase_version": layout.VERSION,
+            "robot_type": self.interface.embodiment,
+            "total_episodes": episodes,
+            "total_frames": frames,
+            "total_tasks": tasks,
+            "chunks_size": layout.CHUNKS_SIZE,
+            "data_files_size_in_mb": 100,
+            "video_files_size_in_mb": 200,
+            "fps": int(hz) if hz.is_integer() else hz,
+            "splits": {"train": f"0:{episodes}"},
+            "data_path": layout.DATA_PATH,
+            "video_path": layout.VIDEO_PATH if self._pictures else None,
+            "features": self.features,
+            INTERFACE_KEY: self.interface.to_json(),
+        }
+
+    def _check_path(self, resume: bool) -> None:
+        """Refuse what must not be written to."""
+        root = self.root
+        if (root / layout.INFO_PATH).exists():
+            if not resume:
+                hint = "Choose another folder, or resume"
+                raise BadInput(f"data set {root}", got="an existing data set", expected="a new folder", hint=hint)
+        elif root.exists():
+            # A writer that was killed before its first commit leaves folders, its lock and .tmp files.
+            strange = [
+                name
+                for name in root.rglob("*")
+                if not name.is_dir() and name.name != layout.LOCK_PATH and name.suffix != ".tmp"
+            ]
+            if strange:
+                raise BadInput(f"folder {root}", got=f"other files ({strange[0].name})", expected="a new folder")
+
+    def _resume(self) -> None:
+        """Take up the committed state and remove what a killed writer left beyond it."""
+        what = f"data set {self.root}"
+        info = layout.read_info(self.root)
+        if INTERFACE_KEY not in info:
+            raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
+        ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
+        # Compared as JSON text, in which tuples and lists are the same.
+        for key, value in ours[INTERFACE_KEY].items():
+            stored = info[INTERFACE_KEY].get(key)
+            if layout.json_bytes(stored) != layout.json_bytes(value):
+                raise BadInput(f"{what}: interface, {key}", got=value, expected=stored)
+        for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
+            if info.get(key) != ours[key]:
+                raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
+        self._take_features(info["features"], what)
+        self.episodes, self.frames = info["total_episodes"], info["total_frames"]
+        self._set_aside()
+        if not self.episodes:
+            self._sweep()
+            return
+        names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
+        rows = pa.concat_tables([self._read(name, self._rows) for name in names])
+        rows = rows.filter(layout.less(rows["episode_index"], self.episodes)).combine_chunks()
+        if rows.num_rows != self.episodes or rows["dataset_to_index"][-1].as_py() != self.frames:
+            raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
+        self.tasks = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)[: info["total_tasks"]]
+        self._stats = aggregate(stacked_stats(rows, list(self._sizes)))
+        self._pixels = {key: aggregate(stacked_stats(rows, [column(key)])) for key in self._pictures}
+        self._stats_frames = self.frames
+
+        def number(kind: str) -> int:
+            return rows[f"{kind}/chunk_index"][-1].as_py() * layout.CHUNKS_SIZE + rows[f"{kind}/file_index"][-1].as_py()
+
+        meta = Tail(layout.EPISODES_PATH, number("meta/episodes"))
+        data = Tail(layout.DATA_PATH, number("data"))
+        newest_meta = self._read(meta.path, self._rows)
+        newest_data = self._read(data.path, self._schema)
+        kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes))
+        kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes))
+        self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
+        self._sweep()
+        if newest_data.num_rows != kept_data.num_rows or newest_meta.num_rows != kept_meta.num_rows:
+            log.warning("%s: an unfinished episode is removed", self.root)
+        commit = layout.Commit(self.root)
+        commit.stage(data.path, self._data.content())
+        commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
+        commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
+        commit.stage(meta.path, self._meta.content())
+        commit.stage(
+            layout.INFO_PATH, layout.json_bytes(self._info(self.episodes, self.frames, len(self.tasks)), indent=4)
+        )
+        commit.publish()
+
+    def _take_features(self, stored: dict[str, dict[str, Any]], what: str) -> None:
+        """Go on with the features that the set has; they must hold what this writer is given."""
+        stamps = [name.removeprefix(STAMP) for name in stored if name.startswith(STAMP)]
+        if sorted(stamps) != sorted(self.stamps):
+            raise BadInput(f"{what}: stamps", got=list(self.stamps) or "none", expected=stamps or "none")
+        lacking = [name for name in self.features if name not in stored and name != INTERVENTION]
+        if lacking:
+            raise BadInput(f"{what}: features", got=f"no {lacking[0]!r}", expected="it", available=stored)
+        self._set_features({name: feature for name, feature in stored.items() if name in self.features})
+
+    def _set_aside(self) -> None:
+        """Keep the running episode of a recording that was killed, for `repair`."""
+        if not self.running.exists():
+            return
+        if unfinished_steps(self.running, self.episodes):
+            beyond = self.root / layout.UNFINISHED_PATH
+            number = 1 + max((int(p.name) for p in beyond.glob("*") if p.name.isdigit()), default=-1)
+            beyond.mkdir(exist_ok=True)
+            self.running.rename(beyond / f"{number:03d}")
+            log.warning("%s: an unfinished episode is set aside; `robolearn dataset repair` can save it", self.root)
+        else:
+            shutil.rmtree(self.running)
+
+    def _read(self, name: str, schema: pa.Schema) -> pa.Table:
+        return conformed(layout.read_parquet(self.root, name), schema, what=f"data set {self.root}: {name}")
+
+    def _sweep(self) -> None:
+        """Remove .tmp files, and files that no committed episode lies in."""
+        for name in self.root.rglob("*.tmp"):
+            name.unlink()
+        newest = {tail.pattern: tail.number if tail.table is not None else -1 for tail in (self._data, self._meta)}
+        newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
+        for pattern, last in newest.items():
+            for chunk in (self.root / pattern).parent.parent.glob("chunk-*"):
+                for file in chunk.glob(f"file-*{Path(pattern).suffix}"):
+                    number = int(chunk.name.removeprefix("chunk-")) * layout.CHUNKS_SIZE
+                    number += int(file.stem.removeprefix("file-"))
+                    if number > last:
+                        file.unlink()
+
+
+def unfinished_steps(folder: Path, episodes: int) -> int:
+    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
+    journal = records(folder / ROWS_JOURNAL)
+    header = next(journal, None)
+    if header is None or json.loads(header)["episode"] < episodes:
+        return 0
+    return sum(1 for _ in journal)

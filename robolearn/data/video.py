@@ -1,0 +1,314 @@
+"""Encode the images of one camera while they are recorded: a thread, a short queue, one mp4 per episode.
+
+LeRobot's settings: AV1 (libsvtav1), yuv420p, a key frame every second frame, crf 30; H.264 where this build of
+FFmpeg has no AV1 encoder. The preset trades processor time for bytes only.
+
+The mp4 grows packet by packet, each one on the disk's side of the process as soon as the encoder lets go of it, and
+an index of the packets beside it, because an mp4 whose process was killed has no index of its own. `remux` makes a
+whole mp4 of what the two hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import struct
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput, RobolearnError
+from robolearn.data.journal import Journal, records
+from robolearn.data.pixels import PixelStatistics
+from robolearn.data.statistics import Stats
+
+log = logging.getLogger(__name__)
+
+SYNC_BYTES = 8 << 20  # a growing video is synced this often, so that the end of a long episode need not
+_PACKET = struct.Struct("<qQII")  # frame, offset in the file, size, crc32 of the data
+
+
+@dataclass(frozen=True)
+class VideoConfig:
+    """How images are stored.
+
+    Attributes:
+      codec: FFmpeg's name of the encoder, or ``"auto"``: libsvtav1 where there is one, else libx264.
+      pix_fmt: pixel format.
+      g: a key frame every `g` frames: small, so that any frame is quick to reach.
+      crf: quality, 0 (best) to 63.
+      preset: of the encoder, 0 to 13 for libsvtav1 and e.g. ``"veryfast"`` for libx264; None for a quick one.
+      queue: frames that may wait for each camera's encoder. The end of an episode waits for them.
+    """
+
+    codec: str = "auto"
+    pix_fmt: str = "yuv420p"
+    g: int = 2
+    crf: int = 30
+    preset: int | str | None = None
+    queue: int = 32
+
+    def encoder(self) -> str:
+        """The encoder that this machine will use."""
+        import av
+
+        if self.codec != "auto":
+            return self.codec
+        return "libsvtav1" if "libsvtav1" in av.codecs_available else "libx264"
+
+    def options(self) -> dict[str, str]:
+        """FFmpeg's options for `encoder`."""
+        quick = {"libsvtav1": "10", "libx264": "veryfast"}
+        preset = self.preset if self.preset is not None else quick.get(self.encoder())
+        options = {"g": str(self.g), "crf": str(self.crf)}
+        # Frames in the order in which they are shown: packet t is frame t, so a video cut short is whole up to there.
+        options |= {"bf": "0"} if self.encoder() == "libx264" else {}
+        return options | ({"preset": str(preset)} if preset is not None else {})
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A finished mp4 of one camera and episode.
+
+    Attributes:
+      path: where it lies now.
+      frames: how many.
+      stats: of its pixels in [0, 1], statistic → (channels,).
+    """
+
+    path: Path
+    frames: int
+    stats: Stats
+
+
+def open_stream(container: Any, spec: ArraySpec, hz: float, config: VideoConfig) -> Any:
+    """A video stream for images of `spec` in an output container."""
+    stream = container.add_stream(config.encoder(), rate=frame_rate(hz), options=config.options())
+    stream.height, stream.width = spec.shape[:2]
+    stream.pix_fmt = config.pix_fmt
+    return stream
+
+
+def frame_rate(hz: float) -> Fraction:
+    """`hz` as the ratio that a container stores."""
+    return Fraction(hz).limit_denominator(1001)
+
+
+def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -> dict[str, Any]:
+    """Try the encoder on images of `spec`; returns the feature's ``info``.
+
+    Raises:
+      BadInput: FFmpeg has no such encoder, or refuses the size or an option.
+    """
+    import av
+
+    quiet()
+    height, width, channels = spec.shape
+    try:
+        context: Any = av.CodecContext.create(config.encoder(), "w")
+        context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
+        context.framerate, context.options = frame_rate(hz), config.options()
+        context.time_base = 1 / frame_rate(hz)
+        context.open()
+        codec = context.codec.canonical_name
+    except (av.FFmpegError, ValueError) as error:
+        got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
+        raise BadInput(f"video of {key!r}", got=got, expected="images and settings that the encoder takes") from None
+    return {
+        "video.height": height,
+        "video.width": width,
+        "video.codec": codec,
+        "video.pix_fmt": config.pix_fmt,
+        "video.is_depth_map": False,
+        "video.fps": int(hz) if float(hz).is_integer() else hz,
+        "video.channels": channels,
+        "has_audio": False,
+    }
+
+
+def quiet() -> None:
+    """SVT-AV1 prints its settings for every video, past all loggers, unless its variable says no."""
+    os.environ.setdefault("SVT_LOG", "1")
+
+
+class VideoEncoder:
+    """One mp4 at `path`, and with `index` the means to salvage it.
+
+    Frames are encoded in a thread. What goes wrong there, a full disk above all, is raised by the next `put` or by
+    `finish`, as one `RobolearnError`; `abort` is always possible.
+    """
+
+    def __init__(
+        self, path: Path, key: str, spec: ArraySpec, hz: float, config: VideoConfig, *, index: Path | None = None
+    ) -> None:
+        quiet()
+        self.path, self._key, self._spec, self._hz, self._config = path, key, spec, hz, config
+        self._index = index
+        self._queue: queue.Queue[NDArray[np.uint8] | None] = queue.Queue(config.queue)
+        self._statistics = PixelStatistics()
+        self._frames = 0
+        self._error: BaseException | None = None
+        self._stopped = self._ended = self._warned = False
+        self._thread = threading.Thread(target=self._run, name=f"encode {key}", daemon=True)
+        self._thread.start()
+
+    def put(self, frame: NDArray[np.uint8]) -> None:
+        """Take one image (H, W, 3), which nobody may write to any more. Waits only where the queue is full."""
+        self._check()
+        try:
+            self._queue.put_nowait(frame)
+        except queue.Full:
+            if not self._warned:
+                log.debug("%s: the encoder of %s does not keep up, add() waits for it", self.path, self._key)
+                self._warned = True
+            self._queue.put(frame)
+
+    def finish(self) -> Clip:
+        """Encode what still waits and close the file."""
+        self._stop()
+        self._check()
+        return Clip(self.path, self._frames, self._statistics.stats())
+
+    def abort(self) -> None:
+        """Stop, and remove the files."""
+        self._error = self._error or RobolearnError("aborted")
+        self._stop()
+        self.path.unlink(missing_ok=True)
+        if self._index is not None:
+            self._index.unlink(missing_ok=True)
+
+    def _stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            text = getattr(self._error, "strerror", None) or str(self._error)
+            raise RobolearnError(f"video {self.path} cannot be written ({text})") from self._error
+
+    def _run(self) -> None:
+        try:
+            self._encode(self._waiting())
+        except BaseException as error:
+            self._error = self._error or error
+            while not self._ended:  # whoever waits to put must not wait for ever
+                self._ended = self._queue.get() is None
+
+    def _waiting(self) -> Iterator[NDArray[np.uint8]]:
+        while (frame := self._queue.get()) is not None:
+            yield frame
+        self._ended = True
+
+    def _encode(self, frames: Iterator[NDArray[np.uint8]]) -> None:
+        import av
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        index = Journal(self._index) if self._index is not None else None
+        output = _Output(self.path)
+        try:
+            with av.open(output, "w", format="mp4", options={"flush_packets": "1"}) as container:
+                stream = open_stream(container, self._spec, self._hz, self._config)
+                rate = frame_rate(self._hz)
+
+                def mux(packets: Any) -> None:
+                    for packet in packets:
+                        frame = round(packet.pts * packet.time_base * rate)
+                        container.mux_one(packet)
+                        if index is not None:
+                            index.append(_PACKET.pack(frame, *output.written()))
+
+                container.start_encoding()
+                output.written()
+                for frame in frames:
+                    if self._error is not None:  # aborted
+                        continue
+                    self._statistics.add(frame)
+                    mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+                    self._frames += 1
+                mux(stream.encode())
+        finally:
+            output.close()
+            if index is not None:
+                index.close()
+
+
+def remux(
+    path: Path, index: Path, target: Path, spec: ArraySpec, hz: float, config: VideoConfig, most: int | None = None
+) -> int:
+    """Write the mp4 `target` from a video that was never closed and its index; returns the number of frames.
+
+    What lies beyond a damaged packet, or beyond `most` frames, is left out; without frames nothing is written.
+    """
+    import av
+
+    packets: list[bytes] = []
+    with open(path, "rb") as file:
+        for record in records(index):
+            frame, offset, size, checksum = _PACKET.unpack(record)
+            file.seek(offset)
+            data = file.read(size)
+            if frame != len(packets) or zlib.crc32(data) != checksum or len(packets) == most:
+                break
+            packets.append(data)
+    if not packets:
+        return 0
+    quiet()
+    with av.open(str(target), "w", format="mp4") as container:
+        stream = open_stream(container, spec, hz, config)
+        container.start_encoding()
+        for frame, data in enumerate(packets):
+            packet = av.Packet(data)
+            packet.stream, packet.time_base = stream, 1 / frame_rate(hz)
+            packet.pts = packet.dts = frame
+            packet.duration = 1
+            packet.is_keyframe = frame % config.g == 0
+            container.mux_one(packet)
+    return len(packets)
+
+
+class _Output:
+    """The file behind a container: unbuffered, its errors Python's own, and it knows what the last packet became."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._position = self._synced = self._begun = 0
+        self._crc = 0
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(data)
+        while view:
+            done = os.pwrite(self._descriptor, view, self._position)
+            self._position += done
+            view = view[done:]
+        self._crc = zlib.crc32(data, self._crc)
+        if self._position - self._synced > SYNC_BYTES:
+            os.fdatasync(self._descriptor)
+            self._synced = self._position
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = {0: 0, 1: self._position, 2: os.fstat(self._descriptor).st_size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def written(self) -> tuple[int, int, int]:
+        """(offset, size, crc32) of what was written since the last call."""
+        span = self._begun, self._position - self._begun, self._crc
+        self._begun, self._crc = self._position, 0
+        return span
+
+    def close(self) -> None:
+        os.close(self._descriptor)
