@@ -1,0 +1,163 @@
+"""A stretch of a video as the images of one episode: decoded frame by frame, or copied without decoding.
+
+LeRobot's v3.0 puts the episodes of a camera one after the other into a file, v2.1 gives each a file of its own.
+Frame i of an episode is the one shown at ``start + i / fps`` seconds of its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The images of one camera in one episode.
+
+    Attributes:
+      path: the video file.
+      length: frames of the episode in it.
+      fps: frames per second.
+      start: where the episode begins in the file [s].
+      rows: which of the frames are wanted, in steps of at least 1.
+    """
+
+    path: Path
+    length: int
+    fps: float
+    start: float = 0.0
+    rows: range | None = None
+
+    def __len__(self) -> int:
+        return self.length if self.rows is None else len(self.rows)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all frames of the episode are wanted."""
+        return self.rows is None or self.rows == range(self.length)
+
+    def __getitem__(self, chosen: slice) -> Segment:
+        rows = range(self.length) if self.rows is None else self.rows
+        return replace(self, rows=rows[chosen])
+
+
+Images = Segment | NDArray[np.uint8]
+"""The images of one camera in one episode: a segment, or (T, H, W, 3) in memory."""
+
+
+def frames(images: Images) -> Iterator[NDArray[np.uint8]]:
+    """The wanted frames (H, W, 3), RGB, in order.
+
+    Raises:
+      BadInput: the video is missing, cannot be decoded or ends before the last frame, which is named.
+    """
+    if isinstance(images, Segment):
+        yield from _decoded(images)
+    else:
+        yield from images
+
+
+def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
+    rows = range(segment.length) if segment.rows is None else segment.rows
+    wanted, last = set(rows), rows[-1] if len(rows) else -1
+    row = -1
+    try:
+        with av.open(str(segment.path)) as container:
+            stream = container.streams.video[0]
+            if segment.start > 0 and stream.time_base:
+                container.seek(int(segment.start / stream.time_base), stream=stream)  # to the key frame before it
+            for frame in container.decode(stream):
+                if (frame.time or 0.0) < segment.start - 0.5 / segment.fps:
+                    continue
+                row += 1
+                if row in wanted:
+                    yield frame.to_ndarray(format="rgb24")
+                if row >= last:
+                    return
+    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+        at = f" after frame {row}" if row >= 0 else ""
+        raise BadInput(f"video {segment.path}", got=f"one that does not decode{at} ({reason(error)})") from None
+    if last >= 0:
+        raise BadInput(f"video {segment.path}", got=f"{row + 1} frames", expected=f"{segment.length}")
+
+
+def array(images: Images) -> NDArray[np.uint8]:
+    """(T, H, W, 3) all wanted frames in memory; raises as `frames` does."""
+    return np.stack(list(frames(images))) if isinstance(images, Segment) else images
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """(height, width) of the video [pixels]; raises as `frames` does."""
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            return stream.height, stream.width
+    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+        raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
+
+
+def copy_stream(segment: Segment, out: Path) -> bool:
+    """Write all frames of `segment` to `out` without encoding them again, from 0 s; False where that cannot be done.
+
+    It cannot where the episode does not begin with a key frame, or where frames are stored out of their order.
+    """
+    if not segment.whole:
+        return False
+    packets = []
+    with av.open(str(segment.path)) as source:
+        stream = source.streams.video[0]
+        if stream.time_base is None:
+            return False
+        if segment.start > 0:
+            source.seek(int(segment.start / stream.time_base), stream=stream)
+        for packet in source.demux(stream):
+            if packet.pts is None or packet.pts != packet.dts:
+                if packet.size:
+                    return False
+                continue
+            if float(packet.pts * stream.time_base) < segment.start - 0.5 / segment.fps:
+                continue
+            packets.append(packet)
+            if len(packets) == segment.length:
+                break
+        if len(packets) != segment.length or not packets[0].is_keyframe:
+            return False
+        with av.open(str(out), "w", format="mp4") as target:
+            copy = target.add_stream_from_template(stream)
+            first = packets[0].pts or 0
+            for packet in packets:
+                packet.pts, packet.dts = (packet.pts or 0) - first, (packet.dts or 0) - first
+                packet.stream = copy
+                target.mux(packet)
+    return True
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """Codec, pixel format, height, width and frames per second of a video, as LeRobot's features name them."""
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        return {
+            "video.height": stream.height,
+            "video.width": stream.width,
+            "video.codec": {"libdav1d": "av1", "libaom-av1": "av1"}.get(context.name, context.name),
+            "video.pix_fmt": context.pix_fmt,
+            "video.is_depth_map": False,
+            "video.fps": float(stream.average_rate or 0),
+            "video.channels": 3,
+            "has_audio": bool(container.streams.audio),
+        }
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library says."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0]
