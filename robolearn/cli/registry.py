@@ -54,6 +54,7 @@ class Entry:
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
+    Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
     Entry("dataset info", "robolearn.cli.dataset.info:Info", "What a data set holds", "Data"),
     Entry("dataset stats", "robolearn.cli.dataset.stats:StatsCommand", "Exact statistics of every feature", "Data"),

@@ -1,0 +1,106 @@
+"""What a teleoperation device is: one action and some events at every control step, and a screen to show things on.
+
+The loop that records asks `Device.sample` at the control rate and never waits for it. A device reads its hardware in
+whatever way it must (a thread, an event queue), keeps the newest report, and stamps it with `time.monotonic()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+WAITING = "waiting"  # `Status.state`: for START
+RECORDING = "recording"
+
+
+class EpisodeEvent(StrEnum):
+    """What the operator asks of the recording."""
+
+    START = "start"  # begin an episode
+    SUCCESS = "success"  # end it: the task was solved
+    FAILURE = "failure"  # end it: the task was not solved
+    DISCARD = "discard"  # drop it and wait for START
+    REDO = "redo"  # drop it and begin it anew
+    QUIT = "quit"  # end the recording
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a device says at one control step.
+
+    Attributes:
+      action: (Da,) in [-1, 1], in the units of the interface's action; None asks for nothing: hold still.
+      engaged: the operator holds the dead-man. A device without one: it is open and alive. A device that went silent
+        or was unplugged is never engaged again until it is opened anew.
+      events: what the operator asked since the last sample, in order.
+      stamp: `time.monotonic()` of the newest report of the device [s].
+      note: one line for the operator: why the device is not engaged, what it waits for; mostly empty.
+    """
+
+    action: NDArray[np.float32] | None
+    engaged: bool
+    events: tuple[EpisodeEvent, ...]
+    stamp: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the recording tells the operator.
+
+    Attributes:
+      state: `WAITING` for START, `RECORDING`, or another word while the recording is busy, as ``"resetting"``.
+      message: one line for the operator.
+      episode: number of the episode at hand, from 0.
+      episodes: how many are to be recorded.
+      step: control steps of the episode so far.
+      seconds: time in the episode so far [s].
+      joints: (n,) measured joint positions [rad], or None.
+      images: camera name → (H, W, 3) uint8.
+    """
+
+    state: str
+    message: str
+    episode: int
+    episodes: int
+    step: int
+    seconds: float
+    joints: NDArray[np.float64] | None = None
+    images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Device(Protocol):
+    """A teleoperation device, opened once, asked at the control rate, closed once."""
+
+    name: str
+
+    def open(self) -> None:
+        """Find the device and begin to listen.
+
+        Raises:
+          BadInput: it is not there, or its library is missing; the message says what was found and what to do.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the device; more than once is no fault."""
+        ...
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """What the operator asks for now; never blocks.
+
+        Args:
+          observation: feature → (…) of the one arm, without a world axis; None before the first one.
+        """
+        ...
+
+    def show(self, status: Status) -> None:
+        """Tell the operator, on a screen, a page or nowhere."""
+        ...

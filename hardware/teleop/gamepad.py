@@ -1,0 +1,209 @@
+"""A gamepad, by SDL's game controllers (pygame): the same names of sticks and buttons whatever the make.
+
+SDL runs without a window: the dummy video driver, and events although nothing of ours has the focus. The left shoulder
+button is the dead-man: nothing moves unless it is held.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from numpy.typing import NDArray
+
+from hardware.teleop.device import EpisodeEvent, Sample, Status
+from hardware.teleop.mapping import Axis, MappingConfig, Motion
+from hardware.teleop.terminal import StatusLine
+from hardware.teleop.watchdog import Watchdog
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import Interface
+from robots import RobotSpec
+
+# Numbers of SDL_GameControllerAxis and SDL_GameControllerButton, which SDL keeps stable.
+AXES = {"left_x": 0, "left_y": 1, "right_x": 2, "right_y": 3, "left_trigger": 4, "right_trigger": 5}
+BUTTONS = {
+    "a": 0,
+    "b": 1,
+    "x": 2,
+    "y": 3,
+    "back": 4,
+    "start": 6,
+    "left_shoulder": 9,
+    "right_shoulder": 10,
+    "dpad_up": 11,
+    "dpad_down": 12,
+    "dpad_left": 13,
+    "dpad_right": 14,
+}
+DEADMAN = "left_shoulder"
+GRIP = "right_shoulder"
+EVENTS = {
+    "start": EpisodeEvent.START,
+    "a": EpisodeEvent.SUCCESS,
+    "b": EpisodeEvent.FAILURE,
+    "x": EpisodeEvent.DISCARD,
+    "y": EpisodeEvent.REDO,
+    "back": EpisodeEvent.QUIT,
+}
+HELP = (
+    "hold LB · left stick forward/back/left/right · right stick up/down/yaw · pad pitch/roll · RB gripper · "
+    "Start start · A success · B failure · X discard · Y try again · Back quit"
+)
+
+# Sticks are positive to the right and towards the operator; the base's x is forward, y left, z up.
+CONFIG = MappingConfig(
+    axes={
+        "x": Axis("left_y", -1.0),
+        "y": Axis("left_x", -1.0),
+        "z": Axis("right_y", -1.0),
+        "yaw": Axis("right_x", -1.0),
+        "pitch": Axis("dpad_y", -0.5),
+        "roll": Axis("dpad_x", 0.5),
+    }
+)
+
+_HEADLESS = {
+    "SDL_VIDEODRIVER": "dummy",
+    "SDL_JOYSTICK_ALLOW_BACKGROUND_EVENTS": "1",
+    "SDL_NO_SIGNAL_HANDLERS": "1",  # SIGTERM ends the program, not a window
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+}
+
+
+def start_sdl() -> tuple[Any, Any]:
+    """SDL's events and game controllers, running without a window.
+
+    Returns:
+      The modules `pygame` and `pygame._sdl2.controller`.
+
+    Raises:
+      BadInput: pygame is not installed.
+    """
+    for name, value in _HEADLESS.items():
+        os.environ.setdefault(name, value)
+    try:
+        import pygame
+        from pygame._sdl2 import controller
+    except ImportError as error:
+        raise BadInput("gamepad", got="no pygame", expected="pygame", hint="pip install 'robolearn[teleop]'") from error
+    pygame.display.init()  # the event queue lives there
+    controller.init()
+    return pygame, controller
+
+
+class Gamepad:
+    """A `Device` of a game controller.
+
+    Args:
+      interface, robot: whose action it speaks, and the arm.
+      mapping: see `MappingConfig`; axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With
+        ``gripper="analog"`` the right trigger closes the gripper.
+      speed: share of full speed, instead of the mapping's.
+      index: which one, where several are plugged in.
+      out: where buttons and state are shown, by default standard error.
+      clock: steady seconds.
+    """
+
+    name = "gamepad"
+    help = HELP
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        mapping: MappingConfig = CONFIG,
+        speed: float | None = None,
+        index: int = 0,
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        available = (*AXES, "dpad_x", "dpad_y")
+        for axis in mapping.axes.values():
+            if axis.name not in available:
+                raise BadInput("gamepad: axis", got=axis.name, available=available)
+        mapping = dataclasses.replace(mapping, speed=mapping.speed if speed is None else speed)
+        self._motion = Motion(self.name, interface, robot, mapping)
+        self._index = index
+        self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
+        self._pygame: Any = None
+        self._pad: Any = None
+
+    def open(self) -> None:
+        """See `Device.open`."""
+        self._pygame, controller = start_sdl()
+        self._pygame.event.pump()
+        count = controller.get_count()
+        pads = [i for i in range(count) if controller.is_controller(i)]
+        if self._index >= len(pads):
+            unknown = [controller.name_forindex(i) for i in range(count) if i not in pads]
+            found = ", ".join(str(controller.name_forindex(i)) for i in pads) or "none"
+            hint = "Plug one in; robolearn doctor shows what this user may use"
+            if unknown:
+                hint = (
+                    f"SDL does not know the layout of {', '.join(map(str, unknown))}: "
+                    "set SDL_GAMECONTROLLERCONFIG to its mapping"
+                )
+            raise BadInput("gamepad", got=found, expected=f"at least {self._index + 1}", hint=hint)
+        self._pad = controller.Controller(pads[self._index])
+        self._pygame.event.clear()  # what happened before is not meant for us
+        self._motion.restart()
+        self._watchdog.start()
+        self._screen.say(f"{self._pad.name}: {HELP}")
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._watchdog.fail("closed")
+        self._screen.close()
+        if self._pad is not None:
+            self._pad.quit()
+            self._pad = None
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        pressed = self._pressed()
+        events = tuple(EVENTS[name] for name in pressed if name in EVENTS)
+        held = self._held(DEADMAN) if self._watchdog.alive() else False
+        action = None
+        if held:
+            axes = self._axes()
+            action = self._motion.action(
+                axes, observation, toggles=pressed.count(GRIP), squeeze=max(0.0, axes["right_trigger"])
+            )
+        note = self._watchdog.why or ("" if held else "hold LB to move")
+        return Sample(action, held, events, self._watchdog.newest, note)
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        self._motion.follow(status)
+        self._screen.show(status)
+
+    def _pressed(self) -> list[str]:
+        """Buttons that went down since the last call, in order; notices a pad that is gone."""
+        if self._pad is None:
+            return []
+        names = {number: name for name, number in BUTTONS.items()}
+        pressed = []
+        for event in self._pygame.event.get():
+            if getattr(event, "instance_id", None) != self._pad.id:
+                continue
+            self._watchdog.report()
+            if event.type == self._pygame.CONTROLLERBUTTONDOWN and event.button in names:
+                pressed.append(names[event.button])
+            elif event.type == self._pygame.CONTROLLERDEVICEREMOVED:
+                self._watchdog.fail("unplugged")
+        if not self._pad.attached():
+            self._watchdog.fail("unplugged")
+        return pressed if self._watchdog.alive() else []
+
+    def _held(self, button: str) -> bool:
+        return bool(self._pad.get_button(BUTTONS[button]))
+
+    def _axes(self) -> dict[str, float]:
+        axes = {name: self._pad.get_axis(number) / 32767.0 for name, number in AXES.items()}
+        axes["dpad_x"] = float(self._held("dpad_right")) - float(self._held("dpad_left"))
+        axes["dpad_y"] = float(self._held("dpad_down")) - float(self._held("dpad_up"))
+        return axes

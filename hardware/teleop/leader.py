@@ -1,0 +1,197 @@
+"""LeRobot's SO-100 and SO-101 leader arms: the operator moves a small copy of the arm, joint by joint.
+
+LeRobot drives the servos and keeps the calibration file; both call the joints the same and put their zeros in the
+middle of the range, so degrees become radians and nothing else. A thread reads the bus, for a read takes milliseconds
+and a lost packet longer. The arm follows only once the leader has been brought to where the arm is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.teleop.device import RECORDING, Sample, Status
+from hardware.teleop.mapping import Felt, check_action, joint_action
+from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
+from hardware.teleop.watchdog import Watchdog
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import Interface
+from robots import SO101, RobotSpec
+
+log = logging.getLogger(__name__)
+
+KINDS = {"so100": "so100_leader", "so101": "so101_leader"}
+SILENCE_S = 0.25
+READ_S = 0.01  # between two reads of the bus
+INSTALL = "pip install 'robolearn[lerobot]'"
+HELP = f"bring the leader to where the arm is, then lead · {EPISODE_HELP}"
+
+
+def lerobot_leader(kind: str, port: str, calibration: str) -> Any:
+    """LeRobot's leader arm, not yet connected.
+
+    Args:
+      kind: ``"so100"`` or ``"so101"``.
+      port: serial port.
+      calibration: LeRobot's ``id``, which names the calibration file.
+
+    Raises:
+      BadInput: LeRobot is not installed.
+    """
+    try:
+        module = importlib.import_module("lerobot.teleoperators.so_leader")
+        config = module.SOLeaderTeleopConfig(port=port, id=calibration, use_degrees=True)
+        return module.SOLeader(config)
+    except ImportError as error:
+        raise BadInput("leader", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=INSTALL) from error
+
+
+class Leader:
+    """A `Device` of a leader arm; without a dead-man, engaged while its servos answer.
+
+    Args:
+      interface, robot: whose action it speaks (``joint_position``), and the arm, with the joints of an SO-101.
+      port: serial port, as ``/dev/ttyACM0``.
+      kind: ``"so100"`` or ``"so101"``.
+      calibration: the ``--teleop.id`` that ``lerobot-calibrate`` was given.
+      align: how near each joint of the leader has to come to the arm's before it is followed [rad].
+      arm: a LeRobot teleoperator to use instead (`connect`, `is_calibrated`, `get_action`, `disconnect`).
+      fd: terminal to read, by default standard input.
+      out: where keys and state are shown, by default standard error.
+      clock: steady seconds.
+    """
+
+    name = "leader"
+    help = HELP
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        port: str = "/dev/ttyACM0",
+        kind: str = "so101",
+        calibration: str = "leader",
+        align: float = 0.3,
+        arm: Any = None,
+        fd: int | None = None,
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if kind not in KINDS:
+            raise BadInput("leader: kind", got=kind, available=KINDS)
+        if robot.joints != SO101.joints:
+            raise BadInput("leader: robot", got=robot.name, expected=f"the joints {', '.join(SO101.joints)}")
+        check_action(self.name, interface, robot, "joint_position")
+        self.robot, self._align = robot, align
+        self._port, self._kind, self._calibration = port, kind, calibration
+        self._given, self._arm = arm, None
+        self._fd = fd
+        self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
+        self._watchdog = Watchdog(self.name, SILENCE_S, clock)
+        self._newest: tuple[NDArray[np.float64], float] | None = None  # joints [rad], opening [m]
+        self._error = ""
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._aligned, self._state = False, ""
+
+    def open(self) -> None:
+        """See `Device.open`."""
+        arm = self._given or lerobot_leader(self._kind, self._port, self._calibration)
+        where = f"leader at {self._port}"
+        try:
+            arm.connect(calibrate=False)  # its calibration asks questions on the terminal
+        except ImportError as error:
+            raise BadInput("leader", got=f"no servo library ({error})", hint=INSTALL) from error
+        except (OSError, RuntimeError) as error:
+            raise BadInput(where, got=_first_line(error), hint="robolearn doctor lists the serial ports") from error
+        if not arm.is_calibrated:
+            arm.disconnect()
+            command = (
+                f"lerobot-calibrate --teleop.type={KINDS[self._kind]} --teleop.port={self._port} "
+                f"--teleop.id={self._calibration}"
+            )
+            raise BadInput(where, got="no calibration, or another arm's", hint=f"Run: {command}")
+        self._arm, self._newest, self._aligned = arm, None, False
+        if Keys.available(self._fd):
+            self._keys.open()
+        self._watchdog.start()
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._listen, name="leader", daemon=True)
+        self._thread.start()
+        self._screen.say(HELP)
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._watchdog.fail("closed")
+        self._screen.close()
+        self._keys.close()
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(2.0)
+            self._thread = None
+        if self._arm is not None:
+            try:
+                self._arm.disconnect()
+            except (OSError, RuntimeError) as error:  # it was unplugged
+                log.debug("leader: %s", error)
+            self._arm = None
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        events = episode_events(self._keys.poll())
+        if not self._watchdog.alive():
+            why = self._watchdog.why + (f" ({self._error})" if self._error else "")
+            return Sample(None, False, events, self._watchdog.newest, why)
+        stamp, newest = self._watchdog.newest, self._newest
+        if newest is None or observation is None:
+            return Sample(None, True, events, stamp)
+        q, width = newest
+        note = "" if self._aligned else self._misaligned(q, Felt(observation, self.robot).q)
+        self._aligned = not note
+        action = joint_action(self.robot, q, width) if self._aligned else None
+        return Sample(action, True, events, stamp, note)
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        if status.state == RECORDING != self._state:
+            self._aligned = False  # others have moved the arm to its start
+        self._state = status.state
+        self._screen.show(status)
+
+    def _misaligned(self, q: NDArray[np.float64], arm: NDArray[np.float64]) -> str:
+        """Which joint of the leader to move where, or nothing."""
+        # A leader may be turned further than the arm's joints go.
+        off = np.clip(q, self.robot.lower, self.robot.upper) - arm
+        worst = int(np.argmax(np.abs(off)))
+        if abs(off[worst]) <= self._align:
+            return ""
+        return f"bring the leader's {self.robot.joints[worst]} to {math.degrees(arm[worst]):.0f}° (now {math.degrees(q[worst]):.0f}°)"
+
+    def _listen(self) -> None:
+        arm = self._arm
+        while not self._stop.is_set():
+            try:
+                says = arm.get_action()
+                q = np.radians([says[f"{joint}.pos"] for joint in self.robot.joints])
+                width = says["gripper.pos"] / 100.0 * self.robot.gripper.max_width
+                if not np.isfinite([*q, width]).all():
+                    raise ValueError("a position that is not finite")
+            except Exception as error:  # one lost packet is nothing; if it lasts, the watchdog tells
+                self._error = _first_line(error)
+            else:
+                self._newest, self._error = (q, float(width)), ""
+                self._watchdog.report()
+            self._stop.wait(READ_S)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,203 @@
+"""From the axes of a device to an action: dead zone, curve, signs, frame, gripper.
+
+A device axis a in [-1, 1] becomes a share of full speed,
+
+    u = sign(a) · max(0, |a| − d) / (1 − d)          dead zone d
+    v = scale · ((1 − e) u + e u³)                   expo e: fine near the middle, full at the end
+
+Six of them are a motion of the tcp, along and about x (forward), y (left), z (up) of the base: the operator thinks in
+the room, not in the hand. A `tcp_delta` action wants it in the tcp's own frame, R_base,tcpᵀ v. A `joint_position`
+action wants joints: the same motion by the same inverse kinematics, written over the range of the joints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.teleop.device import RECORDING, Status
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import Interface
+from robots import RobotSpec, make_control
+from robots.proprio import proprio_spec
+
+MOTIONS = ("x", "y", "z", "roll", "pitch", "yaw")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The device axis that drives a motion.
+
+    Attributes:
+      name: what the device calls it, e.g. ``"left_y"``.
+      scale: sign and share of full speed.
+    """
+
+    name: str
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class MappingConfig:
+    """How a device drives the arm.
+
+    Attributes:
+      axes: motion (one of `MOTIONS`) → device axis; a motion that is not named stays zero.
+      dead_zone: d, in [0, 1).
+      expo: e, in [0, 1].
+      speed: share of full speed of all motions, in (0, 1].
+      frame: ``"base"``, or ``"tool"``: along and about the tcp's own axes.
+      gripper: ``"toggle"``: a button opens and closes it; ``"analog"``: a trigger says how far it is closed.
+    """
+
+    axes: Mapping[str, Axis] = field(default_factory=dict)
+    dead_zone: float = 0.1
+    expo: float = 0.5
+    speed: float = 1.0
+    frame: str = "base"
+    gripper: str = "toggle"
+
+    def __post_init__(self) -> None:
+        for motion in self.axes:
+            if motion not in MOTIONS:
+                raise BadInput("mapping: motion", got=motion, available=MOTIONS)
+        if not 0 <= self.dead_zone < 1:
+            raise BadInput("mapping: dead_zone", got=self.dead_zone, expected="0 to less than 1")
+        if not 0 <= self.expo <= 1:
+            raise BadInput("mapping: expo", got=self.expo, expected="0 to 1")
+        if not 0 < self.speed <= 1:
+            raise BadInput("mapping: speed", got=self.speed, expected="more than 0, at most 1")
+        for name, allowed in (("frame", ("base", "tool")), ("gripper", ("toggle", "analog"))):
+            if getattr(self, name) not in allowed:
+                raise BadInput(f"mapping: {name}", got=getattr(self, name), available=allowed)
+
+
+def curve(a: float, dead_zone: float, expo: float) -> float:
+    """A device axis in [-1, 1] → a share of full speed in [-1, 1], zero within the dead zone."""
+    a = float(np.clip(a, -1.0, 1.0))
+    u = np.sign(a) * max(0.0, abs(a) - dead_zone) / (1.0 - dead_zone)
+    return float((1.0 - expo) * u + expo * u**3)
+
+
+def joint_action(robot: RobotSpec, q: NDArray[np.float64], width: float) -> NDArray[np.float32]:
+    """(n + 1,) the `joint_position` action that means joints `q` (n,) [rad] and an opening of `width` [m].
+
+    The inverse of `robots.control.JointPosition`: a = 2 (q − lower) / (upper − lower) − 1.
+    """
+    a = 2.0 * (q - robot.lower) / (robot.upper - robot.lower) - 1.0
+    grip = 2.0 * width / robot.gripper.max_width - 1.0
+    return np.clip(np.append(a, grip), -1.0, 1.0).astype(np.float32)
+
+
+def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: str) -> None:
+    """Raise `BadInput` unless the interface is of this robot, its action one of the `kinds`, and it has proprio."""
+    if interface.action_kind not in kinds:
+        raise BadInput(f"{device}: action kind", got=interface.action_kind, expected=" or ".join(kinds))
+    if interface.embodiment != robot.name:
+        raise BadInput(f"{device}: embodiment", got=interface.embodiment, expected=robot.name)
+    found, needed = interface.observation.get("proprio"), proprio_spec(robot)
+    if found is None or found.shape != needed.shape:
+        got = "none" if found is None else tuple(found.shape)
+        raise BadInput(f"{device}: observation 'proprio'", got=got, expected=f"{needed.shape} of {robot.name}")
+
+
+class Felt:
+    """What the arm feels of itself, out of one observation (with a world axis of 1, or without)."""
+
+    def __init__(self, observation: Mapping[str, NDArray], robot: RobotSpec) -> None:
+        vector = np.asarray(observation["proprio"], dtype=np.float64).reshape(-1)
+        n = len(robot.joints)
+        self.q, self.width = vector[:n], float(vector[n])
+        x, y = vector[n + 4 : n + 7], vector[n + 7 : n + 10]
+        self.rot = np.stack([x, y, np.cross(x, y)], -1)  # R_base,tcp
+
+
+class Motion:
+    """Turns device axes into actions; holds what has to be remembered: the gripper, and the last joint goal.
+
+    Args:
+      device: name of the device, for errors.
+      interface: its action is ``tcp_delta`` or ``joint_position``.
+      robot: the arm.
+      config: the mapping.
+
+    Raises:
+      BadInput: the action is of another kind, or the interface of another arm.
+    """
+
+    def __init__(self, device: str, interface: Interface, robot: RobotSpec, config: MappingConfig) -> None:
+        check_action(device, interface, robot, "tcp_delta", "joint_position")
+        self.config, self.robot = config, robot
+        self._joints = interface.action_kind == "joint_position"
+        self._tcp_delta = make_control("tcp_delta", robot)
+        self._opening: float | None = None  # commanded, 0 closed to 1 open; None: as the arm has it
+        self._goal: NDArray[np.float64] | None = None
+        self._state = ""
+
+    def follow(self, status: Status) -> None:
+        """Note what the recording does: where it begins to record, the arm was brought to its start by others."""
+        if status.state == RECORDING != self._state:
+            self.restart()
+        self._state = status.state
+
+    def restart(self) -> None:
+        """The arm was moved by others: take gripper and joints from the next observation, so that nothing jumps."""
+        self._opening, self._goal = None, None
+
+    def action(
+        self,
+        axes: Mapping[str, float],
+        observation: Mapping[str, NDArray] | None,
+        *,
+        toggles: int = 0,
+        squeeze: float | None = None,
+    ) -> NDArray[np.float32] | None:
+        """The action for what the device says now.
+
+        Args:
+          axes: device axis → its value in [-1, 1].
+          observation: of the arm; without one there is nothing to move from, and no action.
+          toggles: how often the gripper button was pressed since the last call.
+          squeeze: how far the trigger is pulled, 0 to 1, for ``gripper="analog"``.
+
+        Returns:
+          (Da,) float32, or None.
+        """
+        if observation is None:
+            return None
+        felt = Felt(observation, self.robot)
+        opening = self._grip(felt, toggles, squeeze)
+        twist = np.array([self._share(axes, motion) for motion in MOTIONS])
+        if self.config.frame == "base":
+            twist = np.concatenate([felt.rot.T @ twist[:3], felt.rot.T @ twist[3:]])
+        # Longer than the longest step: shorten it, and keep its direction.
+        twist[:3] /= max(1.0, float(np.abs(twist[:3]).max()))
+        twist[3:] /= max(1.0, float(np.abs(twist[3:]).max()))
+        action = np.append(twist, 2.0 * opening - 1.0).astype(np.float32)
+        return self._as_joints(felt, action, opening) if self._joints else action
+
+    def _share(self, axes: Mapping[str, float], motion: str) -> float:
+        axis = self.config.axes.get(motion)
+        if axis is None:
+            return 0.0
+        return axis.scale * self.config.speed * curve(axes.get(axis.name, 0.0), self.config.dead_zone, self.config.expo)
+
+    def _grip(self, felt: Felt, toggles: int, squeeze: float | None) -> float:
+        if self.config.gripper == "analog" and squeeze is not None:
+            return 1.0 - float(np.clip(squeeze, 0.0, 1.0))
+        if self._opening is None:
+            self._opening = float(felt.width > 0.5 * self.robot.gripper.max_width)
+        if toggles % 2:
+            self._opening = 1.0 - self._opening
+        return self._opening
+
+    def _as_joints(self, felt: Felt, action: NDArray[np.float32], opening: float) -> NDArray[np.float32]:
+        # At rest the last goal is held: a goal taken from the measured joints anew each time would sag with the arm.
+        if self._goal is None:
+            self._goal = felt.q
+        if action[:6].any():
+            self._goal = self._tcp_delta.targets(felt.q[None], None, action[None])[0][0]
+        return joint_action(self.robot, self._goal, opening * self.robot.gripper.max_width)

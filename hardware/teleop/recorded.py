@@ -1,0 +1,231 @@
+"""Logs of devices: `Logged` writes what a device said, `Recorded` plays it, in tests and for reports of faults.
+
+A log is a text file of JSON objects, one a line: first what spoke, then one line per sample,
+
+    {"robolearn_device_log": 1, "device": "gamepad", "embodiment": "panda", "action_kind": "tcp_delta", "action": 7}
+    {"t": 0.05, "action": [0, …], "engaged": true, "events": ["start"]}
+
+with t in seconds since the device was opened.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import Interface
+from robots import RobotSpec
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """One sample of a log."""
+
+    t: float
+    sample: Sample
+
+
+def _header(device: str, interface: Interface) -> dict[str, Any]:
+    return {
+        "robolearn_device_log": VERSION,
+        "device": device,
+        "embodiment": interface.embodiment,
+        "action_kind": interface.action_kind,
+        "action": interface.action.size,
+    }
+
+
+class Logged:
+    """A device whose samples are written down as they come.
+
+    Args:
+      device: to listen to.
+      interface: whose action it speaks.
+      path: of the log; there must be none yet.
+    """
+
+    def __init__(self, device: Device, interface: Interface, path: str | Path) -> None:
+        self.name, self._device, self._interface, self._path = device.name, device, interface, Path(path)
+        self._file: TextIO | None = None
+        self._opened = 0.0
+
+    def open(self) -> None:
+        """See `Device.open`.
+
+        Raises:
+          BadInput: the device is missing, or the log cannot be made.
+        """
+        try:
+            self._file = self._path.open("x", encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"device log {self._path}", got=error.strerror, expected="a path for a new file") from error
+        try:
+            self._device.open()
+        except BaseException:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+            self._file = None
+            raise
+        self._opened = time.monotonic()
+        self._write(_header(self.name, self._interface))
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._device.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        sample = self._device.sample(observation)
+        line: dict[str, Any] = {
+            "t": round(time.monotonic() - self._opened, 6),
+            "action": None if sample.action is None else [round(float(a), 6) for a in sample.action],
+            "engaged": sample.engaged,
+            "events": [str(event) for event in sample.events],
+        }
+        if sample.note:
+            line["note"] = sample.note
+        self._write(line)
+        return sample
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        self._device.show(status)
+
+    def _write(self, value: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(value) + "\n")
+            self._file.flush()  # what led to a crash is what one wants to read
+
+
+class Recorded:
+    """A `Device` that says again what another one said; at the end of the log it is gone.
+
+    Args:
+      interface, robot: have to be those of the log.
+      path: of the log.
+      realtime: keep the times of the log; otherwise each call of `sample` takes the next line.
+      clock: steady seconds.
+    """
+
+    name = "recorded"
+    help = ""
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        path: str | Path | None = None,
+        realtime: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if path is None:
+            raise BadInput("recorded", got="no log", expected="the path of one")
+        self._lines = read_log(path, interface)
+        self._realtime, self._clock = realtime, clock
+        self._next: int | None = None  # None: not open
+        self._opened = 0.0
+
+    def open(self) -> None:
+        """See `Device.open`."""
+        self._next, self._opened = 0, self._clock()
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._next = None
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`; events of lines that were skipped are not lost."""
+        if self._next is None:
+            return Sample(None, False, (), self._opened, "recorded: closed")
+        if self._next >= len(self._lines):
+            stamp = self._opened + (self._lines[-1].t if self._lines else 0.0)
+            return Sample(None, False, (), stamp, "recorded: the log has ended")
+        first, elapsed = self._next, self._clock() - self._opened
+        end = first + 1
+        if self._realtime:
+            while end < len(self._lines) and self._lines[end].t <= elapsed:
+                end += 1
+            if self._lines[first].t > elapsed:  # not yet: what was said last still holds, without its events
+                last = self._lines[first - 1].sample if first else Sample(None, False, (), 0.0)
+                stamp = self._opened + (self._lines[first - 1].t if first else 0.0)
+                return Sample(last.action, last.engaged, (), stamp, last.note)
+        self._next = end
+        events = tuple(event for line in self._lines[first:end] for event in line.sample.events)
+        newest = self._lines[end - 1]
+        return Sample(newest.sample.action, newest.sample.engaged, events, self._opened + newest.t, newest.sample.note)
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`: nowhere."""
+
+
+def read_log(path: str | Path, interface: Interface) -> list[Line]:
+    """The samples of a log.
+
+    Raises:
+      BadInput: there is no such file, it is of another arm or kind of action, or a line is broken; named with its
+        number.
+    """
+    what = f"device log {path}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(what, got=error, expected="a log that `Logged` wrote") from error
+    # A line without its end was being written when the program died.
+    rows = text.split("\n")[:-1]
+    header = _parse(f"{what}, line 1", rows[0] if rows else "")
+    expected = _header(str(header.get("device")), interface)
+    for key, value in expected.items():
+        if header.get(key) != value:
+            raise BadInput(f"{what}, line 1: {key}", got=header.get(key), expected=value)
+    lines: list[Line] = []
+    for number, row in enumerate(rows[1:], start=2):
+        lines.append(_line(f"{what}, line {number}", row, interface, lines[-1].t if lines else 0.0))
+    return lines
+
+
+def _parse(what: str, row: str) -> dict[str, Any]:
+    try:
+        value = json.loads(row)
+    except json.JSONDecodeError as error:
+        raise BadInput(what, got=repr(row[:40]), expected="a JSON object") from error
+    if not isinstance(value, dict):
+        raise BadInput(what, got=repr(row[:40]), expected="a JSON object")
+    return value
+
+
+def _line(what: str, row: str, interface: Interface, after: float) -> Line:
+    value = _parse(what, row)
+    t, action, events = value.get("t"), value.get("action"), value.get("events", [])
+    if isinstance(t, bool) or not isinstance(t, int | float) or not math.isfinite(t) or t < after:
+        raise BadInput(f"{what}: t", got=t, expected=f"a time of at least {after:g} s")
+    if action is not None:
+        try:
+            action = np.asarray(action, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{what}: action", got=action, expected="numbers") from error
+        if action.shape != interface.action.shape or not (np.abs(action) <= 1).all():
+            raise BadInput(f"{what}: action", got=value["action"], expected=f"{interface.action.size} in [-1, 1]")
+    if not isinstance(value.get("engaged"), bool):
+        raise BadInput(f"{what}: engaged", got=value.get("engaged"), expected="true or false")
+    known = [str(event) for event in EpisodeEvent]
+    for event in events if isinstance(events, list) else [events]:
+        if event not in known:
+            raise BadInput(f"{what}: event", got=event, available=known)
+    sample = Sample(action, value["engaged"], tuple(EpisodeEvent(e) for e in events), float(t), value.get("note", ""))
+    return Line(float(t), sample)

@@ -1,0 +1,114 @@
+"""A script in the operator's place: it starts each episode, acts, and says whether the task was solved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.teleop.device import RECORDING, WAITING, EpisodeEvent, Sample, Status
+from robolearn.core.errors import BadInput
+from robolearn.core.protocols import Teleoperator
+from robolearn.core.specs import Interface
+from robots import RobotSpec
+
+ASK_AGAIN_S = 2.0  # a START that nobody heard
+
+
+class Scripted:
+    """A `Device` of a `robolearn.core.Teleoperator` for one world.
+
+    Where the recording shows its state, the script acts while it records and asks for the next episode while it waits.
+    Where nothing is shown, START opens the first episode and each end is followed by a START.
+
+    Args:
+      interface, robot: whose action it speaks, and the arm.
+      teleoperator: the script, for one world.
+      succeeded: whether the task is solved now; asked at every step of an episode.
+      max_steps: steps after which an episode has failed.
+      clock: steady seconds.
+    """
+
+    name = "scripted"
+    help = ""
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        teleoperator: Teleoperator | None = None,
+        succeeded: Callable[[], bool] | None = None,
+        max_steps: int = 400,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if teleoperator is None or succeeded is None:
+            raise BadInput("scripted", got="no script", expected="a teleoperator, and a way to tell success")
+        if max_steps < 1:
+            raise BadInput("scripted: max_steps", got=max_steps, expected="at least 1")
+        self._interface, self._teleoperator, self._succeeded = interface, teleoperator, succeeded
+        self._max_steps, self._clock = max_steps, clock
+        self._state: str | None = None  # what the recording showed; None: nothing
+        self._open, self._running, self._steps = False, False, 0
+        self._asked = -np.inf  # when START was
+
+    def open(self) -> None:
+        """See `Device.open`."""
+        self._open, self._running, self._state, self._asked = True, False, None, -np.inf
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._open = False
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        now = self._clock()
+        if not self._open:
+            return Sample(None, False, (), now, "scripted: closed")
+        if observation is None:
+            return Sample(None, True, (), now)
+        if not self._running:
+            if self._state is not None and self._state != RECORDING:
+                return Sample(None, True, self._start(now), now)
+            self._begin()
+            if self._state is None:
+                return Sample(self._act(observation), True, (EpisodeEvent.START,), now)
+        if self._succeeded():
+            return Sample(None, True, self._end(EpisodeEvent.SUCCESS), now)
+        if self._steps >= self._max_steps:
+            return Sample(None, True, self._end(EpisodeEvent.FAILURE), now)
+        return Sample(self._act(observation), True, (), now)
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        if status.state != self._state:
+            self._running = False  # begun anew, or ended by somebody else
+            self._asked = -np.inf
+        self._state = status.state
+
+    def _start(self, now: float) -> tuple[EpisodeEvent, ...]:
+        if self._state != WAITING or now - self._asked < ASK_AGAIN_S:
+            return ()
+        self._asked = now
+        return (EpisodeEvent.START,)
+
+    def _begin(self) -> None:
+        self._teleoperator.reset(np.ones(1, dtype=bool))
+        self._running, self._steps = True, 0
+
+    def _end(self, event: EpisodeEvent) -> tuple[EpisodeEvent, ...]:
+        self._running = False
+        if self._state == RECORDING:
+            self._state = ""  # until the recording shows what it does next
+        return (event,)
+
+    def _act(self, observation: Mapping[str, NDArray]) -> NDArray[np.float32]:
+        self._steps += 1
+        one_world = {}
+        for key, value in observation.items():
+            value = np.asarray(value)
+            spec = self._interface.observation.get(key)
+            one_world[key] = value if spec is None or value.ndim > len(spec.shape) else value[None]
+        return np.asarray(self._teleoperator.command(one_world), dtype=np.float32)[0]

@@ -1,0 +1,212 @@
+"""A 3Dconnexion SpaceMouse: six axes under one hand, the left button grips, the right one begins and ends episodes.
+
+hidapi carries the reports (its wheels bring their own library), PySpaceMouse knows the models and reads the reports, in
+ROS's convention: x forward, y left, z up. The cap springs back, so it is its own dead-man.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from numpy.typing import NDArray
+
+from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
+from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion
+from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
+from hardware.teleop.watchdog import Watchdog
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import Interface
+from robots import RobotSpec
+
+# Pressed out of the middle it reports a hundred times a second; at rest not at all.
+SILENCE_S = 0.5
+MOST_REPORTS = 256  # at one sample: more is a device gone mad, and would block
+INSTALL = "pip install 'robolearn[teleop]'"
+HELP = f"push, pull, turn and tilt the cap · left button gripper · right button start, then success · {EPISODE_HELP}"
+
+CONFIG = MappingConfig(axes={motion: Axis(motion) for motion in MOTIONS}, dead_zone=0.08, expo=0.5)
+
+
+def hid_library() -> Any:
+    """hidapi: on Linux over hidraw, which needs no driver to be taken from the kernel.
+
+    Raises:
+      BadInput: it is not installed.
+    """
+    for name in ("hidraw", "hid"):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        if hasattr(module, "enumerate") and hasattr(module, "device"):
+            return module
+    raise BadInput("spacemouse", got="no hidapi", expected="hidapi", hint=INSTALL)
+
+
+def _pyspacemouse() -> Any:
+    try:
+        return importlib.import_module("pyspacemouse")
+    except (ImportError, OSError) as error:
+        raise BadInput("spacemouse", got=f"no PySpaceMouse ({error})", expected="pyspacemouse", hint=INSTALL) from error
+
+
+def found(hid: Any) -> list[tuple[bytes, Any]]:
+    """The SpaceMice that are plugged in: path and PySpaceMouse's `DeviceInfo`, without opening them."""
+    specs = {(spec.vendor_id, spec.product_id): spec for spec in _pyspacemouse().get_device_specs().values()}
+    mice = []
+    for one in hid.enumerate():
+        spec = specs.get((one["vendor_id"], one["product_id"]))
+        # Receivers and the big models are keyboards too; usage 8 of page 1 is the multi-axis controller.
+        other = one.get("usage_page") and (one["usage_page"], one.get("usage")) != (1, 8)
+        if spec is not None and not other:
+            mice.append((one["path"], spec))
+    return mice
+
+
+class _Handle:
+    """What PySpaceMouse reads from: an open hidapi device, whose short reports are filled up with zeros."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self.reports = 0
+
+    def read(self, size: int) -> bytes:
+        data = bytes(self._device.read(size))
+        self.reports += bool(data)
+        return data.ljust(size, b"\0") if data else b""
+
+    def close(self) -> None:
+        self._device.close()
+
+
+class SpaceMouse:
+    """A `Device` of a SpaceMouse; a terminal, where there is one, gives the other episode keys.
+
+    Args:
+      interface, robot: whose action it speaks, and the arm.
+      mapping: see `MappingConfig`; its axes are named as the motions.
+      speed: share of full speed, instead of the mapping's.
+      index: which one, where several are plugged in.
+      hid: hidapi's module, or another with its `enumerate` and `device`.
+      fd: terminal to read, by default standard input.
+      out: where buttons and state are shown, by default standard error.
+      clock: steady seconds.
+    """
+
+    name = "spacemouse"
+    help = HELP
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        mapping: MappingConfig = CONFIG,
+        speed: float | None = None,
+        index: int = 0,
+        hid: Any = None,
+        fd: int | None = None,
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        mapping = dataclasses.replace(mapping, speed=mapping.speed if speed is None else speed)
+        self._motion = Motion(self.name, interface, robot, mapping)
+        self._index, self._hid, self._fd = index, hid, fd
+        self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
+        self._watchdog = Watchdog(self.name, SILENCE_S, clock)
+        self._mouse: Any = None
+        self._handle: _Handle | None = None
+        self._pressed: tuple[bool, bool] = (False, False)
+        self._state = ""
+
+    def open(self) -> None:
+        """See `Device.open`."""
+        library = _pyspacemouse()
+        hid = self._hid or hid_library()
+        mice = found(hid)
+        if self._index >= len(mice):
+            raise BadInput(
+                "spacemouse",
+                got=", ".join(spec.name for _, spec in mice) or "none",
+                expected=f"at least {self._index + 1}",
+                hint="Plug one in; robolearn doctor shows what this user may use",
+            )
+        path, spec = mice[self._index]
+        device = hid.device()
+        try:
+            device.open_path(path)
+            device.set_nonblocking(True)
+        except OSError as error:
+            raise BadInput(
+                f"spacemouse {spec.name} at {path.decode(errors='replace')}",
+                got=error,
+                hint="This user may not open it: robolearn doctor has the udev rule",
+            ) from error
+        self._handle = _Handle(device)
+        ros = library.apply_axis_convention(spec, library.AxisConvention.ROS)
+        self._mouse = library.SpaceMouseDevice(ros, self._handle)
+        if Keys.available(self._fd):
+            self._keys.open()
+        self._pressed = (False, False)
+        self._motion.restart()
+        self._watchdog.start()
+        self._screen.say(f"{spec.name}: {HELP}")
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._watchdog.fail("closed")
+        self._screen.close()
+        self._keys.close()
+        if self._mouse is not None:
+            self._mouse.close()
+            self._mouse = self._handle = None
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        events = list(episode_events(self._keys.poll()))
+        axes, grips, rights = self._read()
+        for _ in range(rights):
+            events.append(EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START)
+        engaged = self._watchdog.alive(must_speak=any(axes.values()))
+        action = self._motion.action(axes, observation, toggles=grips) if engaged else None
+        return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why)
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        self._state = status.state
+        self._motion.follow(status)
+        self._screen.show(status)
+
+    def _read(self) -> tuple[dict[str, float], int, int]:
+        """Axes in [-1, 1], and how often the left and the right button went down since the last call."""
+        axes, downs = dict.fromkeys(MOTIONS, 0.0), [0, 0]
+        if self._mouse is None or self._handle is None or not self._watchdog.alive(must_speak=False):
+            return axes, 0, 0
+        try:
+            for _ in range(MOST_REPORTS):
+                before = self._handle.reports
+                state = self._mouse.read()
+                if self._handle.reports == before:
+                    break
+                self._watchdog.report()
+                pressed = self._two(state.buttons)
+                for i in range(2):
+                    downs[i] += pressed[i] and not self._pressed[i]
+                self._pressed = pressed
+        except (OSError, ValueError) as error:
+            self._watchdog.fail(f"unplugged ({error})")
+            return axes, 0, 0
+        state = self._mouse._state  # the property `state` reads one more report
+        return {motion: float(getattr(state, motion)) for motion in MOTIONS}, downs[0], downs[1]
+
+    def _two(self, buttons: list[int]) -> tuple[bool, bool]:
+        """The left and the right button, or the first two keys of models with many."""
+        names = list(self._mouse.info.button_names)
+        pairs = (("LEFT", "BTN_1"), ("RIGHT", "BTN_2"))
+        places = [next((names.index(n) for n in pair if n in names), None) for pair in pairs]
+        left, right = (bool(buttons[i]) if i is not None else False for i in places)
+        return left, right

@@ -1,0 +1,226 @@
+"""The terminal as an input device and a screen: keys without waiting for Enter, one status line.
+
+A terminal reports presses and auto-repeats, never releases: a key counts as held for `HOLD_S` after its last report.
+Auto-repeat begins after a quarter to half a second, so a long press moves a little, rests, and then moves on; a tap is a
+small step. A toggle must not flip again when auto-repeat begins: reports less than `APART_S` apart are one press.
+"""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import contextlib
+import logging
+import os
+import re
+import select
+import subprocess
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Collection
+from typing import Any, TextIO
+
+from hardware.teleop.device import EpisodeEvent, Status
+from robolearn.core.errors import BadInput
+
+log = logging.getLogger(__name__)
+
+HOLD_S = 0.15
+APART_S = 0.7  # longer than the delay before auto-repeat
+REFRESH_S = 0.2  # of the status line
+
+# Keys of an episode, the same for every device that listens to the terminal.
+EPISODE_KEYS = {
+    "enter": EpisodeEvent.START,
+    "y": EpisodeEvent.SUCCESS,
+    "n": EpisodeEvent.FAILURE,
+    "backspace": EpisodeEvent.DISCARD,
+    "t": EpisodeEvent.REDO,
+    "q": EpisodeEvent.QUIT,
+}
+EPISODE_HELP = "Enter start · Y success · N failure · Backspace discard · T try again · Q quit"
+
+_NAMED = {"\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08": "backspace", " ": "space", "\x1b": "escape"}
+_ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;]*|O)?$")
+
+
+class Keys:
+    """Keys of a terminal in cbreak mode; Ctrl-C stays what it is. The terminal is restored however the program ends.
+
+    Args:
+      fd: of the terminal; by default standard input.
+      clock: steady seconds.
+
+    Attributes:
+      gone: the terminal was hung up.
+    """
+
+    def __init__(self, fd: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wanted, self._clock = fd, clock
+        self._fd: int | None = None
+        self._saved: list[Any] = []
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard_pipe = -1
+        self._reset()
+
+    def _reset(self) -> None:
+        self.gone = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""  # an escape sequence whose end has not come yet
+        self._seen: dict[str, float] = {}
+
+    @staticmethod
+    def available(fd: int | None = None) -> bool:
+        """Whether there is a terminal to listen to."""
+        try:
+            return os.isatty(sys.stdin.fileno() if fd is None else fd)
+        except (OSError, ValueError, AttributeError):
+            return False
+
+    def open(self) -> None:
+        """Begin to listen.
+
+        Raises:
+          BadInput: standard input is no terminal, or the program runs in the background of one.
+        """
+        if not self.available(self._wanted):
+            raise BadInput(
+                "keyboard",
+                got="a standard input that is no terminal",
+                expected="a terminal",
+                hint="Start the program in a terminal, or choose another device",
+            )
+        fd = sys.stdin.fileno() if self._wanted is None else self._wanted
+        with contextlib.suppress(OSError):  # no controlling terminal: nobody can stop us
+            if os.tcgetpgrp(fd) != os.getpgrp():
+                raise BadInput("keyboard", got="a program in the background", expected="one in the foreground")
+        self._reset()
+        self._saved = termios.tcgetattr(fd)
+        self._start_guard(fd)
+        tty.setcbreak(fd, termios.TCSADRAIN)
+        self._fd = fd
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Restore the terminal."""
+        if self._fd is None:
+            return
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+        self._fd = None
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
+            os.close(self._guard_pipe)
+            self._guard = None
+        atexit.unregister(self.close)
+
+    def _start_guard(self, fd: int) -> None:
+        """A shell that waits until this process is gone, even by SIGKILL, and puts the terminal right again."""
+        read, write = os.pipe()
+        try:
+            saved = subprocess.run(["stty", "-g"], stdin=fd, capture_output=True, text=True, check=True).stdout.strip()
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", f'cat <&{read} >/dev/null; exec stty "$0"', saved],
+                stdin=fd,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(read,),
+                start_new_session=True,  # Ctrl-C is not for it
+            )
+            self._guard_pipe = write
+        except (OSError, subprocess.CalledProcessError) as error:
+            log.debug("no guard for the terminal: %s", error)
+            os.close(write)
+        finally:
+            os.close(read)
+
+    def poll(self) -> list[tuple[str, bool]]:
+        """The reports since the last call, in order: the key, and whether this is a new press. Never blocks.
+
+        Keys are named by their character in lower case, or ``enter``, ``space``, ``backspace``, ``escape``, ``up``, ….
+        """
+        if self._fd is None or self.gone:
+            return []
+        data = bytearray()
+        try:
+            while select.select([self._fd], [], [], 0)[0]:
+                piece = os.read(self._fd, 1024)
+                if not piece:
+                    self.gone = True
+                    break
+                data += piece
+        except OSError:
+            self.gone = True
+        now = self._clock()
+        reports = []
+        for key in self._split(self._decoder.decode(bytes(data)), fresh=bool(data)):
+            last = self._seen.get(key)
+            reports.append((key, last is None or now - last > APART_S))
+            self._seen[key] = now
+        return reports
+
+    def held(self, key: str) -> bool:
+        """Whether `key` was reported within the last `HOLD_S`."""
+        return not self.gone and self._clock() - self._seen.get(key, -HOLD_S - 1.0) <= HOLD_S
+
+    def _split(self, text: str, *, fresh: bool) -> list[str]:
+        text, self._rest = self._rest + text, ""
+        keys = []
+        while text:
+            if found := _SEQUENCE.match(text):
+                text = text[found.end() :]
+                if name := _ARROWS.get(found.group()[-1]):
+                    keys.append(name)
+            elif _UNFINISHED.fullmatch(text) and fresh:
+                self._rest, text = text, ""
+            else:
+                keys.append(_NAMED.get(text[0], text[0].lower()))
+                text = text[1:]
+        return keys
+
+
+def episode_events(reports: Collection[tuple[str, bool]]) -> tuple[EpisodeEvent, ...]:
+    """The events among key reports, new presses only."""
+    return tuple(EPISODE_KEYS[key] for key, new in reports if new and key in EPISODE_KEYS)
+
+
+class StatusLine:
+    """One line at the bottom of a terminal that is overwritten in place; nothing where there is no terminal."""
+
+    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out if out is not None else sys.stderr
+        self._clock = clock
+        self._shown = ("", -REFRESH_S - 1.0)
+        self._open = False
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if self._out.isatty():
+            self._write(f"\r\x1b[K{line}\n")
+
+    def show(self, status: Status) -> None:
+        """The state of the recording, at most every `REFRESH_S`; a change of state at once."""
+        state, at = self._shown
+        if not self._out.isatty() or (state == status.state and self._clock() - at < REFRESH_S):
+            return
+        self._shown, self._open = (status.state, self._clock()), True
+        line = f"{status.state} · episode {status.episode + 1} of {status.episodes} · {status.seconds:.1f} s"
+        line += f" · {status.message}" if status.message else ""
+        width = os.get_terminal_size(self._out.fileno()).columns or 80
+        self._write(f"\r\x1b[K{line[: width - 1]}")
+
+    def close(self) -> None:
+        """Leave the line."""
+        if self._open:
+            self._write("\n")
+            self._open = False
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a terminal that is gone is told by `Keys`
+            self._out.write(text)
+            self._out.flush()
