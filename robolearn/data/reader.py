@@ -1,42 +1,34 @@
 """Read a LeRobotDataset v3.0 into contiguous arrays, and refuse one that does not add up.
 
-Sets that LeRobot itself wrote are read too: without our interface one is derived from their features, and video
-and image features are left out.
+Sets that LeRobot itself wrote are read too: without our interface one is derived from their features. Vectors are
+read when the set is opened; images when they are asked for, from the frame cache.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
-from robolearn.data.features import column, interface_of
+from robolearn.data.cache import Progress, cache_folder, cached_frames
+from robolearn.data.features import IMAGES, INTERVENTION, STAMP, camera_name, column, interface_of
+from robolearn.data.footage import Footage
+from robolearn.data.loading import check_frames, episodes_of, footage_of, frames_of, stats_of, vectors
+from robolearn.data.ondemand import LazyObservation, OnDemand
 from robolearn.data.statistics import Stats, describe_many
-from robolearn.data.tables import array_of, tasks_of
-
-log = logging.getLogger(__name__)
-
-_EPISODE_COLUMNS = [
-    "episode_index",
-    "length",
-    "data/chunk_index",
-    "data/file_index",
-    "dataset_from_index",
-    "dataset_to_index",
-]
-
+from robolearn.data.tables import tasks_of
+from robolearn.data.weights import read_weights
 
 @dataclass(frozen=True)
 class Dataset:
-    """E episodes of N frames in all, in memory.
+    """E episodes of N frames in all: vectors in memory, images in the frame cache.
 
     Attributes:
       path: the folder.
@@ -47,11 +39,15 @@ class Dataset:
         that was killed: feature → statistic → (D,). Its quantiles are LeRobot's approximation; `statistics`
         has the exact ones.
       lengths: (E,) steps per episode; `starts` (E,) their first frames.
-      observation: feature → (N, …) float32.
+      observation: feature → (N, …) float32, vectors only; for pictures see `images`.
       action: (N, Da) float32; reward: (N,) float32.
       task_index: (N,) int64.
       success, terminated, truncated: (E,) bool. Where a set does not say, an episode is not a success, and
         has been truncated.
+      intervention: (N,) bool, true where a teleoperator overrode the policy.
+      stamps: name → (N,) float64 [s], when a value was measured or sent.
+      footage: picture feature → where its frames lie.
+      cache: the folder of the frame cache, or None where images are decoded on demand.
     """
 
     path: Path
@@ -68,16 +64,26 @@ class Dataset:
     success: NDArray[np.bool_]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
+    intervention: NDArray[np.bool_]
+    stamps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    footage: dict[str, Footage] = field(default_factory=dict)
+    cache: Path | None = None
+    _frames: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
-    def open(path: str | Path) -> Dataset:
+    def open(path: str | Path, *, images: bool = True, cache: str | Path | bool | None = None) -> Dataset:
         """Read and check the data set in the folder `path`.
+
+        Args:
+          images: False leaves the pictures out, of the interface too.
+          cache: where decoded frames are kept: see `robolearn.data.cache.cache_folder`. No image is decoded
+            before one is asked for.
 
         Raises:
           BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
             number that is not finite; the message names the file, or the episode and the frame.
         """
-        return _open(Path(path))
+        return _open(Path(path), images, cache)
 
     @property
     def features(self) -> Mapping[str, Mapping[str, Any]]:
@@ -94,24 +100,88 @@ class Dataset:
         """Number of frames."""
         return len(self.action)
 
+    @property
+    def cameras(self) -> list[str]:
+        """The names of the cameras."""
+        return [camera_name(key) for key in self.footage]
+
     def __len__(self) -> int:
         return self.episodes
 
+    @property
+    def weights(self) -> list[float] | None:
+        """(E,) how often a frame of each episode is to be drawn relative to others; None where nobody has said.
+
+        Raises:
+          BadInput: the file does not fit; the set may have grown since it was made.
+        """
+        return read_weights(self.path, self.episodes)
+
+    def images(self, camera: str, progress: Progress | None = None) -> Any:
+        """All frames of `camera` (or picture feature) as (N, H, W, 3) uint8, memory-mapped.
+
+        The first call decodes what the frame cache does not have; `progress` is told (frames done, in all). Where
+        the cache is off the result only looks like an array, and decodes on every access: `ondemand.OnDemand`.
+
+        Raises:
+          BadInput: no such camera, or a video that is damaged or short.
+          RobolearnError: no room for the cache.
+        """
+        key = camera if camera in self.footage else IMAGES + camera
+        if key not in self.footage:
+            raise BadInput(f"camera of {self.path}", got=camera, available=self.cameras, expected="one it has")
+        if key not in self._frames:
+            footage = self.footage[key]
+            self._frames[key] = OnDemand(footage) if self.cache is None else cached_frames(footage, self.cache, progress)
+        return self._frames[key]
+
+    def build_cache(self, progress: Progress | None = None) -> None:
+        """Decode the images of all cameras now; `progress` is told (frames done, in all) over all of them."""
+        total = self.frames * len(self.footage)
+        for done, key in enumerate(self.footage):
+            def told(count: int, _: int, done: int = done) -> None:
+                if progress is not None:
+                    progress(done * self.frames + count, total)
+
+            self.images(key, told)
+
+    def content(self) -> bytes:
+        """A digest of all vectors and of what the images are decoded from: the same for the same data."""
+        total = hashlib.sha256()
+        for array in (self.action, *(self.observation[key] for key in sorted(self.observation))):
+            total.update(memoryview(array).cast("B"))
+        for key in sorted(self.footage):
+            for episode in range(self.episodes):
+                total.update(self.footage[key].identity(episode).encode())
+        return total.digest()
+
     def episode(self, index: int) -> Episode:
-        """Episode `index`; its arrays are views of the data set's."""
+        """Episode `index`; its arrays are views of the data set's. Images are decoded when they are looked at."""
         if not 0 <= index < self.episodes:
             raise BadInput(f"episode of {self.path}", got=index, expected=f"0 to {self.episodes - 1}")
         start = int(self.starts[index])
         rows = slice(start, start + int(self.lengths[index]))
+        observation: Mapping[str, NDArray] = {key: array[rows] for key, array in self.observation.items()}
+        if self.footage:
+            made = {key: self._maker(key, index, rows) for key in self.footage}
+            observation = LazyObservation(observation, made)
         return Episode(
-            observation={key: array[rows] for key, array in self.observation.items()},
+            observation=observation,
             action=self.action[rows],
             reward=self.reward[rows],
             success=bool(self.success[index]),
             terminated=bool(self.terminated[index]),
             truncated=bool(self.truncated[index]),
             task=self.tasks[int(self.task_index[start])],
+            intervention=self.intervention[rows],
+            stamps={name: times[rows] for name, times in self.stamps.items()},
         )
+
+    def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
+        frames = self._frames.get(key)
+        if isinstance(frames, np.ndarray):
+            return lambda: frames[rows]
+        return lambda: self.footage[key].decode(episode)
 
     def frames_of(self, episodes: Sequence[int] | None = None) -> NDArray[np.int64]:
         """The frame numbers of `episodes` (default all), in order."""
@@ -130,7 +200,7 @@ class Dataset:
         return describe_many({**{key: a[rows] for key, a in self.observation.items()}, "action": self.action[rows]})
 
 
-def _open(root: Path) -> Dataset:
+def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
     what = f"data set {root}"
     if not root.is_dir():
         raise BadInput(what, got="no such folder", expected="a LeRobotDataset v3.0 folder")
@@ -138,14 +208,16 @@ def _open(root: Path) -> Dataset:
     if not str(info["codebase_version"]).startswith("v3."):
         raise BadInput(what, got=f"format {info['codebase_version']}", expected=layout.VERSION)
     interface = interface_of(info, what=what)
+    if not images:
+        interface = replace(interface, observation=vectors(interface))
     if not info["total_episodes"]:
         raise BadInput(what, got="no episodes", expected="at least one")
-    episodes = _episodes(root, info)
-    frames = _frames(root, info, episodes, interface)
+    episodes = episodes_of(root, info, interface)
+    frames = frames_of(root, info, episodes, interface)
 
     lengths = episodes["length"].to_numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    _check_frames(root, frames, lengths, starts, interface)
+    check_frames(root, frames, lengths, starts, interface)
     tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
     task_index = frames["task_index"]
     if task_index.min() < 0 or task_index.max() >= len(tasks):
@@ -160,14 +232,14 @@ def _open(root: Path) -> Dataset:
     truncated = flagged("next.truncated")
     terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
     truncated = ~terminated if truncated is None else truncated
-    observation = {key: frames[column(key)] for key in interface.observation}
+    observation = {key: frames[column(key)] for key in vectors(interface)}
     reward = frames.get("next.reward")
     return Dataset(
         path=root,
         info=info,
         interface=interface,
         tasks=tasks,
-        stats=_stats(root, interface, frames),
+        stats=stats_of(root, interface, frames),
         lengths=lengths,
         starts=starts,
         observation=observation,
@@ -177,114 +249,8 @@ def _open(root: Path) -> Dataset:
         success=success,
         terminated=terminated,
         truncated=truncated,
+        intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
+        stamps={name.removeprefix(STAMP): times for name, times in frames.items() if name.startswith(STAMP)},
+        footage=footage_of(root, info, episodes, interface),
+        cache=cache_folder(root, cache),
     )
-
-
-def _episodes(root: Path, info: Mapping[str, Any]) -> pa.Table:
-    """The committed rows of ``meta/episodes``, checked."""
-    what = f"data set {root}"
-    names = sorted(str(path.relative_to(root)) for path in root.glob("meta/episodes/*/*.parquet"))
-    if not names:
-        raise BadInput(what, got="no meta/episodes/*/*.parquet", expected="a LeRobotDataset v3.0 folder")
-    tables = []
-    for name in names:
-        table = layout.read_parquet(root, name, _EPISODE_COLUMNS)
-        lacking = [key for key in _EPISODE_COLUMNS if key not in table.column_names]
-        if lacking:
-            raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it")
-        tables.append(table.select(_EPISODE_COLUMNS))
-    table = pa.concat_tables(tables)
-    count = int(info["total_episodes"])
-    # A writer that was killed may leave the row of an episode that was never committed.
-    table = table.filter(layout.less(table["episode_index"], count)).combine_chunks()
-    if table.num_rows != count or not np.array_equal(table["episode_index"].to_numpy(), np.arange(count)):
-        raise BadInput(f"{what}: meta/episodes", got=f"{table.num_rows} rows", expected=f"episodes 0 to {count - 1}")
-    lengths = table["length"].to_numpy()
-    if lengths.min() < 1:
-        raise BadInput(f"{what}: episode {int(lengths.argmin())}", got=f"length {lengths.min()}", expected="at least 1")
-    ends = np.cumsum(lengths)
-    for name, expected in (("dataset_to_index", ends), ("dataset_from_index", ends - lengths)):
-        wrong = np.flatnonzero(table[name].to_numpy() != expected)
-        if len(wrong):
-            e = int(wrong[0])
-            raise BadInput(f"{what}: {name} of episode {e}", got=table[name][e].as_py(), expected=int(expected[e]))
-    if ends[-1] != info["total_frames"]:
-        raise BadInput(f"{what}: sum of episode lengths", got=int(ends[-1]), expected=f"{info['total_frames']} frames")
-    return table
-
-
-def _frames(root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface) -> dict[str, NDArray]:
-    """Column → (N, …) for the committed frames."""
-    what = f"data set {root}"
-    specs = {column(key): spec for key, spec in interface.observation.items()} | {"action": interface.action}
-    plain = {"frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
-    optional = {"next.reward": "float32", "next.success": "bool", "next.terminated": "bool", "next.truncated": "bool"}
-    wanted = {name: (spec, "float32") for name, spec in specs.items()}
-    wanted |= {name: (ArraySpec(()), kind) for name, kind in (plain | optional).items()}
-    pattern = str(info.get("data_path") or layout.DATA_PATH)
-    chunks, files = episodes["data/chunk_index"].to_pylist(), episodes["data/file_index"].to_pylist()
-    count = int(info["total_episodes"])
-    parts: dict[str, list[NDArray]] = {}
-    for chunk, file in dict.fromkeys(zip(chunks, files, strict=True)):
-        name = pattern.format(chunk_index=chunk, file_index=file)
-        table = layout.read_parquet(root, name, list(wanted))
-        lacking = [key for key in wanted if key not in table.column_names and key not in optional]
-        if lacking:
-            found = table.column_names
-            raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it", available=found)
-        table = table.filter(layout.less(table["episode_index"], count))
-        for key in table.column_names:
-            spec, kind = wanted[key]
-            parts.setdefault(key, []).append(array_of(table[key], spec.shape, kind, what=f"{what}: {name}, {key}"))
-    frames = {key: np.concatenate(arrays) for key, arrays in parts.items()}
-    total = int(info["total_frames"])
-    for key, array in list(frames.items()):
-        if len(array) != total:
-            if key in optional and len(frames["index"]) == total:
-                del frames[key]  # some files have it, some do not
-                continue
-            raise BadInput(f"{what}: data", got=f"{len(array)} frames", expected=f"{total} frames")
-    return frames
-
-
-def _check_frames(
-    root: Path,
-    frames: Mapping[str, NDArray],
-    lengths: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    interface: Interface,
-) -> None:
-    """Frames in order, and every number finite."""
-    total = int(lengths.sum())
-    episode = np.repeat(np.arange(len(lengths)), lengths)
-    frame = np.arange(total) - np.repeat(starts, lengths)
-
-    def fail(row: int, name: str, got: Any, expected: Any) -> None:
-        where = f"data set {root}: episode {episode[row]}, frame {frame[row]}, {name}"
-        raise BadInput(where, got=got, expected=expected)
-
-    for name, expected in (("episode_index", episode), ("frame_index", frame), ("index", np.arange(total))):
-        wrong = np.flatnonzero(frames[name] != expected)
-        if len(wrong):
-            fail(int(wrong[0]), name, int(frames[name][wrong[0]]), int(expected[wrong[0]]))
-    for name in [*(column(key) for key in interface.observation), "action", "next.reward"]:
-        if name in frames and not np.isfinite(frames[name]).all():
-            row = int(np.argwhere(~np.isfinite(frames[name]))[0][0])
-            fail(row, name, "NaN or infinity", "finite numbers")
-
-
-def _stats(root: Path, interface: Interface, frames: Mapping[str, NDArray]) -> dict[str, Stats]:
-    if (root / layout.STATS_PATH).exists():
-        stored = layout.read_json(root, layout.STATS_PATH)
-        try:
-            stats = {feature: {name: _array(name, v) for name, v in part.items()} for feature, part in stored.items()}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
-        if "action" in stats and stats["action"].get("count") == len(frames["action"]):
-            return stats
-    names = [*(column(key) for key in interface.observation), "action"]
-    return describe_many({name: frames[name] for name in names})
-
-
-def _array(name: str, value: Any) -> NDArray:
-    return np.asarray(value, np.int64 if name == "count" else np.float64)

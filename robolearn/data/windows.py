@@ -3,8 +3,8 @@
     observations   t − To + 1 … t      before the first step of the episode: its first observation, marked as pad
     actions        t … t + Tp − 1      after the last step of the episode: its last action, marked as pad
 
-Every frame t of the chosen episodes is one window. All frames lie in memory as torch tensors, so a batch is one
-vectorised gather per feature.
+Every frame t of the chosen episodes is one window. All vectors lie in memory as torch tensors and all images in a
+memory map, so a batch is one vectorised gather per feature, at the same cost per window however large the set is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from robolearn.core import BadInput
+from robolearn.data.ondemand import OnDemand
 from robolearn.data.reader import Dataset
+from robolearn.data.weights import check_weights
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Batch:
     """B windows.
 
     Attributes:
-      observation: feature → (B, To, …) float32.
+      observation: feature → (B, To, …) float32; pictures (B, To, H, W, 3) uint8.
       observation_is_pad: (B, To) bool, true before the episode began.
       action: (B, Tp, Da) float32.
       action_is_pad: (B, Tp) bool, true after the episode ended.
@@ -48,7 +50,7 @@ class Windows:
       episodes: which episodes (default all).
       weights: one per chosen episode, ≥ 0. Frames are then drawn *with* replacement, a frame of episode e in
         proportion to its weight; without weights every window comes once per epoch.
-      device: where the frames lie and the batches come from.
+      device: where the vectors lie and the batches come from. Images are gathered on the CPU.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Windows:
         self._first = torch.from_numpy(first).to(device)
         self._last = torch.from_numpy(last).to(device)
         self._observation = {key: torch.from_numpy(array).to(device) for key, array in dataset.observation.items()}
+        self._images = {key: dataset.images(key) for key in dataset.footage}
         self._action = torch.from_numpy(dataset.action).to(device)
         self._past = torch.arange(1 - To, 1, device=device)
         self._future = torch.arange(Tp, device=device)
@@ -92,8 +95,12 @@ class Windows:
         done = frame + self._future
         seen_rows = torch.maximum(seen, first)
         done_rows = torch.minimum(done, last)
+        observation = {key: _rows(array, seen_rows) for key, array in self._observation.items()}
+        if self._images:
+            wanted = seen_rows.cpu()
+            observation |= {key: _frames(array, wanted).to(frame.device) for key, array in self._images.items()}
         return Batch(
-            observation={key: _rows(array, seen_rows) for key, array in self._observation.items()},
+            observation=observation,
             observation_is_pad=seen < first,
             action=_rows(self._action, done_rows),
             action_is_pad=done > last,
@@ -128,16 +135,19 @@ class Windows:
             epoch, batch = epoch + 1, 0
 
 
+def _frames(frames: np.ndarray | OnDemand, rows: Tensor) -> Tensor:
+    """Frames (N, H, W, 3) at `rows` (B, To) → (B, To, H, W, 3)."""
+    if isinstance(frames, OnDemand):
+        return torch.from_numpy(frames[rows.numpy()])
+    return _rows(torch.from_numpy(frames), rows)
+
+
 def _rows(array: Tensor, rows: Tensor) -> Tensor:
     return array.index_select(0, rows.reshape(-1)).reshape(*rows.shape, *array.shape[1:])
 
 
 def _cumulative(weights: Sequence[float], lengths: np.ndarray) -> np.ndarray:
     """(windows,) the cumulative probability of the windows."""
-    weight = np.asarray(weights, np.float64)
-    if weight.shape != lengths.shape:
-        raise BadInput("weights", got=f"{len(weight)} weights", expected=f"one for each of {len(lengths)} episodes")
-    if not np.isfinite(weight).all() or weight.min() < 0 or not weight.sum():
-        raise BadInput("weights", got=weights, expected="finite numbers ≥ 0, one of them positive")
+    weight = np.asarray(check_weights(list(weights), len(lengths), what="weights"))
     cumulative = np.cumsum(np.repeat(weight, lengths))
     return cumulative / cumulative[-1]

@@ -191,6 +191,9 @@ class Slow(EpisodeWriter):
     interrupt: tuple[int, bool] | None = None
 
     def write_all(self, episodes: Iterable[Episode]) -> None:
+        episodes = list(episodes)
+        if not episodes:
+            return
         self.commits += 1
         number, after = self.interrupt or (0, False)
         if self.commits == number and not after:

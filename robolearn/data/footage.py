@@ -1,0 +1,179 @@
+"""Where a camera's frames lie in a data set, and how they are decoded: videos, or pictures inside the tables.
+
+An mp4 may hold one episode, as ours do, or many, as LeRobot's do: frame t of an episode is the one that is shown at
+``from_timestamp + t / fps``. Pictures of dtype "image" are PNG files in a column of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+from robolearn.data import layout
+
+_BLOCK = 1 << 16  # bytes of a fingerprint's samples
+
+
+class Footage(Protocol):
+    """The frames of one camera, episode by episode.
+
+    Attributes:
+      key: the observation feature, e.g. ``images.front``.
+      shape: (H, W, 3).
+      lengths: (E,) frames per episode.
+    """
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def lengths(self) -> NDArray[np.int64]: ...
+
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
+        """Frames `first` … of `episode` (count, H, W, 3).
+
+        Raises:
+          BadInput: a file is missing, damaged or short; the message names it, the episode and the frame.
+        """
+        ...
+
+    def identity(self, episode: int) -> str:
+        """What the frames of `episode` are decoded from: the same content has the same identity, wherever it lies."""
+        ...
+
+
+@dataclass(frozen=True)
+class VideoFootage:
+    """Frames in mp4 files; `paths` and `begins` (E,) [s] say in which and where."""
+
+    root: Path
+    key: str
+    shape: tuple[int, int, int]
+    lengths: NDArray[np.int64]
+    paths: list[str]
+    begins: NDArray[np.float64]
+    hz: float
+
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
+        """See `Footage`."""
+        path = self.root / self.paths[episode]
+        count = int(self.lengths[episode]) - first if count is None else count
+        frames = np.empty((count, *self.shape), np.uint8)
+        try:
+            got = _decode_into(frames, path, float(self.begins[episode]) + first / self.hz, self.hz)
+        except (OSError, ValueError, StopIteration) as error:  # PyAV's errors are all of these
+            what = f"{self.root}: {self.paths[episode]} (episode {episode})"
+            raise BadInput(what, got=f"an unreadable video ({_line(error)})", expected="frames") from None
+        if not got.all():
+            lacking = first + int(np.flatnonzero(~got)[0])
+            what = f"{self.root}: {self.paths[episode]} (episode {episode})"
+            raise BadInput(what, got=f"no frame {lacking}", expected=f"{self.lengths[episode]} frames")
+        return frames
+
+    def identity(self, episode: int) -> str:
+        """See `Footage`."""
+        path = self.root / self.paths[episode]
+        try:
+            facts = path.stat()
+            content = fingerprint(str(path), facts.st_size, facts.st_mtime_ns)
+        except OSError as error:
+            raise BadInput(f"data set {self.root}: {self.paths[episode]}", got=error.strerror, expected="it") from None
+        return _digest(content, repr(float(self.begins[episode])), str(self.lengths[episode]), str(self.shape))
+
+
+@dataclass(frozen=True)
+class StillFootage:
+    """PNG files in column `column` of the tables `paths` (E,), from row `rows` (E,) on."""
+
+    root: Path
+    key: str
+    shape: tuple[int, int, int]
+    lengths: NDArray[np.int64]
+    paths: list[str]
+    rows: NDArray[np.int64]
+    column: str
+    _memo: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
+
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
+        """See `Footage`."""
+        import cv2
+
+        path = self.paths[episode]
+        column = self._memo.get(path)
+        if column is None:
+            column = layout.read_parquet(self.root, path, [self.column])[self.column]
+            self._memo.clear()  # the newest file only: neighbours are asked for one after the other
+            self._memo[path] = column
+        count = int(self.lengths[episode]) - first if count is None else count
+        frames = np.empty((count, *self.shape), np.uint8)
+        for t, cell in enumerate(column.slice(int(self.rows[episode]) + first, count)):
+            what = f"{self.root}: {path} (episode {episode}, frame {first + t}), {self.column}"
+            content = (cell.as_py() or {}).get("bytes")
+            picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR) if content else None
+            if picture is None or picture.shape != self.shape:
+                got = "no readable picture" if picture is None else f"shape {picture.shape}"
+                raise BadInput(what, got=got, expected=f"a picture of {self.shape}")
+            frames[t] = picture[..., ::-1]  # OpenCV's order is blue, green, red
+        return frames
+
+    def identity(self, episode: int) -> str:
+        """See `Footage`."""
+        path = self.root / self.paths[episode]
+        facts = path.stat()
+        content = fingerprint(str(path), facts.st_size, facts.st_mtime_ns)
+        return _digest(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
+
+
+@lru_cache(maxsize=1 << 16)
+def fingerprint(path: str, size: int, modified_ns: int) -> str:
+    """A digest of a file's size, its two ends and samples between them.
+
+    The table of an mp4 lists the size of every frame, so two videos of the same fingerprint are the same video.
+    """
+    total = hashlib.sha256(str(size).encode())
+    with open(path, "rb") as file:
+        if size <= 18 * _BLOCK:
+            total.update(file.read())
+        else:
+            for start in np.linspace(0, size - _BLOCK, 18).astype(int).tolist():
+                total.update(os.pread(file.fileno(), _BLOCK, start))
+    return total.hexdigest()
+
+
+def _decode_into(frames: NDArray[np.uint8], path: Path, begin: float, hz: float) -> NDArray[np.bool_]:
+    """Fill `frames` with what is shown at ``begin + t / hz``; returns which were found."""
+    import av
+
+    got = np.zeros(len(frames), bool)
+    with av.open(str(path)) as container:
+        stream: Any = container.streams.video[0]
+        stream.codec_context.thread_count = 1  # episodes are decoded side by side
+        base = float(stream.time_base)
+        if begin > 0:
+            container.seek(max(0, int((begin - 0.5 / hz) / base)), stream=stream, backward=True)
+        for picture in container.decode(stream):
+            t = round((picture.pts * base - begin) * hz)
+            if 0 <= t < len(frames):
+                frames[t] = picture.to_ndarray(format="rgb24")
+                got[t] = True
+            if t >= len(frames) - 1:
+                break
+    return got
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,116 @@
+"""Save what a killed recording left of the episode at hand.
+
+Finished episodes need no repair. The running one is in ``.running/`` (or, where a recording was resumed without a
+repair, in ``.unfinished/<number>/``): the journal of its steps, and for every camera a video that was never closed
+with the index of its packets. A saved episode has as many steps as are whole in all of them; the encoders hold back
+the last dozen frames. It is stored as truncated and not a success.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from robolearn.core import BadInput, Interface
+from robolearn.data import layout
+from robolearn.data.features import INTERFACE_KEY, STAMP, camera_name, image_keys
+from robolearn.data.footage import VideoFootage
+from robolearn.data.pixels import describe_frames
+from robolearn.data.steps import Journalled, episode_of, read_journal
+from robolearn.data.store import Ready, Store
+from robolearn.data.video import Clip, VideoConfig, remux
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a data set has after a repair.
+
+    Attributes:
+      episodes, frames: in all.
+      saved: (episode, frames) of every unfinished episode that was saved.
+      lost: steps of unfinished episodes that could not be saved: their images were still with the encoder.
+    """
+
+    episodes: int
+    frames: int
+    saved: list[tuple[int, int]]
+    lost: int
+
+
+def repair(path: str | Path) -> Repaired:
+    """Append the unfinished episodes of the data set `path`, and remove what no episode lies in.
+
+    Raises:
+      BadInput: not a data set of robolearn's, or a writer is at work in it.
+      RobolearnError: the disk is full; then nothing has changed.
+    """
+    root = Path(path)
+    info = layout.read_info(root)
+    if INTERFACE_KEY not in info:
+        raise BadInput(f"data set {root}", got="one that robolearn did not write", expected="one of its own to repair")
+    interface = Interface.from_json(info[INTERFACE_KEY])
+    stamps = [name.removeprefix(STAMP) for name in info["features"] if name.startswith(STAMP)]
+    store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig())  # sets .running/ aside
+    try:
+        saved, lost = [], 0
+        for folder in sorted((root / layout.UNFINISHED_PATH).glob("*")):
+            kept, steps = _save(store, folder)
+            lost += steps - kept
+            if kept:
+                saved.append((store.episodes - 1, kept))
+                log.info("%s: %d of %d steps saved as episode %d", root, kept, steps, store.episodes - 1)
+            shutil.rmtree(folder)
+        if (root / layout.UNFINISHED_PATH).exists():
+            (root / layout.UNFINISHED_PATH).rmdir()
+        return Repaired(store.episodes, store.frames, saved, lost)
+    finally:
+        store.close()
+
+
+def _save(store: Store, folder: Path) -> tuple[int, int]:
+    """Commit the episode in `folder`; returns how many steps are stored, and how many it had."""
+    journal = read_journal(folder)
+    if journal is None or not journal.steps:
+        return 0, 0
+    if journal.interface != store.interface or sorted(journal.stamps) != sorted(store.stamps):
+        raise BadInput(f"{folder}", got="the journal of another interface", expected="the data set's own")
+    kept, steps = len(journal.steps), len(journal.steps)
+    keys = image_keys(store.interface)
+    for key in keys:
+        kept = min(kept, _remux(journal, folder, key, None))
+    if not kept:
+        return 0, steps
+    clips = {}
+    for key in keys:
+        _remux(journal, folder, key, kept)
+        clips[key] = _clip(journal, folder, key, kept)
+    task = journal.task or (store.tasks[-1] if store.tasks else "")
+    episode = episode_of(
+        journal.steps[:kept], journal.interface, success=False, terminated=False, truncated=True, task=task
+    )
+    store.commit([Ready(episode, clips)])
+    return kept, steps
+
+
+def _remux(journal: Journalled, folder: Path, key: str, most: int | None) -> int:
+    name = camera_name(key)
+    spec, hz = journal.interface.observation[key], journal.interface.control_hz
+    source, index = folder / f"{name}.mp4", folder / f"{name}.journal"
+    if not source.exists():  # a kill before the encoder had begun
+        return 0
+    return remux(source, index, folder / f"{name}.whole.mp4", spec, hz, journal.video, most)
+
+
+def _clip(journal: Journalled, folder: Path, key: str, frames: int) -> Clip:
+    height, width, channels = journal.interface.observation[key].shape
+    name = f"{camera_name(key)}.whole.mp4"
+    footage = VideoFootage(
+        folder, key, (height, width, channels), np.array([frames]), [name], np.zeros(1), journal.interface.control_hz
+    )
+    return Clip(folder / name, frames, describe_frames(footage.decode(0)))
