@@ -1,7 +1,7 @@
 """Edits of a data set: each takes a set and gives the `Source` of a new one; nothing is changed in place.
 
-    drop, keep, split, merge, rename_task     episodes stay whole: their videos are taken over as they are
-    crop, subsample                           episodes lose frames
+drop, keep, split, merge, rename_task     episodes stay whole: their videos are taken over as they are
+crop, subsample                           episodes lose frames
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def subsample(dataset: Dataset, every: int, action: str = "auto") -> Source:
         intervention = episode.intervention
         return _with(
             short,
-            action=np.segment(actions, -1, 1).astype(np.float32),
+            action=np.clip(actions, -1, 1).astype(np.float32),
             reward=np.add.reduceat(episode.reward, starts).astype(np.float32),
             intervention=None if intervention is None else np.logical_or.reduceat(intervention, starts),
         )

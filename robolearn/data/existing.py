@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from robolearn.core import BadInput, Interface
 from robolearn.data import layout
-from robolearn.data.segments import Segment
 from robolearn.data.features import interface_of, key_of
 from robolearn.data.reader import Dataset
+from robolearn.data.segments import Segment
 from robolearn.data.source import Draft, Source, stamps_of
+from robolearn.data.statistics import Stats
+from robolearn.data.tables import STATISTICS
 
 
 def open_numbers(path: str | Path) -> Dataset:
@@ -57,18 +60,19 @@ def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]
     cameras = video_features(info)
     if not cameras:
         return {}
-    columns = ["episode_index", "length"]
+    columns, optional = ["episode_index", "length"], []
     for name in cameras:
         columns += [f"videos/{name}/{part}" for part in ("chunk_index", "file_index", "from_timestamp")]
+        optional += [f"stats/{name}/{statistic}" for statistic in STATISTICS]
     tables = []
     for path in sorted(root.glob("meta/episodes/*/*.parquet")):
         file = str(path.relative_to(root))
-        table = layout.read_parquet(root, file, columns)
+        table = layout.read_parquet(root, file, columns + optional)
         lacking = [column for column in columns if column not in table.column_names]
         if lacking:
             raise BadInput(f"data set {root}: {file}", got=f"no column {lacking[0]!r}", expected="it")
-        tables.append(table.select(columns))
-    rows = pa.concat_tables(tables)
+        tables.append(table)
+    rows = pa.concat_tables(tables, promote_options="default")
     rows = rows.filter(layout.less(rows["episode_index"], int(info["total_episodes"]))).to_pylist()
     pattern = str(info.get("video_path") or "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4")
     return {
@@ -83,8 +87,21 @@ def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]
                 row["length"],
                 float(info["fps"]),
                 float(row[f"videos/{name}/from_timestamp"]),
+                stats=_stats(row, name),
             )
             for row in rows
         ]
         for name in cameras
     }
+
+
+def _stats(row: Mapping[str, Any], feature: str) -> Stats | None:
+    """The statistics of the pixels that a row of ``meta/episodes`` gives, statistic → (3,)."""
+    stored = {name: row.get(f"stats/{feature}/{name}") for name in STATISTICS}
+    if any(value is None for value in stored.values()):
+        return None
+    try:
+        stats = {k: np.asarray(v, np.int64 if k == "count" else np.float64).reshape(-1) for k, v in stored.items()}
+    except (TypeError, ValueError):
+        return None
+    return stats if all(len(value) == (1 if key == "count" else 3) for key, value in stats.items()) else None

@@ -6,8 +6,9 @@ Frame i of an episode is the one shown at ``start + i / fps`` seconds of its fil
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
+from robolearn.data.statistics import Stats
+
+REORDERED = 32  # frames that a packet may lie before its place in time
+GRID_S = 1e-4  # [s] frames are where they belong within this, which is what LeRobot asks of a video
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Segment:
       fps: frames per second.
       start: where the episode begins in the file [s].
       rows: which of the frames are wanted, in steps of at least 1.
+      stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are known.
     """
 
     path: Path
@@ -35,6 +41,7 @@ class Segment:
     fps: float
     start: float = 0.0
     rows: range | None = None
+    stats: Stats | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return self.length if self.rows is None else len(self.rows)
@@ -104,37 +111,44 @@ def size_of(path: Path) -> tuple[int, int]:
         raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
 
 
-def copy_stream(segment: Segment, out: Path) -> bool:
-    """Write all frames of `segment` to `out` without encoding them again, from 0 s; False where that cannot be done.
+def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
+    """Write all frames of `segment` to `out` without encoding them again; False where that cannot be done.
 
-    It cannot where the episode does not begin with a key frame, or where frames are stored out of their order.
+    It cannot where frames are wanted at another rate, where they are not on its grid, or where an episode is one of
+    several in its file and does not begin with a key frame or has frames stored out of their order.
     """
-    if not segment.whole:
+    if not segment.whole or abs(segment.fps - fps) > 1e-9:
         return False
-    packets = []
     with av.open(str(segment.path)) as source:
         stream = source.streams.video[0]
-        if stream.time_base is None:
+        base = stream.time_base
+        if base is None:
             return False
         if segment.start > 0:
-            source.seek(int(segment.start / stream.time_base), stream=stream)
+            source.seek(int(segment.start / base), stream=stream)
+        first, end = segment.start - 0.5 / fps, segment.start + (segment.length - 0.5) / fps
+        chosen = []
         for packet in source.demux(stream):
-            if packet.pts is None or packet.pts != packet.dts:
-                if packet.size:
-                    return False
+            if packet.pts is None or not packet.size:
                 continue
-            if float(packet.pts * stream.time_base) < segment.start - 0.5 / segment.fps:
-                continue
-            packets.append(packet)
-            if len(packets) == segment.length:
+            if first <= packet.pts * base < end:
+                chosen.append(packet)
+            elif packet.pts * base > end + REORDERED / fps:
                 break
-        if len(packets) != segment.length or not packets[0].is_keyframe:
+        times = np.sort([float((packet.pts or 0) * base) for packet in chosen])
+        grid = segment.start + np.arange(segment.length) / fps
+        if len(times) != segment.length or (np.abs(times - grid) > GRID_S).any():
+            return False
+        if segment.start == 0 and stream.frames == segment.length:
+            shutil.copyfile(segment.path, out)
+            return True
+        if not chosen[0].is_keyframe or any(packet.pts != packet.dts for packet in chosen):
             return False
         with av.open(str(out), "w", format="mp4") as target:
             copy = target.add_stream_from_template(stream)
-            first = packets[0].pts or 0
-            for packet in packets:
-                packet.pts, packet.dts = (packet.pts or 0) - first, (packet.dts or 0) - first
+            first = chosen[0].pts or 0
+            for packet in chosen:
+                packet.pts = packet.dts = (packet.pts or 0) - first
                 packet.stream = copy
                 target.mux(packet)
     return True

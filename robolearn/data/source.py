@@ -11,14 +11,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
-from robolearn.data.segments import Images, frames
+from robolearn.data.checks import picture
+from robolearn.data.features import image_keys
+from robolearn.data.pixels import describe_frames
+from robolearn.data.segments import Images, Segment, copy_stream, frames, size_of
+from robolearn.data.video import Clip, VideoConfig, VideoEncoder
 from robolearn.data.writer import EpisodeWriter
 
 Progress = Callable[[int, dict[str, float]], None]
@@ -77,11 +79,11 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
       BadInput: `out` is there already, or an episode cannot be stored; it is named.
     """
     successes = 0
-    with new_folder(out) as part, EpisodeWriter(part, source.interface) as writer:
+    with new_folder(out) as part, EpisodeWriter(part, source.interface, stamps=source.stamps) as writer:
         for draft in source.drafts:
             name = draft.name or f"episode {writer.episodes}"
             try:
-                _write(writer, draft)
+                _write(writer, draft, source.stamps, part.parent)
             except BadInput as error:
                 raise BadInput(f"{name}: {error}") from None
             successes += draft.episode.success
@@ -93,26 +95,37 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
     return stored
 
 
-def _write(writer: EpisodeWriter, draft: Draft) -> None:
+def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: Path) -> None:
+    """Store `draft`; its videos are made in the folder `aside`."""
     episode = draft.episode
-    if not draft.images:
-        writer.write(episode)
-        return
-    cameras = {key: frames(images) for key, images in draft.images.items()}
+    stamps = {name: episode.stamps[name] for name in wanted if name in episode.stamps}
+    videos: dict[str, Clip] = {}
     try:
-        for t in range(len(episode)):
-            observation = {key: values[t] for key, values in episode.observation.items()}
-            for key, images in cameras.items():
-                image = next(images, None)
-                if image is None:
-                    raise BadInput(key, got=f"{t} images", expected=f"{len(episode)}")
-                observation[key] = image
-            writer.add(observation, episode.action[t], float(episode.reward[t]))
-        writer.end(
-            success=episode.success, terminated=episode.terminated, truncated=episode.truncated, task=episode.task
-        )
+        for key in image_keys(writer.interface):
+            if key not in draft.images:
+                raise BadInput(key, got="no images", expected=f"{len(episode)}", available=draft.images)
+            videos[key] = write_video(draft.images[key], aside / f"{key}.mp4", key, writer.interface)
+        writer.take(replace(episode, stamps=stamps), videos)
+    finally:
+        for clip in videos.values():
+            clip.path.unlink(missing_ok=True)
+
+
+def write_video(images: Images, path: Path, key: str, interface: Interface) -> Clip:
+    """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
+    spec, hz = interface.observation[key], interface.control_hz
+    if isinstance(images, Segment) and images.whole:
+        if (size := size_of(images.path)) != spec.shape[:2]:
+            raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
+        if copy_stream(images, path, hz):
+            return Clip(path, len(images), images.stats or describe_frames(frames(images)))
+    encoder = VideoEncoder(path, key, spec, hz, VideoConfig())
+    try:
+        for t, image in enumerate(frames(images)):
+            encoder.put(picture(image, spec, (), key, f" at frame {t}"))
+        return encoder.finish()
     except BaseException:
-        writer.discard()
+        encoder.abort()
         raise
 
 
@@ -163,10 +176,6 @@ def concatenated(*sources: Source) -> Iterator[Draft]:
 def stamps_of(episode: Episode) -> tuple[str, ...]:
     """The names of the raw timestamps of `episode`."""
     return tuple(getattr(episode, "stamps", {}) or {})
-
-
-def finite(values: np.ndarray) -> bool:
-    return bool(np.isfinite(values).all())
 
 
 def _remove(path: Path) -> None:

@@ -82,9 +82,7 @@ def importers() -> dict[str, Callable[[Import], Source]]:
     def plain(name: str) -> Callable[[Import], Source]:
         def read(flags: Import) -> Source:
             cameras = flags.cameras if flags.images else ()
-            options = ReadOptions(
-                flags.task, flags.hz, flags.embodiment, flags.action_kind, flags.proprio, cameras
-            )
+            options = ReadOptions(flags.task, flags.hz, flags.embodiment, flags.action_kind, flags.proprio, cameras)
             reader = FORMATS[name].read
             assert reader is not None
             return reader(flags.path, options)

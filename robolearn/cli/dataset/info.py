@@ -94,11 +94,17 @@ class Info(Command):
         for name, camera in result["cameras"].items():
             height, width = camera["shape"][:2]
             row(f"camera {name}", f"{width} × {height} {camera['codec']}")
-        row("episodes", f"{result['episodes']}, of {length['min']} to {length['max']} steps (median {length['median']:g})")
+        row(
+            "episodes",
+            f"{result['episodes']}, of {length['min']} to {length['max']} steps (median {length['median']:g})",
+        )
         row("successes", f"{result['successes']} of {result['episodes']}")
         row("frames", f"{result['frames']}, {duration(result['duration_s'])}")
         if result["interventions"]["frames"]:
-            row("interventions", f"{result['interventions']['frames']} frames in {result['interventions']['episodes']} episodes")
+            row(
+                "interventions",
+                f"{result['interventions']['frames']} frames in {result['interventions']['episodes']} episodes",
+            )
         if result["stamps"]:
             row("timestamps", ", ".join(result["stamps"]))
         for task, count in result["tasks"].items():

@@ -43,6 +43,8 @@ class Repair(Command):
         if not result["episodes"] and not result["removed"]:
             console.print(f"{result['dataset']}: nothing to repair")
             return
-        console.print(f"[bold]{result['dataset']}[/bold]: saved {result['episodes']} episodes, {result['frames']} frames")
+        console.print(
+            f"[bold]{result['dataset']}[/bold]: saved {result['episodes']} episodes, {result['frames']} frames"
+        )
         for name in result["removed"]:
             console.print(f"removed {name}")

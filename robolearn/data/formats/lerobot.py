@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.segments import Images
-from robolearn.data.features import INTERFACE_KEY, key_of
+from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape
 from robolearn.data.formats.options import ReadOptions
+from robolearn.data.segments import Images
 from robolearn.data.source import Draft
 from robolearn.data.tables import array_of
 
@@ -65,7 +65,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
         if name.startswith("stamp."):
             stamps[name.removeprefix("stamp.")] = name
         elif kind in ("video", "image"):
-            shape = _image_shape(feature)
+            shape = picture_shape(feature)
             camera = key_of(name).removeprefix("images.").replace("/", "_")
             if shape is None:
                 notes.append(f"{name} is left out: not an RGB image ({feature['shape']})")
@@ -121,7 +121,9 @@ def draft(
     numbers = {key: column(name, interface.observation[key].shape) for key, name in plan.vectors.items()}
     images: dict[str, Images] = dict(videos)
     for key, name in plan.pictures.items():
-        images[key] = np.stack([_picture(cell, f"{what}, frame {t}, {name}") for t, cell in enumerate(table[name].to_pylist())])
+        images[key] = np.stack(
+            [_picture(cell, f"{what}, frame {t}, {name}") for t, cell in enumerate(table[name].to_pylist())]
+        )
     reward = plain("next.reward", "float32")
     success, terminated = plain("next.success", "bool"), plain("next.terminated", "bool")
     truncated, task = plain("next.truncated", "bool"), plain("task_index", "int64")
@@ -160,18 +162,6 @@ def _vector(feature: Mapping[str, Any]) -> ArraySpec:
     shape = tuple(int(extent) for extent in feature["shape"])
     flat = isinstance(names, list) and len(shape) == 1 and len(names) == shape[0]
     return ArraySpec(shape, "float32", tuple(str(name) for name in names) if flat and names else ())
-
-
-def _image_shape(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """(H, W, 3), or None for what is no RGB image."""
-    shape = [int(extent) for extent in feature["shape"]]
-    names = [str(name) for name in feature.get("names") or ()]
-    depth = (feature.get("info") or {}).get("video.is_depth_map") or (feature.get("video_info") or {}).get("is_depth_map")
-    if len(shape) != 3 or depth:
-        return None
-    first = names[0].startswith("channel") if len(names) == 3 else (shape[0] == 3 and shape[2] != 3)
-    height, width, channels = (shape[1], shape[2], shape[0]) if first else shape
-    return (height, width, 3) if channels == 3 else None
 
 
 def _picture(cell: Any, what: str) -> NDArray[np.uint8]:

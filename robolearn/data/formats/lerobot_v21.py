@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.segments import Segment, Images, copy_stream, facts, frames
-from robolearn.data.existing import segments_of, drafts, interface_with_images
-from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, column
+from robolearn.data.existing import drafts, interface_with_images, segments_of
+from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, column, key_of
 from robolearn.data.formats.lerobot import draft, plan, success_note
 from robolearn.data.formats.lerobot_v30 import version
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
+from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Progress, Source, new_folder
+from robolearn.data.segments import Images, Segment, facts, frames
+from robolearn.data.source import Draft, Progress, Source, new_folder, write_video
 from robolearn.data.statistics import describe
 from robolearn.data.tables import array_of
 
@@ -56,7 +57,9 @@ def read(path: Path, options: ReadOptions) -> Source:
         raise BadInput(what, got="no episodes", expected="at least one")
     chosen = plan(info, what, options)
     tasks = {int(row["task_index"]): str(row["task"]) for row in _lines(path, "meta/tasks.jsonl", "task_index", "task")}
-    lengths = {row["episode_index"]: row["length"] for row in _lines(path, "meta/episodes.jsonl", "episode_index", "length")}
+    lengths = {
+        row["episode_index"]: row["length"] for row in _lines(path, "meta/episodes.jsonl", "episode_index", "length")
+    }
     if sorted(lengths) != list(range(count)):
         expected = f"episodes 0 to {count - 1}"
         raise BadInput(f"{what}: meta/episodes.jsonl", got=f"{len(lengths)} episodes", expected=expected)
@@ -133,8 +136,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             for feature, parts in segments.items():
                 video = part / VIDEO.format(**where, video_key=feature)
                 video.parent.mkdir(parents=True, exist_ok=True)
-                if not copy_stream(parts[index], video):
-                    raise BadInput(f"video {parts[index].path}", got="an episode that begins between key frames")
+                write_video(parts[index], video, key_of(feature), interface)
                 video_facts.setdefault(feature, facts(video))
             episode_lines.append({"episode_index": index, "tasks": [episode.task], "length": length})
             stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
@@ -193,12 +195,10 @@ def _plain(stats: Mapping[str, NDArray]) -> dict[str, Any]:
 
 
 def _image_stats(segment: Segment) -> dict[str, Any]:
-    """Per channel, in [0, 1] and of shape (3, 1, 1), over at most 100 frames, evenly spread."""
-    picked = segment[:: -(-len(segment) // 100)]
-    pixels = [frame.reshape(-1, 3)[::7] / 255.0 for frame in frames(picked)]
-    stats = describe(np.concatenate(pixels))
+    """Per channel, in [0, 1] and of shape (3, 1, 1)."""
+    stats = segment.stats or describe_frames(frames(segment))
     shaped = {name: stats[name].reshape(3, 1, 1).tolist() for name in STATISTICS if name != "count"}
-    return {**shaped, "count": [len(pixels)]}
+    return {**shaped, "count": stats["count"].tolist()}
 
 
 def _lines(path: Path, name: str, *keys: str) -> list[dict[str, Any]]:

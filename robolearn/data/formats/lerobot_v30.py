@@ -49,9 +49,7 @@ def read(path: Path, options: ReadOptions) -> Source:
         newest, table = "", None
         for row in rows:
             index = row["episode_index"]
-            name = str(info["data_path"]).format(
-                chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]
-            )
+            name = str(info["data_path"]).format(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
             if name != newest or table is None:
                 newest, table = name, layout.read_parquet(path, name, columns)
             mine = table.filter(pc.call_function("equal", [table["episode_index"], pa.scalar(index, pa.int64())]))

@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.segments import array
 from robolearn.data.existing import drafts
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
+from robolearn.data.segments import array
 from robolearn.data.source import Draft, Progress, Source, new_folder
 
 INTERFACE = "interface.json"
@@ -97,7 +97,9 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
         with np.load(file, allow_pickle=False) as data:
             return {key: data[key] for key in data.files if keys is None or key in keys}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInput(f"npz file {file}", got=f"unreadable ({error})", expected="arrays without pickled objects") from None
+        raise BadInput(
+            f"npz file {file}", got=f"unreadable ({error})", expected="arrays without pickled objects"
+        ) from None
 
 
 def _action(file: Path, data: dict[str, NDArray], interface: Interface) -> NDArray[np.float32]:

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.segments import frames
 from robolearn.data.existing import drafts
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale
 from robolearn.data.reader import Dataset
+from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, Source, check_new
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
@@ -175,7 +175,9 @@ def _derive(
         raise BadInput(f"robomimic file {path}: {name}", got="no observations (obs)", expected="some", hint=hint)
     obs = {key: demo["obs"][key] for key in demo["obs"]}
     own = tuple(key for key in PROPRIO if key in obs)
-    proprio = options.proprio or own or tuple(key for key in sorted(obs) if key.startswith("robot0_") and obs[key].ndim <= 2)
+    proprio = (
+        options.proprio or own or tuple(key for key in sorted(obs) if key.startswith("robot0_") and obs[key].ndim <= 2)
+    )
     for key in proprio:
         if key not in obs:
             raise BadInput("--proprio", got=key, available=obs)

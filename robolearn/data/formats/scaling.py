@@ -35,7 +35,7 @@ class Scale:
         span = self.high - self.low
         x = np.asarray(action, np.float64) - self.low
         a = 2.0 * x / np.where(span > 0, span, 1.0) - 1.0
-        return np.segment(np.where(span > 0, a, 0.0), -1.0, 1.0).astype(np.float32)
+        return np.clip(np.where(span > 0, a, 0.0), -1.0, 1.0).astype(np.float32)
 
     def invert(self, action: NDArray) -> NDArray[np.float32]:
         """(…, Da) in [-1, 1] → the system's units."""

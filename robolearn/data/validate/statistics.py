@@ -50,9 +50,7 @@ def by_episode(data: Opened, limits: Limits) -> Iterator[Finding]:
                 yield from _compare(name, part, values, row["file"], row["episode_index"])
 
 
-def _compare(
-    name: str, part: Mapping[str, Any], values: NDArray, file: str, episode: int | None
-) -> Iterator[Finding]:
+def _compare(name: str, part: Mapping[str, Any], values: NDArray, file: str, episode: int | None) -> Iterator[Finding]:
     matrix = values.reshape(len(values), -1).astype(np.float64)
     if not np.isfinite(matrix).all():
         return  # a finding of its own
