@@ -35,6 +35,8 @@ class Train(Command):
     """Windows per gradient step."""
     lr: float = 1e-3
     """Learning rate after the warm-up; it falls on a cosine."""
+    weights: bool = False
+    """Draw episodes by the sampling weights that `robolearn dataset quality --weights` wrote; those of 0 are left out."""
     validation: float = 0.0
     """Share of the episodes kept for validation."""
     seed: int = 0
@@ -47,6 +49,7 @@ class Train(Command):
     """Go on with the run in --out, exactly."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.core import BadInput
         from robolearn.data.reader import Dataset
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
@@ -65,8 +68,13 @@ class Train(Command):
             seed=self.seed,
             threads=self.threads,
         )
-        trainer = ImitationTrainer.of_dataset(config, dataset)
+        weights = dataset.weights if self.weights else None
+        if self.weights and weights is None:
+            hint = f"robolearn dataset quality {self.data} --weights writes them"
+            raise BadInput(f"--weights: data set {self.data}", got="none", expected="sampling weights", hint=hint)
+        trainer = ImitationTrainer.of_dataset(config, dataset, weights=weights)
         chosen, _ = split_episodes(dataset.episodes, config)
+        chosen = [e for e in chosen if weights is None or weights[e] > 0]
         stored = {
             "command": "train",
             "data": str(self.data),  # the folder may move before a resumption; what is in it may not change
@@ -74,6 +82,8 @@ class Train(Command):
             "interface": dataset.interface.to_json(),
             "imitation": plain(config),
         }
+        if weights is not None:
+            stored["weights"] = weights
         with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
             with Progress("imitation", total=config.iterations, unit="x 50 steps", show=("loss", "validation_loss"),
                           quiet=self.json) as progress:  # fmt: skip

@@ -6,6 +6,7 @@ The loop, the files and the progress bar are those of `robolearn.runs`; which lo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -172,8 +173,18 @@ class ImitationTrainer:
             self._validation = self._normalised(validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS]))
 
     @staticmethod
-    def of_dataset(config: ImitationConfig, dataset: Dataset, device: str | torch.device = "cpu") -> ImitationTrainer:
+    def of_dataset(
+        config: ImitationConfig,
+        dataset: Dataset,
+        device: str | torch.device = "cpu",
+        *,
+        weights: Sequence[float] | None = None,
+    ) -> ImitationTrainer:
         """A trainer on the episodes of `dataset`, some of them held out if the configuration says so.
+
+        Args:
+          weights: one per episode of the set: a frame is drawn in proportion to its episode's. Statistics are those of
+            the episodes whose weight is positive.
 
         Raises:
           BadInput: too few episodes.
@@ -182,10 +193,15 @@ class ImitationTrainer:
         if dataset.episodes < least:
             raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
         train, held = split_episodes(dataset.episodes, config)
+        own = None
+        if weights is not None:
+            train = [e for e in train if weights[e] > 0]
+            held = [e for e in held if weights[e] > 0]
+            own = [weights[e] for e in train]
         chunk = config.policy.observe, config.policy.horizon
         return ImitationTrainer(
             config,
-            Windows(dataset, *chunk, episodes=train, device=device),
+            Windows(dataset, *chunk, episodes=train, weights=own, device=device),
             dataset.interface,
             dataset.statistics(train),
             validation=Windows(dataset, *chunk, episodes=held, device=device) if held else None,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Command):
-    """Write a data set in another format: lerobot-v2.1, robomimic (HDF5), npz or mcap (a ROS 2 bag by a robot contract).
+    """Write a data set in another format: lerobot-v2.1, robomimic (HDF5), npz or mcap (a bag, by a robot contract).
 
     Actions that an import scaled into [-1, 1] get their own units back.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -25,7 +25,8 @@ class Import(Command):
     """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
 
     Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
-    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Actions beyond [-1, 1] are scaled into it; the scale is kept.
+    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Actions beyond [-1, 1] are scaled
+    into it; the scale is kept.
 
     Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
     """
@@ -52,8 +53,8 @@ class Import(Command):
     """Take images at all."""
     robot: str = ""
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
-    success: bool | None = None
-    """mcap: whether the episodes succeeded, where the bag does not say."""
+    outcome: Literal["unsaid", "success", "failure"] = "unsaid"
+    """mcap: how the episodes ended, where the bag does not say."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.source import check_new
@@ -91,7 +92,8 @@ def importers() -> dict[str, Callable[[Import], Source]]:
 
     def bag(flags: Import) -> Source:
         cameras = flags.cameras if flags.images else ()
-        return bags.read(flags.path, flags.robot, task=flags.task, success=flags.success, cameras=cameras)
+        success = {"unsaid": None, "success": True, "failure": False}[flags.outcome]
+        return bags.read(flags.path, flags.robot, task=flags.task, success=success, cameras=cameras)
 
     plain_formats = {name: plain(name) for name, form in FORMATS.items() if form.read is not None}
     return {**plain_formats, bags.FORMAT: bag}

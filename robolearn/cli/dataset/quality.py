@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tyro
+
 from robolearn.cli.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetQuality(Command):
+class Quality(Command):
     """Measure, score and rank the episodes of a data set, and say which to drop and why."""
 
-    data: Path
+    data: tyro.conf.Positional[Path]
     """A LeRobotDataset v3.0 folder."""
     weights: bool = False
     """Write the scores as sampling weights into the data set; `robolearn train --weights` uses them."""
@@ -24,17 +26,18 @@ class DatasetQuality(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
-        from robolearn.data.quality import Demonstrations, assess, write_weights
+        from robolearn.data.quality import Demonstrations, assess
         from robolearn.data.reader import Dataset
+        from robolearn.data.weights import write_weights
         from robolearn.eval.quality_page import summary, write_quality_report
 
         if self.out is not None and (self.out.is_dir() or self.out.suffix != ".html"):
             raise BadInput(f"--out {self.out}", got="no HTML file", expected="a path that ends in .html")
         begun = time.perf_counter()
-        dataset = Dataset.open(self.data)
+        dataset = Dataset.open(self.data, images=False)
         demonstrations = Demonstrations.of(dataset)
         quality = assess(demonstrations, joint_names(dataset))
-        command = f"robolearn dataset quality --data {self.data}" + (" --weights" if self.weights else "")
+        command = f"robolearn dataset quality {self.data}" + (" --weights" if self.weights else "")
         result: dict[str, Any] = {
             "dataset": str(self.data),
             "episodes": dataset.episodes,
@@ -60,7 +63,7 @@ class DatasetQuality(Command):
             ],
         }
         if self.weights:
-            write_weights(self.data, quality, command)
+            write_weights(self.data, quality.weights(), dataset.episodes, command)
             result["weights"] = str(self.data / "meta" / "robolearn_weights.json")
         if self.out is not None:
             commands = [command + f" --out {self.out}", f"robolearn train --data {self.data} --weights --out runs/bc"]

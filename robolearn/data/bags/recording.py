@@ -101,7 +101,7 @@ def rosbags() -> tuple[Any, Any]:
         import rosbags.highlevel
         import rosbags.typesys
     except ImportError as error:
-        hint = "pip install rosbags"
+        hint = "pip install 'robolearn[formats]'"
         raise BadInput("bags", got=f"no library to read them ({error})", expected="rosbags", hint=hint) from None
     return rosbags.highlevel, rosbags.typesys
 

@@ -98,8 +98,7 @@ def listen(station: Station, recording: Recording) -> Said:
         grown.logged.append(message.logged_ns)
         grown.values.append(value)
     series = {
-        role: _series(grown, f"bag {recording.path}: {station.channels[role].topic}")
-        for role, grown in growing.items()
+        role: _series(grown, f"bag {recording.path}: {station.channels[role].topic}") for role, grown in growing.items()
     }
     return Said(series, events if speaks else None)
 
@@ -164,7 +163,7 @@ def _joints(content: Any, station: Station, fingers: dict[str, float], where: st
     return np.append(q, width)
 
 
-def _named(names: Sequence[str], values: Sequence[float], wanted: Sequence[str], where: str) -> Array:
+def _named(names: Sequence[str], values: Sequence[float] | Array, wanted: Sequence[str], where: str) -> Array:
     index = {name: i for i, name in enumerate(names)}
     missing = [name for name in wanted if name not in index]
     if missing:

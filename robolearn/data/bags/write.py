@@ -10,6 +10,7 @@ import heapq
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,9 @@ def write_bag(dataset: Dataset, station: Station, out: str | Path, progress: Pro
       BadInput: `out` is there already, or the set is of another station.
     """
     out = Path(out)
-    check_compatible(station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for {station.name}")
+    check_compatible(
+        station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for {station.name}"
+    )
     with _bag(out) as bag:
         speaker = _Speaker(bag, station)
         end = 0
@@ -69,14 +72,13 @@ def _bag(out: Path) -> Iterator[Any]:
                 yield bag
         return
     check_new(out)
-    with new_folder(out.with_name(f".{out.name}.bag")) as part:
-        folder = part / out.stem
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as part:
+        folder = Path(part) / out.stem
         with Writer(folder, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
             yield bag
-        (file,) = folder.glob("*.mcap")
-        os.replace(file, out)
-        file.parent.joinpath("metadata.yaml").unlink()
-    out.with_name(f".{out.name}.bag").rmdir() if out.with_name(f".{out.name}.bag").exists() else None
+        check_new(out)
+        os.replace(folder / f"{out.stem}.mcap", out)
 
 
 class _Speaker:
@@ -202,4 +204,3 @@ def _times(episode: Episode, station: Station, step: int) -> tuple[NDArray[np.in
     if len(times) > 1 and int(np.abs(np.diff(times) - step).max()) > step:
         log.warning("an episode has frames that are not %.0f ms apart: a reader will sample it anew", 1e-6 * step)
     return times, {name: stored.get(name, times) for name in sources}
-

@@ -4,7 +4,7 @@
 """
 
 from robolearn.data.quality.demonstrations import Demonstrations
-from robolearn.data.quality.report import WEIGHTS_PATH, Quality, assess, write_weights
+from robolearn.data.quality.report import Quality, assess
 from robolearn.data.quality.score import RULES, Judgement
 
-__all__ = ["RULES", "WEIGHTS_PATH", "Demonstrations", "Judgement", "Quality", "assess", "write_weights"]
+__all__ = ["RULES", "Demonstrations", "Judgement", "Quality", "assess"]

@@ -112,7 +112,7 @@ class Demonstrations:
             limits=limits,
             reward=np.asarray(dataset.reward, np.float64) if "next.reward" in features else None,
             success=dataset.success if "next.success" in features else None,
-            stamps=getattr(dataset, "stamps", {}),
+            stamps=dataset.stamps,
         )
 
 

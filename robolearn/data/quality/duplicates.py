@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from robolearn.data.quality.demonstrations import Array, Demonstrations, scaled
 
@@ -26,7 +26,7 @@ def duplicates(demonstrations: Demonstrations) -> NDArray[np.int64]:
     parts = [frames[d.frames(e)] for e in range(d.episodes)]
     described = np.stack([np.concatenate([part.mean(axis=0), part.std(axis=0)]) for part in parts])
     out = np.full(d.episodes, -1, np.int64)
-    for first, second in sorted(cKDTree(described).query_pairs(_ALIKE, p=np.inf)):
+    for first, second in sorted(KDTree(described).query_pairs(_ALIKE, p=np.inf)):
         if out[second] < 0 and out[first] < 0 and _copies(parts[first], parts[second]):
             out[second] = first
     return out

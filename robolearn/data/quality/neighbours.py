@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from robolearn.data.quality.demonstrations import Array, scaled
 
@@ -67,7 +67,7 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS) -
     points, owner = principal(values)[chosen], episode[chosen]
     index = np.full((len(chosen), k), -1, np.int64)
     distance = np.full((len(chosen), k), np.inf)
-    tree = cKDTree(points)
+    tree = KDTree(points)
     for begin in range(0, len(chosen), _BLOCK):
         rows = np.arange(begin, min(begin + _BLOCK, len(chosen)))
         wanted = min(_CANDIDATES, len(chosen))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,8 @@ from robolearn.data.quality.score import Judgement, good_quarter, points_lost, v
 from robolearn.data.quality.stale import stale
 from robolearn.data.quality.trajectory_quality import seconds, trajectory_quality
 from robolearn.data.quality.transition_diversity import transition_diversity
-from robolearn.runs.files import write_json
 
 TOLD = 2.0  # points; smaller losses are counted, but not worth a word
-WEIGHTS_PATH = "meta/robolearn_weights.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +126,6 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
         divergence=frame_divergence(d, near),
         place=place if place.shape[1] == 2 else np.pad(place, ((0, 0), (0, 2 - place.shape[1]))),
     )
-
-
-def write_weights(path: Path, quality: Quality, made_by: str) -> list[float]:
-    """Write one sampling weight per episode into the data set at `path`; returns them.
-
-    Raises:
-      BadInput: every episode is to be dropped.
-    """
-    weights = quality.weights()
-    write_json(path / WEIGHTS_PATH, {"weights": weights, "made_by": made_by})
-    return weights
 
 
 def _in_words(name: str, value: float, good: float, facts: dict[str, Any]) -> str:

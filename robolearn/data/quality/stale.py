@@ -23,7 +23,7 @@ def stale(demonstrations: Demonstrations) -> tuple[Array, list[str]]:
     names = list(d.stamps)
     marked = np.stack([_stale_frames(np.asarray(d.stamps[name], np.float64), d) for name in names], 1)
     counts = np.add.reduceat(marked.astype(np.int64), d.starts, axis=0)
-    share = d.mean(marked.any(axis=1).astype(np.float64))
+    share = d.mean(np.asarray(marked.any(axis=1), np.float64))
     return share, [names[int(row.argmax())] if row.any() else "" for row in counts]
 
 
