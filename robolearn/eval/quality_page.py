@@ -59,7 +59,7 @@ def render_quality(d: Demonstrations, quality: Quality, *, title: str, commands:
         page.section("The weakest that did not fail", losses),
         page.section("Drop", _why(drops)),
         page.section("Look at", _why(looks)),
-        f'<p class="muted">{text("(2.0×): twice the value of the good quarter of the set.")}</p>',
+        '<p class="muted">(2.0×): twice the value of the good quarter of the set.</p>' if drops or looks else "",
         page.section("Every episode, the best first", _table(quality.episodes)),
         page.section("How the score is made", _rules()),
         page.section("Do it again", f"<pre>{text(chr(10).join(commands))}</pre>" if commands else ""),

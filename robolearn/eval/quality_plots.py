@@ -23,6 +23,8 @@ def draw_scores(quality: Quality) -> Figure:
         figure, axes = canvas("Score by rank", "rank", "score", lines=3)
         for verdict, colour in VERDICTS.items():
             found = quality.of_kind(verdict)
+            if not found:
+                continue
             ranks, scores = [j.rank for j in found], [j.score for j in found]
             # A score of 0 still shows where its episode stands.
             width = 0.8 if len(quality.episodes) <= 60 else 1.0

@@ -386,3 +386,37 @@ def test_a_set_without_stamps_gets_those_of_its_frames(demos: Path, tmp_path: Pa
         assert np.abs(values - second.observation[key]).max() < 1e-4
     # Actions of the expert that the limits of the joints cut short lead to the same place.
     assert np.quantile(np.abs(first.action - second.action).max(axis=1), 0.95) < 1e-2
+
+
+def test_a_live_recording_keeps_its_stamps(tmp_path: Path) -> None:
+    """A set whose frames jitter as those of `robolearn record` do, and which has no stamp of the frame itself."""
+    from robolearn.core import Episode
+    from robolearn.data import EpisodeWriter
+    from robots.proprio import proprio
+
+    path = write_contract(tmp_path, kind="joint_position")
+    contract = load_contract(path).with_cameras(())
+    rng, robot = np.random.default_rng(2), contract.robot
+    with EpisodeWriter(tmp_path / "set", contract.interface, stamps=("proprio", "action", "device")) as writer:
+        for e in range(2):
+            q = np.array(robot.home) + 0.01 * np.cumsum(rng.uniform(-1, 1, (30, len(robot.home))), axis=0)
+            goal = q + 0.01
+            action = make_control("joint_position", robot).actions(q, goal, np.full(30, 0.04)).astype(np.float32)
+            at = 1e-9 * T0 + 10 * e + 0.05 * np.arange(30) + rng.uniform(0, 2e-3, 30)
+            stamps = {"proprio": at - rng.uniform(0, 5e-3, 30), "action": at + 1e-3, "device": at - 0.1}
+            writer.write(
+                Episode(
+                    {"proprio": proprio(q, np.full(30, 0.04), *robot.chain.forward(q))},
+                    action, np.zeros(30, np.float32), bool(e), True, False, "wave", stamps=stamps,
+                )
+            )  # fmt: skip
+    assert (
+        run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", path, "--out", tmp_path / "bag") == 0
+    )
+    assert run("dataset", "import", tmp_path / "bag", "--robot", path, "--no-images", "--out", tmp_path / "again") == 0
+    first, second = Dataset.open(tmp_path / "set"), Dataset.open(tmp_path / "again")
+    assert second.lengths.tolist() == [30, 30] and second.success.tolist() == [False, True]
+    for name in ("proprio", "action"):
+        assert np.abs(first.stamps[name] - second.stamps[name]).max() < 2e-6
+    assert np.abs(first.action - second.action).max() < 1e-5
+    assert np.abs(first.observation["proprio"] - second.observation["proprio"]).max() < 1e-5

@@ -100,13 +100,15 @@ def _frames(number: int, span: Span, said: Said, station: Station, recording: Re
     if begin < first <= span.end_ns and (span.success is None or first - begin < 1e9 / hz):
         begin = first
     times = grid(begin, span.end_ns, hz)
+    if span.frames_ns:
+        times = span.begin_ns + np.array(span.frames_ns, np.int64)
     if span.success is None:
         # Before the first command there is nothing to imitate yet.
         times = times[times + round(1e9 / hz) > said.series["command"].stamps[0]]
     if not len(times):
         return None
     chosen: dict[str, NDArray[np.int64]] = {}
-    after = times + round(1e9 / hz)
+    after = np.append(times[1:], times[-1] + round(1e9 / hz))
     for role, series in said.series.items():
         channel: Channel = station.channels[role]
         where = f"bag {recording.path}: {channel.topic}: episode {number}"

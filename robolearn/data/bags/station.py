@@ -13,7 +13,10 @@ from robolearn.core import Interface
 from robots.spec import RobotSpec
 
 EPISODE_EVENTS = "/robolearn/episode_event"
-"""std_msgs/String of JSON: {"event": "start" | "success" | "failure" | "discard" | "redo", "task": words, optional}."""
+"""std_msgs/String of JSON: {"event": "start" | "success" | "failure" | "discard" | "redo", "task": words, optional}.
+
+An exported end of an episode whose frames were not on the regular grid has their times as well: {"frames_ns": […]}.
+"""
 
 FLOATS = "std_msgs/msg/Float64MultiArray"
 TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"

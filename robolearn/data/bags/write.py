@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
+from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.read import FRAME
 from robolearn.data.bags.recording import rosbags
@@ -106,7 +107,8 @@ class _Speaker:
             if episode.stamps:
                 log.warning("%s: moved by %.3f s, because the episode before it is later", draft.name, 1e-9 * shift)
             times, stamps = times + shift, {name: np.where(at > 0, at + shift, at) for name, at in stamps.items()}
-        begin, end = int(times[0]), int(times[0]) + len(episode) * step
+        begin, end = int(times[0]), max(int(times[0]) + len(episode) * step, int(times[-1]) + step)
+        regular = bool(np.abs(times - begin - np.arange(len(times)) * step).max() <= SLACK_NS)
         self._say(begin, EPISODE_EVENTS, self._event("start", episode.task))
         speakers = self._speakers(draft)
         cameras = {key: iter(frames(images)) for key, images in draft.images.items()}
@@ -120,7 +122,10 @@ class _Speaker:
                     topic, make = speakers[name]
                     self._say(stamp, topic, make(t, stamp, pictures))
             self._flush(int(times[t]) - HELD_NS)
-        self._say(end, EPISODE_EVENTS, self._event("success" if episode.success else "failure", episode.task))
+        frames_ns = {} if regular else {"frames_ns": (times - begin).tolist()}
+        self._say(
+            end, EPISODE_EVENTS, self._event("success" if episode.success else "failure", episode.task, frames_ns)
+        )
         self._flush(end + 1)
         return end
 
@@ -173,8 +178,8 @@ class _Speaker:
         assert kind == TRAJECTORY
         return self._messages.trajectory(joints, values, 1.0 / self._station.interface.control_hz)
 
-    def _event(self, kind: str, task: str) -> Any:
-        return self._messages.text(json.dumps({"event": kind, "task": task}, ensure_ascii=False))
+    def _event(self, kind: str, task: str, more: Mapping[str, Any] | None = None) -> Any:
+        return self._messages.text(json.dumps({"event": kind, "task": task, **(more or {})}, ensure_ascii=False))
 
     def _say(self, at: int, topic: str, message: Any) -> None:
         raw = self._messages.store.serialize_cdr(message, self._types[topic])
@@ -197,10 +202,9 @@ def _times(episode: Episode, station: Station, step: int) -> tuple[NDArray[np.in
     if FRAME in stored:
         times = stored[FRAME]
     elif seen:
-        # The earliest regular grid on which every frame comes after all that it saw.
-        times = int((np.max(seen, axis=0) - index).max()) + index
+        # A frame comes after all that it saw, and after the frame before it whatever it saw.
+        apart = np.arange(len(episode)) * 10 * SLACK_NS
+        times = np.maximum.accumulate(np.max(seen, axis=0) - apart) + apart
     else:
         times = BETWEEN_NS + index
-    if len(times) > 1 and int(np.abs(np.diff(times) - step).max()) > step:
-        log.warning("an episode has frames that are not %.0f ms apart: a reader will sample it anew", 1e-6 * step)
     return times, {name: stored.get(name, times) for name in sources}

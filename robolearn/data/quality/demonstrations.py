@@ -112,7 +112,12 @@ class Demonstrations:
             limits=limits,
             reward=np.asarray(dataset.reward, np.float64) if "next.reward" in features else None,
             success=dataset.success if "next.success" in features else None,
-            stamps=dataset.stamps,
+            # A device or a gripper may well have nothing new to say; what is observed must.
+            stamps={
+                name: stamp
+                for name, stamp in dataset.stamps.items()
+                if name in dataset.interface.observation or name.startswith("images.")
+            },
         )
 
 
