@@ -7,12 +7,13 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test check lint format wheel-test test-mutants test-quality ros-index clean
+.PHONY: help quickstart test check lint format wheel-test test-mutants test-crash test-quality ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
 	@echo "make test         all tests"
 	@echo "make test-mutants takes each stage of the safety filter out in turn: a test must fail every time"
+	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations: the better must win"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
@@ -54,6 +55,10 @@ ros-index: .venv/.base
 # ARGS="output jump" for some of them.
 test-mutants: .venv/.dev
 	$(BIN)/python tests/hardware/mutants.py $(ARGS)
+
+# ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
+test-crash: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/data/crash.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache

@@ -76,6 +76,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
+    Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
     Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Measure"),
 )

@@ -26,7 +26,15 @@ def open_numbers(path: str | Path) -> Dataset:
 
 
 def interface_with_images(dataset: Dataset) -> Interface:
-    """The interface of `dataset`, cameras included."""
+    """The interface of `dataset`, cameras included.
+
+    Raises:
+      BadInput: images lie in its tables, not in videos: a set of another maker's.
+    """
+    for name, feature in dataset.features.items():
+        if feature.get("dtype") == "image":
+            hint = "Turn it into one of ours with robolearn dataset import"
+            raise BadInput(f"data set {dataset.path}", got=f"{name} inside the tables", expected="videos", hint=hint)
     return interface_of(dataset.info, what=f"data set {dataset.path}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
@@ -86,10 +87,10 @@ def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
                     continue
                 row += 1
                 if row in wanted:
-                    yield frame.to_ndarray(format="rgb24")
+                    yield frame.to_ndarray(format="rgb24").astype(np.uint8, copy=False)
                 if row >= last:
                     return
-    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+    except (FFmpegError, OSError, IndexError, ValueError) as error:
         at = f" after frame {row}" if row >= 0 else ""
         raise BadInput(f"video {segment.path}", got=f"one that does not decode{at} ({reason(error)})") from None
     if last >= 0:
@@ -107,7 +108,7 @@ def size_of(path: Path) -> tuple[int, int]:
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
             return stream.height, stream.width
-    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+    except (FFmpegError, OSError, IndexError, ValueError) as error:
         raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
 
 
@@ -119,6 +120,13 @@ def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
     """
     if not segment.whole or abs(segment.fps - fps) > 1e-9:
         return False
+    try:
+        return _copied(segment, out, fps)
+    except (FFmpegError, OSError, IndexError, ValueError):
+        return False  # decoding it, which comes next, says more
+
+
+def _copied(segment: Segment, out: Path, fps: float) -> bool:
     with av.open(str(segment.path)) as source:
         stream = source.streams.video[0]
         base = stream.time_base

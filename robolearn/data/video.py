@@ -66,7 +66,7 @@ class VideoConfig:
 
     def options(self) -> dict[str, str]:
         """FFmpeg's options for `encoder`."""
-        quick = {"libsvtav1": "10", "libx264": "veryfast"}
+        quick = {"libsvtav1": "12", "libx264": "veryfast"}
         preset = self.preset if self.preset is not None else quick.get(self.encoder())
         options = {"g": str(self.g), "crf": str(self.crf)}
         # Frames in the order in which they are shown: packet t is frame t, so a video cut short is whole up to there.
@@ -236,6 +236,8 @@ class VideoEncoder:
                     mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
                 mux(stream.encode())
+        except Exception as error:
+            raise output.error or error from None  # FFmpeg says less about a full disk than the system did
         finally:
             output.close()
             if index is not None:
@@ -283,13 +285,18 @@ class _Output:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._position = self._synced = self._begun = 0
         self._crc = 0
+        self.error: OSError | None = None
 
     def write(self, data: bytes) -> int:
         view = memoryview(data)
-        while view:
-            done = os.pwrite(self._descriptor, view, self._position)
-            self._position += done
-            view = view[done:]
+        try:
+            while view:
+                done = os.pwrite(self._descriptor, view, self._position)
+                self._position += done
+                view = view[done:]
+        except OSError as error:
+            self.error = error
+            raise
         self._crc = zlib.crc32(data, self._crc)
         if self._position - self._synced > SYNC_BYTES:
             os.fdatasync(self._descriptor)

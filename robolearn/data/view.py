@@ -1,9 +1,9 @@
 """Episodes as a rerun recording: images, vectors, actions, interventions, on the timelines of the set.
 
-    frame     the index through the set
-    episode   the index of the episode
-    step      the index within the episode
-    time      seconds since the first frame shown
+frame     the index through the set
+episode   the index of the episode
+step      the index within the episode
+time      seconds since the first frame shown
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def save(dataset: Dataset, episodes: Sequence[int], path: Path, progress: Progre
     return shown
 
 
-def _vector(
-    rr: Any, recording: Any, key: str, names: Sequence[str], values: NDArray, times: Mapping[str, Any]
-) -> None:
+def _vector(rr: Any, recording: Any, key: str, names: Sequence[str], values: NDArray, times: Mapping[str, Any]) -> None:
     """One curve per component, below the entity `key`."""
     matrix = np.asarray(values, np.float64).reshape(len(values), -1)
     for i in range(matrix.shape[1]):
@@ -82,9 +80,7 @@ def _vector(
         recording.send_columns(path, indexes=list(times.values()), columns=rr.Scalars.columns(scalars=matrix[:, i]))
 
 
-def _images(
-    rr: Any, recording: Any, key: str, images: Images, first: int, episode: int, shown: int, hz: float
-) -> None:
+def _images(rr: Any, recording: Any, key: str, images: Images, first: int, episode: int, shown: int, hz: float) -> None:
     path = key.replace(".", "/", 1)
     for t, image in enumerate(frames(images)):
         _log_at(rr, recording, first + t, episode, t, (shown + t) / hz)

@@ -74,13 +74,17 @@ class Edit(Command):
         """The episodes of the new set."""
         raise NotImplementedError
 
-    def run(self) -> dict[str, Any]:
+    def opened(self) -> Source:
+        """`source` of the set that is named."""
         from robolearn.data.existing import open_numbers
+
+        return self.source(open_numbers(self.data))
+
+    def run(self) -> dict[str, Any]:
         from robolearn.data.source import check_new
 
         check_new(self.out)
-        dataset = open_numbers(self.data)
-        return write_set(self.source(dataset), self.out, "writing", self.json)
+        return write_set(self.opened(), self.out, "writing", self.json)
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         show_stored(result, console)

@@ -9,7 +9,6 @@ from robolearn.cli.dataset.common import Edit, episode_list
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
     from robolearn.data.source import Source
 
 
@@ -27,15 +26,25 @@ class Drop(Edit):
     keep: str = ""
     """In place of the others: which episodes stay; all others go."""
 
-    def source(self, dataset: Dataset) -> Source:
-        from robolearn.data import edit
+    def opened(self) -> Source:
+        """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
+        from robolearn.data import layout
+        from robolearn.data.existing import open_numbers
+        from robolearn.data.formats import ReadOptions, lerobot_v30
 
         if bool(self.keep) == bool(self.episodes or self.failed):
-            raise BadInput("drop", got="no episodes" if not self.keep else "--keep with other flags",
-                           expected="--episodes, --failed or --keep")  # fmt: skip
+            got = "--keep with other flags" if self.keep else "no episodes"
+            raise BadInput("drop", got=got, expected="--episodes, --failed or --keep")
+        if not self.data.is_dir():
+            raise BadInput(f"data set {self.data}", got="no such folder", expected="a LeRobotDataset v3.0 folder")
+        count = int(layout.read_info(self.data)["total_episodes"])
         if self.keep:
-            return edit.keep(dataset, episode_list(self.keep, dataset.episodes, "--keep"))
-        gone = set(episode_list(self.episodes, dataset.episodes)) if self.episodes else set()
-        if self.failed:
-            gone |= {index for index in range(dataset.episodes) if not dataset.success[index]}
-        return edit.drop(dataset, sorted(gone))
+            kept = episode_list(self.keep, count, "--keep")
+        else:
+            gone = set(episode_list(self.episodes, count)) if self.episodes else set()
+            if self.failed:
+                gone |= {index for index, success in enumerate(open_numbers(self.data).success) if not success}
+            kept = [index for index in range(count) if index not in gone]
+        if not kept:
+            raise BadInput(f"data set {self.data}", got="no episode left", expected="at least one")
+        return lerobot_v30.read(self.data, ReadOptions(), kept)

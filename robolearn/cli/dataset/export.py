@@ -13,7 +13,7 @@ import tyro
 from robolearn.cli.command import Command
 from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,10 @@ class Export(Command):
         dataset = open_numbers(self.data)
         begun = time.perf_counter()
         with Progress("exporting", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
-            writers[self.format](self, dataset, progress)
+            try:
+                writers[self.format](self, dataset, progress)
+            except OSError as error:
+                raise RobolearnError(f"{self.out} cannot be written ({error.strerror or error})") from error
         return {
             "dataset": str(self.out),
             "format": self.format,

@@ -28,7 +28,7 @@ class Repair(Command):
     """The data set."""
 
     def run(self) -> dict[str, Any]:
-        """``{"dataset", "episodes", "frames", "removed": [...]}``; episodes and frames are those that were saved."""
+        """``{"dataset", "episodes", "frames", "saved": [{"episode", "frames"}], "lost_frames"}``."""
         from robolearn.data.repair import repair
 
         done = repair(self.data)
@@ -36,15 +36,15 @@ class Repair(Command):
             "dataset": str(self.data),
             "episodes": done.episodes,
             "frames": done.frames,
-            "removed": list(done.removed),
+            "saved": [{"episode": episode, "frames": frames} for episode, frames in done.saved],
+            "lost_frames": done.lost,
         }
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
-        if not result["episodes"] and not result["removed"]:
-            console.print(f"{result['dataset']}: nothing to repair")
-            return
-        console.print(
-            f"[bold]{result['dataset']}[/bold]: saved {result['episodes']} episodes, {result['frames']} frames"
-        )
-        for name in result["removed"]:
-            console.print(f"removed {name}")
+        console.print(f"[bold]{result['dataset']}[/bold]: {result['episodes']} episodes, {result['frames']} frames")
+        for saved in result["saved"]:
+            console.print(f"[green]saved[/green] episode {saved['episode']}, {saved['frames']} frames")
+        if result["lost_frames"]:
+            console.print(f"[yellow]{result['lost_frames']} frames could not be saved[/yellow]")
+        if not result["saved"] and not result["lost_frames"]:
+            console.print("no unfinished episode")

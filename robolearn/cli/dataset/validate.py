@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ class Validate(Command):
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""
         from robolearn.data.validate import Limits, validate
+        from robolearn.runs import Progress
 
         if not self.data.is_dir():
             raise BadInput(f"data set {self.data}", got="no such folder", expected="a LeRobotDataset v3.0 folder")
@@ -42,7 +44,10 @@ class Validate(Command):
             if not value > 0:
                 raise BadInput(flag, got=value, expected="a positive number")
         limits = Limits(decode=self.video, frozen_s=self.frozen_s, gap_s=self.gap_s)
-        findings = list(validate(self.data, limits))
+        total = sum(1 for _ in self.data.glob("videos/*/*/*.mp4"))
+        with Progress("checking", total=total, unit="videos", quiet=self.json or not total) as progress:
+            count = itertools.count(1)
+            findings = list(validate(self.data, limits, lambda name: progress(next(count), {})))
         return {
             "dataset": str(self.data),
             "ok": not findings,

@@ -15,6 +15,8 @@ from robolearn.data.formats.options import ReadOptions
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Progress, Source
 
+__all__ = ["FORMATS", "Format", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
+
 Reader = Callable[[Path, ReadOptions], Source]
 Writer = Callable[[Dataset, Path, "Progress | None"], None]
 

@@ -85,9 +85,9 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
         action_kind=options.action_kind or "native",
     )
     if INTERFACE_KEY in info:
-        own = Interface.from_json(info[INTERFACE_KEY])
+        own = options.applied(Interface.from_json(info[INTERFACE_KEY]))
         kept = {key: spec for key, spec in own.observation.items() if key in observation}
-        interface = replace(own, observation={**observation, **kept})
+        interface = replace(own, observation={**kept, **{k: v for k, v in observation.items() if k not in kept}})
     return Plan(interface, vectors, videos, pictures, stamps, tuple(notes))
 
 
@@ -167,12 +167,13 @@ def _vector(feature: Mapping[str, Any]) -> ArraySpec:
 def _picture(cell: Any, what: str) -> NDArray[np.uint8]:
     """An image that a parquet cell holds as an encoded file."""
     import av
+    from av.error import FFmpegError
 
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     if not isinstance(content, bytes):
         raise BadInput(what, got="no image bytes in the table", expected="an encoded image")
     try:
-        with av.open(io.BytesIO(content)) as container:
-            return next(container.decode(video=0)).to_ndarray(format="rgb24")
-    except (av.FFmpegError, StopIteration, IndexError) as error:
+        with av.open(io.BytesIO(content), "r") as container:
+            return next(container.decode(video=0)).to_ndarray(format="rgb24").astype(np.uint8, copy=False)
+    except (FFmpegError, StopIteration, IndexError) as error:
         raise BadInput(what, got=f"an image that does not decode ({error})") from None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.existing import drafts, interface_with_images, segments_of
-from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, column, key_of
+from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, STAMP, column, key_of
 from robolearn.data.formats.lerobot import draft, plan, success_note
 from robolearn.data.formats.lerobot_v30 import version
 from robolearn.data.formats.options import ReadOptions
@@ -139,7 +139,12 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 write_video(parts[index], video, key_of(feature), interface)
                 video_facts.setdefault(feature, facts(video))
             episode_lines.append({"episode_index": index, "tasks": [episode.task], "length": length})
-            stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
+            # None of the raw clocks: LeRobot takes every name with "image" in it for pictures, stamp.images.front too.
+            stats = {
+                name: _plain(describe(np.reshape(values, (length, -1))))
+                for name, values in columns.items()
+                if not name.startswith(STAMP)
+            }
             stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
             stats_lines.append({"episode_index": index, "stats": stats})
             first += length

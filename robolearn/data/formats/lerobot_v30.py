@@ -6,7 +6,7 @@ lie in the table as PNG.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,10 @@ def here(path: Path) -> bool:
     return version(path).startswith("v3.")
 
 
-def read(path: Path, options: ReadOptions) -> Source:
-    """The episodes of the folder `path`.
+def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None) -> Source:
+    """`episodes` (default all) of the folder `path`, in that order.
+
+    Files in which none of them lies are not looked at, so what is sound can be taken out of a damaged set.
 
     Raises:
       BadInput: not such a set, a missing or damaged file, or counts that do not add up.
@@ -44,6 +46,10 @@ def read(path: Path, options: ReadOptions) -> Source:
     numbered = layout.read_parquet(path, layout.TASKS_PATH)["task_index"].to_pylist()
     tasks = dict(zip(sorted(numbered), words, strict=True))
     rows = _rows(path, info)
+    for index in episodes or ():
+        if not 0 <= index < len(rows):
+            raise BadInput(f"episode of {path}", got=index, expected=f"0 to {len(rows) - 1}")
+    rows = rows if episodes is None else [rows[index] for index in episodes]
 
     def tables(columns: list[str] | None = None) -> Iterator[tuple[int, str, pa.Table]]:
         newest, table = "", None
@@ -65,13 +71,13 @@ def read(path: Path, options: ReadOptions) -> Source:
     )
     segments = segments_of(path, info) if chosen.videos else {}
 
-    def episodes() -> Iterator[Draft]:
+    def read_drafts() -> Iterator[Draft]:
         for index, where, part in tables():
             videos = {key: segments[feature][index] for key, feature in chosen.videos.items()}
             yield scaled(draft(chosen, part, tasks, videos, options, where), scale)
 
     notes = (*chosen.notes, *success_note(info), *note(scale))
-    return Source(with_scale(chosen.interface, scale), episodes(), len(rows), tuple(chosen.stamps), notes)
+    return Source(with_scale(chosen.interface, scale), read_drafts(), len(rows), tuple(chosen.stamps), notes)
 
 
 def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.existing import drafts
+from robolearn.data.existing import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
@@ -68,7 +68,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
     """Write `dataset` into the new folder `out`, actions in the units that they were imported in."""
     scale = scale_of(dataset.interface)
-    interface = without_scale(dataset.interface)
+    interface = without_scale(interface_with_images(dataset))
     with new_folder(out) as part:
         (part / INTERFACE).write_text(json.dumps(interface.to_json(), indent=2) + "\n")
         for index, draft in enumerate(drafts(dataset)):
@@ -115,7 +115,7 @@ def _action(file: Path, data: dict[str, NDArray], interface: Interface) -> NDArr
 def _interface(path: Path, file: Path, data: dict[str, NDArray], options: ReadOptions) -> Interface:
     if (path / INTERFACE).exists():
         try:
-            return Interface.from_json(json.loads((path / INTERFACE).read_text()))
+            return options.applied(Interface.from_json(json.loads((path / INTERFACE).read_text())))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path / INTERFACE}", got=f"no valid interface ({error!r})") from None
     if "action" not in data or data["action"].ndim != 2:

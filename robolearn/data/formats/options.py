@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from robolearn.core import Interface
 
 
 @dataclass(frozen=True)
@@ -28,3 +30,18 @@ class ReadOptions:
     def takes(self, camera: str) -> bool:
         """Whether the images of `camera` are wanted."""
         return self.cameras is None or camera in self.cameras
+
+    def applied(self, interface: Interface) -> Interface:
+        """`interface`, which files brought along, with what the user says in place of what it says."""
+        wanted = {
+            key: spec
+            for key, spec in interface.observation.items()
+            if not key.startswith("images.") or self.takes(key.removeprefix("images."))
+        }
+        return replace(
+            interface,
+            observation=wanted,
+            control_hz=self.hz or interface.control_hz,
+            embodiment=self.embodiment or interface.embodiment,
+            action_kind=self.action_kind or interface.action_kind,
+        )

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.existing import drafts
+from robolearn.data.existing import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions
-from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale
+from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
 from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, Source, check_new
@@ -33,7 +33,7 @@ from robolearn.data.source import Draft, Progress, Source, check_new
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 OBJECTS = "object"
 CONTROL_HZ = 20.0  # robosuite's default
-_ENV_ARGS = "robolearn_interface"  # an attribute of our own beside env_args, so that a set comes back as it was
+_INTERFACE = "robolearn_interface"  # an attribute of our own beside env_args, so that a set comes back as it was
 
 
 def here(path: Path) -> bool:
@@ -52,23 +52,28 @@ def read(path: Path, options: ReadOptions) -> Source:
         names = _names(file, path)
         env = _env_args(file, path)
         demo = file["data"][names[0]]
-        stored = file["data"].attrs.get(_ENV_ARGS)
+        stored = file["data"].attrs.get(_INTERFACE)
         if stored is not None:
-            interface = Interface.from_json(json.loads(str(stored)))
+            interface = options.applied(Interface.from_json(json.loads(str(stored))))
             features = {key: (key,) for key in interface.observation}
         else:
             interface, features = _derive(path, names[0], demo, env, options)
         scale = scale_for((name, _actions(path, file["data"][name], interface)) for name in names)
         task = options.task or _task(env, path)
+        stamps = tuple(demo.get("stamps", ()))
+        # Where nothing is rewarded rewards were not recorded, and what people demonstrate succeeds.
+        rewarded = any(_tells_success(file["data"][name]) for name in names)
 
     def episodes() -> Iterator[Draft]:
         with _open(path) as again:
             for name in names:
                 demo = again["data"][name]
                 action = _actions(path, demo, interface)
-                yield _draft(path, name, demo, interface, features, scale.apply(action) if scale else action, task)
+                action = scale.apply(action) if scale else action
+                yield _draft(path, name, demo, interface, features, action, task, rewarded)
 
-    return Source(with_scale(interface, scale), episodes(), len(names), (), note(scale))
+    silent = () if rewarded else ("the file has no rewards: every demonstration is marked as a success",)
+    return Source(with_scale(interface, scale), episodes(), len(names), stamps, (*silent, *note(scale)))
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -78,7 +83,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
     if out.is_dir():
         raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.hdf5")
     scale = scale_of(dataset.interface)
-    interface = without_images_scale(dataset)
+    interface = without_scale(interface_with_images(dataset))
     part = out.with_name(f".{out.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -116,19 +121,11 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             kwargs = {"control_freq": interface.control_hz, "robots": [interface.embodiment]}
             env = {"env_name": dataset.tasks[0] if dataset.tasks else "", "type": 1, "env_kwargs": kwargs}
             data.attrs["env_args"] = json.dumps(env)
-            data.attrs[_ENV_ARGS] = json.dumps(interface.to_json())
+            data.attrs[_INTERFACE] = json.dumps(interface.to_json())
         check_new(out)
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-
-
-def without_images_scale(dataset: Dataset) -> Interface:
-    """The interface to hand out: with cameras, without the scale that an import put on the actions."""
-    from robolearn.data.existing import interface_with_images
-    from robolearn.data.formats.scaling import without_scale
-
-    return without_scale(interface_with_images(dataset))
 
 
 def _h5py() -> Any:
@@ -159,6 +156,10 @@ def _env_args(file: Any, path: Path) -> dict[str, Any]:
         return dict(json.loads(text))
     except (TypeError, ValueError) as error:
         raise BadInput(f"robomimic file {path}: env_args", got=f"unreadable JSON ({error})") from None
+
+
+def _tells_success(demo: Any) -> bool:
+    return "success" in demo.attrs or ("rewards" in demo and bool(demo["rewards"][()].any()))
 
 
 def _task(env: dict[str, Any], path: Path) -> str:
@@ -235,6 +236,7 @@ def _draft(
     features: dict[str, tuple[str, ...]],
     action: NDArray[np.float32],
     task: str,
+    rewarded: bool,
 ) -> Draft:
     length = len(action)
 
@@ -256,8 +258,7 @@ def _draft(
             numbers[key] = np.concatenate([rows(part).reshape(length, -1) for part in parts], axis=1, dtype=np.float32)
             numbers[key] = numbers[key].reshape(length, *interface.observation[key].shape)
     reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else np.zeros(length, np.float32)
-    # Demonstrations of robomimic are successes: files without rewards say nothing else.
-    success = bool(demo.attrs["success"]) if "success" in demo.attrs else bool((reward > 0).any() or not reward.any())
+    success = bool(demo.attrs["success"]) if "success" in demo.attrs else bool((reward > 0).any() or not rewarded)
     terminated = bool(demo.attrs.get("terminated", success))
     stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
     episode = Episode(

@@ -17,7 +17,7 @@ from robolearn.data.quality.demonstrations import Array, scaled
 NEIGHBOURS = 8
 VARIANCE = 0.95  # of the scaled components, that the principal ones keep
 COMPONENTS = 10  # at most: trees do not help in more
-MAX_FRAMES = 40_000  # more are thinned out evenly: the answer changes little, the time a lot
+MAX_FRAMES = 20_000  # more are thinned out evenly: the answer changes little, the time a lot
 _CANDIDATES = 96
 _BLOCK = 2_000
 
@@ -72,7 +72,7 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS) -
         rows = np.arange(begin, min(begin + _BLOCK, len(chosen)))
         wanted = min(_CANDIDATES, len(chosen))
         while len(rows):
-            far, near = tree.query(points[rows], k=np.arange(1, wanted + 1))
+            far, near = _nearest(tree, points[rows], wanted)
             good = _one_each(owner[near], owner[rows])
             found = good.sum(axis=1)
             others = np.unique(owner).size - 1
@@ -81,6 +81,12 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS) -
             _fill(index, distance, rows[done], chosen[near[done]], far[done], good[done], k)
             rows, wanted = rows[~done], min(wanted * 4, len(chosen))
     return Neighbours(chosen, index, distance)
+
+
+def _nearest(tree: KDTree, points: Array, count: int) -> tuple[Array, NDArray[np.int64]]:
+    """(B, count) distances and indices; the tree drops the last axis for a single one."""
+    far, near = tree.query(points, k=count)
+    return np.reshape(far, (len(points), count)), np.reshape(near, (len(points), count))
 
 
 def _one_each(owner: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from robolearn.data.validate import clocks, counts, numbers, statistics, videos
@@ -16,6 +16,8 @@ CHECKS = (
     counts.order,
     counts.tasks,
     counts.duplicates,
+    counts.unfinished,
+    counts.weights,
     numbers.finite,
     numbers.bounded,
     clocks.grid,
@@ -26,13 +28,15 @@ CHECKS = (
 )
 
 
-def validate(root: str | Path, limits: Limits | None = None) -> Iterator[Finding]:
-    """All faults of the data set in the folder `root`.
+def validate(
+    root: str | Path, limits: Limits | None = None, seen: Callable[[str], None] | None = None
+) -> Iterator[Finding]:
+    """All faults of the data set in the folder `root`; `seen` is told of every video that has been looked at.
 
     Raises:
       BadInput: `root` is no data set.
     """
-    data = opened(Path(root))
+    data = opened(Path(root), seen)
     yield from data.findings
     for check in CHECKS:
         yield from check(data, limits or Limits())

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from robolearn.core import BadInput
+from robolearn.data import layout
+from robolearn.data.store import unfinished_steps
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
+from robolearn.data.weights import read_weights
 
 INFO = "meta/info.json"
 
@@ -75,6 +79,25 @@ def tasks(data: Opened, limits: Limits) -> Iterator[Finding]:
             yield Finding("tasks", what, rows.file, rows.index, int(wrong[0]))
         elif not all(data.tasks[int(task)].strip() for task in np.unique(values)):
             yield Finding("tasks", "the task has no words", rows.file, rows.index)
+
+
+def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
+    """No episode that a killed recording left half done."""
+    if data.live:
+        return
+    folders = [data.root / layout.RUNNING_PATH, *sorted((data.root / layout.UNFINISHED_PATH).glob("*"))]
+    for folder in folders:
+        if steps := unfinished_steps(folder, int(data.info["total_episodes"])):
+            what = f"an episode of {steps} steps was being recorded; robolearn dataset repair can save it"
+            yield Finding("unfinished episode", what, str(folder.relative_to(data.root)))
+
+
+def weights(data: Opened, limits: Limits) -> Iterator[Finding]:
+    """Sampling weights, where there are any, are one per episode."""
+    try:
+        read_weights(data.root, int(data.info["total_episodes"]))
+    except BadInput as error:
+        yield Finding("weights", str(error).split(f"{layout.WEIGHTS_PATH}: ")[-1], layout.WEIGHTS_PATH)
 
 
 def duplicates(data: Opened, limits: Limits) -> Iterator[Finding]:

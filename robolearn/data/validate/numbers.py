@@ -19,7 +19,7 @@ def finite(data: Opened, limits: Limits) -> Iterator[Finding]:
             if values.dtype.kind != "f":
                 continue
             matrix = values.reshape(len(values), -1)
-            for first, last in runs(~np.isfinite(matrix).all(axis=1)):
+            for first, last in runs(np.isfinite(matrix).min(axis=1, initial=True) == 0):
                 component = int(np.flatnonzero(~np.isfinite(matrix[first]))[0])
                 name = f"component {component} " if matrix.shape[1] > 1 else ""
                 what = f"{key}: {name}is {matrix[first, component]}{frames_text(first, last)}"
@@ -35,7 +35,7 @@ def bounded(data: Opened, limits: Limits) -> Iterator[Finding]:
         if values is None:
             continue
         size = np.abs(np.nan_to_num(values.reshape(len(values), -1), nan=0.0, posinf=0.0, neginf=0.0))
-        for first, last in runs((size > 1.0 + ACTION_TOLERANCE).any(axis=1)):
+        for first, last in runs(size.max(axis=1, initial=0.0) > 1.0 + ACTION_TOLERANCE):
             component = int(size[first].argmax())
             value = values.reshape(len(values), -1)[first, component]
             what = f"component {component} is {value:.6g}, expected [-1, 1]{frames_text(first, last)}"

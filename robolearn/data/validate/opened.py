@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import fcntl
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ class Opened:
       tasks: in words, by index; None where they cannot be read.
       stats: ``meta/stats.json``; None where it is not there or cannot be read.
       episodes: by index, those whose table can be read.
+      live: whether a writer is at work in it.
       findings: what went wrong on the way.
+      seen: told the name of every video that has been looked at.
     """
 
     root: Path
@@ -56,7 +59,9 @@ class Opened:
     tasks: list[str] | None
     stats: dict[str, Any] | None
     episodes: dict[int, Rows]
+    live: bool = False
     findings: list[Finding] = field(default_factory=list)
+    seen: Callable[[str], None] = lambda name: None
 
     @property
     def fps(self) -> float:
@@ -68,7 +73,7 @@ class Opened:
         return [name for name, feature in self.info["features"].items() if feature.get("dtype") == "video"]
 
 
-def opened(root: Path) -> Opened:
+def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     """Read what there is.
 
     Raises:
@@ -90,7 +95,19 @@ def opened(root: Path) -> Opened:
     except BadInput as error:
         findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
     episodes = dict(_tables(root, info, rows, findings))
-    return Opened(root, info, rows, tasks, stats, episodes, findings)
+    return Opened(root, info, rows, tasks, stats, episodes, _live(root), findings, seen or (lambda name: None))
+
+
+def _live(root: Path) -> bool:
+    """Whether somebody holds the writer's lock."""
+    try:
+        with open(root / layout.LOCK_PATH) as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.data.segments import reason
@@ -15,8 +16,9 @@ from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened, Rows
 
 PATTERN = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
-BLOCK = 8  # pixels; pictures are compared by the means of their blocks, which encoders hardly change
-SAME = 2.0  # of 255; two encodings of one picture differ by less
+BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
+GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte
+SAME = 2  # of 255; two encodings of one picture differ by no more
 MOVES = 0.05  # of a component's range in the set, at least, is a motion
 
 
@@ -35,6 +37,7 @@ def videos(data: Opened, limits: Limits) -> Iterator[Finding]:
             files.setdefault(name, []).append(row)
         for name, rows in files.items():
             yield from _file(data, feature, name, rows, ranges, limits)
+            data.seen(name)
 
 
 def _file(
@@ -47,7 +50,7 @@ def _file(
         return
     try:
         times, signatures, size, broken = _read(data.root / name, limits.decode)
-    except (av.FFmpegError, OSError, IndexError, ValueError) as error:
+    except (FFmpegError, OSError, IndexError, ValueError) as error:
         yield Finding("video", f"it does not open ({reason(error)})", name, first)
         return
     shape = [int(extent) for extent in data.info["features"][feature]["shape"]]
@@ -81,10 +84,10 @@ def _file(
             yield from _frozen(feature, name, episode, signatures[mine], ranges, fps, limits)
 
 
-def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.float32], tuple[int, int], str]:
+def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uint8], tuple[int, int], str]:
     """(when each frame is shown [s], its block means (F, blocks), (height, width), why decoding ended early)."""
     times: list[float] = []
-    signatures: list[NDArray[np.float32]] = []
+    signatures: list[NDArray[np.uint8]] = []
     broken = ""
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
@@ -92,27 +95,27 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.flo
         if not decode:
             base = stream.time_base or 0
             times = sorted(float(packet.pts * base) for packet in container.demux(stream) if packet.pts is not None)
-            return np.array(times), np.zeros((len(times), 0), np.float32), size, ""
+            return np.array(times), np.zeros((len(times), 0), np.uint8), size, ""
         try:
             for frame in container.decode(stream):
                 times.append(float(frame.time or 0.0))
-                signatures.append(_blocks(frame.to_ndarray(format="gray")))
-        except (av.FFmpegError, OSError, ValueError) as error:
+                signatures.append(_blocks(frame.to_ndarray(format="gray").astype(np.uint8, copy=False)))
+        except (FFmpegError, OSError, ValueError) as error:
             broken = reason(error)
-    return np.array(times), np.stack(signatures) if signatures else np.zeros((0, 0), np.float32), size, broken
+    return np.array(times), np.stack(signatures) if signatures else np.zeros((0, 0), np.uint8), size, broken
 
 
-def _blocks(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _blocks(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The means of the blocks of a picture (H, W), flat."""
     import cv2
 
     height, width = grey.shape
-    small = (max(1, width // BLOCK), max(1, height // BLOCK))
-    return cv2.resize(grey, small, interpolation=cv2.INTER_AREA).astype(np.float32).reshape(-1)
+    small = (min(GRID, max(1, width // BLOCK)), min(GRID, max(1, height // BLOCK)))
+    return np.asarray(cv2.resize(grey, small, interpolation=cv2.INTER_AREA), np.uint8).reshape(-1)
 
 
 def _frozen(
-    feature: str, name: str, rows: Rows, signatures: NDArray[np.float32], ranges: NDArray, fps: float, limits: Limits
+    feature: str, name: str, rows: Rows, signatures: NDArray[np.uint8], ranges: NDArray, fps: float, limits: Limits
 ) -> Iterator[Finding]:
     """Stretches in which all pictures are like the first while the arm moves."""
     state = _state(rows)
@@ -120,7 +123,7 @@ def _frozen(
         return
     first = 0
     while first < len(signatures):
-        alike = np.abs(signatures[first:] - signatures[first]).max(axis=1) < SAME
+        alike = np.abs(signatures[first:].astype(np.int16) - signatures[first]).max(axis=1) <= SAME
         length = int(alike.argmin()) if not alike.all() else len(alike)
         last = first + length - 1
         if (length - 1) / fps > limits.frozen_s:

@@ -23,7 +23,6 @@ from robolearn.data.source import store
 from robolearn.data.tables import tasks_table
 from robolearn.data.validate import validate
 
-
 CAMERA = "images.front"
 
 
@@ -188,7 +187,7 @@ def test_several_episodes_in_one_video_are_told_apart(
         assert (container.streams.video[0].codec_context.codec.canonical_name == "h264") == copied
 
 
-def test_foreign_actions_are_scaled_and_the_scale_is_kept_and_said(foreign: Callable[..., Path], tmp_path: Path) -> None:
+def test_foreign_actions_are_scaled_and_the_scale_is_kept(foreign: Callable[..., Path], tmp_path: Path) -> None:
     source = reader("lerobot-v3.0")(foreign(), ReadOptions(task="push it"))
     assert any("extra['action_scale']" in note for note in source.notes)
     assert any("none is marked as a success" in note for note in source.notes)
@@ -210,7 +209,7 @@ def test_cameras_can_be_left_out(foreign: Callable[..., Path], tmp_path: Path) -
     assert "images.image" not in interface_with_images(dataset).observation
 
 
-def test_a_foreign_set_that_does_not_add_up_is_refused_with_its_place(foreign: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_foreign_set_that_does_not_add_up_is_refused(foreign: Callable[..., Path], tmp_path: Path) -> None:
     root = foreign()
     table = pq.read_table(root / "data/chunk-000/file-000.parquet")
     pq.write_table(table.slice(0, 12), root / "data/chunk-000/file-000.parquet")
@@ -322,7 +321,7 @@ def test_npz_without_an_interface_is_understood(tmp_path: Path) -> None:
         (lambda f: np.savez(f, action=np.zeros((3, 5))), r"action: got \(3, 5\)"),
         (lambda f: np.savez(f, action=np.zeros((3, 2)), reward=np.zeros(2)), r"reward: got \(2,\)"),
         (lambda f: np.savez(f, action=np.array([[0, np.nan]])), "action at frame 0, component 1: got nan"),
-        (lambda f: np.savez(f, action=np.array([{}], dtype=object)), "none pickled"),
+        (lambda f: np.savez(f, action=np.array([{}], dtype=object)), "unreadable"),
         (lambda f: f.write_bytes(b"PK\x03\x04 nothing"), "unreadable"),
     ],
 )

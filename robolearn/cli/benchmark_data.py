@@ -1,0 +1,251 @@
+"""``robolearn benchmark data``: how fast episodes with images are recorded and read, beside LeRobot."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import Command
+
+log = logging.getLogger(__name__)
+
+EPISODES, STEPS, SIZE, HZ = 20, 200, 128, 20  # of the smallest set
+CAMERAS = ("front", "wrist")
+OBSERVED, PREDICTED = 2, 16  # steps of a window
+BATCH = 64  # windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkData(Command):
+    """Record 20 episodes of 200 steps with two 128-px cameras, read random windows, and again with 10 times as many.
+
+    A window is 2 observations of both cameras and 16 actions. LeRobot does the same in the same run, in this
+    interpreter's environment or the one of --lerobot-python, with one thread and one worker like us; its larger set
+    is the one that we wrote.
+    """
+
+    scales: tuple[int, ...] = (1, 10)
+    """Multiples of 20 episodes."""
+    seconds: float = 5.0
+    """Length of one measurement of reading."""
+    lerobot_python: Path | None = None
+    """The interpreter of an environment with LeRobot."""
+    lerobot: bool = True
+    """Measure LeRobot as well, where it is installed."""
+    folder: Path | None = None
+    """Where the sets are written (and removed); by default the system's folder for temporary files."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.core import BadInput
+        from robolearn.runs.threads import torch_threads
+
+        if not self.scales or min(self.scales) < 1 or not self.seconds > 0:
+            raise BadInput("--scales, --seconds", got=(self.scales, self.seconds), expected="positive numbers")
+        begun = time.perf_counter()
+        python = _lerobot_python(self.lerobot_python) if self.lerobot else None
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="robolearn-benchmark-data-", dir=self.folder))
+        try:
+            frames = _pictures(work / "frames.npy")
+            theirs: dict[str, Any] | None = None
+            ours = {}
+            for scale in self.scales:
+                log.info("recording %d episodes", EPISODES * scale)
+                own: dict[str, Any] = _record(work / f"ours-{scale}", frames, EPISODES * scale)
+                with torch_threads(1):
+                    own |= _read(work / f"ours-{scale}", work / "cache", self.seconds)
+                ours[str(scale)] = own
+            if python is not None:
+                theirs = _measure_lerobot(python, work, self.scales, self.seconds)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return _result(ours, theirs) | {"wall_s": {"total": time.perf_counter() - begun}}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.table import Table
+
+        table = Table("", *(f"ours x{scale}" for scale in result["ours"]), "LeRobot", "LeRobot, streaming")
+        rival = result["lerobot"] or {}
+        for name, key, theirs, streaming in (
+            ("recording, frames/s", "write_frames_per_s", "write_frames_per_s", "write_streaming_frames_per_s"),
+            ("end of episode, median s", "episode_end_s", "episode_end_s", "episode_end_streaming_s"),
+            ("size, bytes/frame", "bytes_per_frame", "bytes_per_frame", "bytes_per_frame_streaming"),
+            ("windows/s as LeRobot gives them", "read_samples_per_s", "read_samples_per_s", ""),
+            ("windows/s as uint8", "read_uint8_samples_per_s", "", ""),
+            ("frame cache, built once, s", "cache_s", "", ""),
+        ):
+            cells = [own[key] for own in result["ours"].values()] + [rival.get(theirs), rival.get(streaming)]
+            table.add_row(name, *("–" if cell is None else f"{cell:,.3g}" for cell in cells))
+        console.print(table)
+        for key in ("read_ratio", "write_ratio", "write_ratio_streaming", "size_ratio", "read_cost_growth"):
+            value = result[key]
+            console.print(f"{key}: {'–' if value is None else f'{value:.3g}'}")
+
+
+def _result(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) -> dict[str, Any]:
+    """The answer: ratios over LeRobot's figures, or null."""
+    first, last = next(iter(ours.values())), list(ours.values())[-1]
+    rival = theirs or {}
+
+    def ratio(own: str, other: str) -> float | None:
+        return first[own] / rival[other] if rival.get(other) else None
+
+    return {
+        "read_ratio": ratio("read_samples_per_s", "read_samples_per_s"),
+        "write_ratio": ratio("write_frames_per_s", "write_frames_per_s"),
+        "write_ratio_streaming": ratio("write_frames_per_s", "write_streaming_frames_per_s"),
+        "size_ratio": ratio("bytes_per_frame", "bytes_per_frame"),
+        "episode_end_s": first["episode_end_s"],
+        "read_cost_growth": first["read_samples_per_s"] / last["read_samples_per_s"],
+        "ours": ours,
+        "lerobot": theirs,
+    }
+
+
+def _pictures(path: Path) -> Any:
+    """(cameras, steps, H, W, 3) uint8: shapes that move over a textured ground, with a camera's noise; saved at `path`."""
+    import cv2
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    frames = np.empty((len(CAMERAS), STEPS, SIZE, SIZE, 3), np.uint8)
+    for camera in range(len(CAMERAS)):
+        ground = cv2.GaussianBlur(rng.integers(0, 255, (SIZE, SIZE, 3), np.uint8), (0, 0), 2.0 + 2.0 * camera)
+        for t in range(STEPS):
+            picture = ground.copy()
+            x, y = int(20 + 0.4 * t), int(SIZE / 2 + 30 * np.sin(t / 10 + camera))
+            cv2.circle(picture, (x % SIZE, y), 12, (200, 40, 40), -1)
+            cv2.rectangle(picture, (t % 100, 90), (t % 100 + 15, 110), (20, 200, 60), -1)
+            frames[camera, t] = np.clip(picture + rng.normal(0.0, 2.0, picture.shape), 0, 255)
+    np.save(path, frames)
+    return frames
+
+
+def _record(root: Path, frames: Any, episodes: int) -> dict[str, Any]:
+    """Record at full speed; a frame is one step of both cameras."""
+    import numpy as np
+
+    from robolearn.core import ArraySpec, Interface
+    from robolearn.data import EpisodeWriter
+
+    pictures = {f"images.{camera}": ArraySpec((SIZE, SIZE, 3), "uint8") for camera in CAMERAS}
+    interface = Interface({"proprio": ArraySpec((7,)), **pictures}, ArraySpec((7,)), float(HZ))
+    ends = []
+    begun = time.perf_counter()
+    with EpisodeWriter(root, interface) as writer:
+        for episode in range(episodes):
+            for t in range(STEPS):
+                seen = {f"images.{name}": frames[c, (t + 13 * episode) % STEPS] for c, name in enumerate(CAMERAS)}
+                writer.add({"proprio": np.full(7, t / STEPS), **seen}, np.full(7, t / STEPS))
+            before = time.perf_counter()
+            writer.end(success=True, terminated=True, task="benchmark")
+            ends.append(time.perf_counter() - before)
+    wall = time.perf_counter() - begun
+    size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+    return {
+        "episodes": episodes,
+        "frames": episodes * STEPS,
+        "write_frames_per_s": episodes * STEPS / wall,
+        "episode_end_s": float(np.median(ends)),
+        "episode_end_p99_s": float(np.quantile(ends, 0.99)),
+        "bytes": size,
+        "bytes_per_frame": size / (episodes * STEPS),
+    }
+
+
+def _read(root: Path, cache: Path, seconds: float) -> dict[str, Any]:
+    """Random windows, first as floats (…, 3, H, W) in [0, 1] like LeRobot's, then as the bytes that they are."""
+    from robolearn.data import Dataset, Windows
+
+    begun = time.perf_counter()
+    dataset = Dataset.open(root, cache=cache)
+    opened = time.perf_counter()
+    dataset.build_cache()
+    built = time.perf_counter()
+    windows = Windows(dataset, OBSERVED, PREDICTED)
+    rates = {}
+    for key, floats in (("read_samples_per_s", True), ("read_uint8_samples_per_s", False)):
+        stream = windows.stream(BATCH, seed=0)
+        deadline = count = start = 0.0
+        for number, batch in enumerate(stream):
+            for image in (value for value in batch.observation.values() if value.ndim == 5):
+                if floats:
+                    image.movedim(-1, -3).float().div_(255.0)
+            now = time.perf_counter()
+            if number == 4:  # warm
+                start, deadline = now, now + seconds
+            elif number > 4:
+                count += len(batch)
+                if now > deadline:
+                    rates[key] = count / (now - start)
+                    break
+    size = sum(path.stat().st_size for path in (cache / "frames").rglob("*.u8"))
+    return {"open_s": opened - begun, "cache_s": built - opened, "cache_bytes_in_all": size, **rates}
+
+
+def _lerobot_python(given: Path | None) -> str | None:
+    """The interpreter that has LeRobot, or None.
+
+    Raises:
+      BadInput: the given one is not there.
+    """
+    from importlib.util import find_spec
+
+    from robolearn.core import BadInput
+
+    if given is None:
+        return sys.executable if find_spec("lerobot") is not None else None
+    if shutil.which(str(given)) is None:
+        raise BadInput("--lerobot-python", got=given, expected="a Python interpreter")
+    return str(given)
+
+
+def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
+    """Run `benchmark_lerobot` in its own interpreter.
+
+    Raises:
+      RobolearnError: it failed; the end of its output is in the message.
+    """
+    from robolearn.core import RobolearnError
+
+    log.info("LeRobot does the same")
+    task = {
+        "work": str(work),
+        "episodes": EPISODES,
+        "steps": STEPS,
+        "size": SIZE,
+        "hz": HZ,
+        "cameras": CAMERAS,
+        "observed": OBSERVED,
+        "predicted": PREDICTED,
+        "batch": BATCH,
+        "seconds": seconds,
+        "sets": {str(scale): str(work / f"ours-{scale}") for scale in scales if scale != 1},
+    }
+    script = Path(__file__).with_name("benchmark_lerobot.py").read_text()
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(work / "huggingface"),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    # As text, so that the modules beside it are not in the way of LeRobot's own imports.
+    done = subprocess.run(
+        [python, "-c", script, json.dumps(task)], cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        tail = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+        raise RobolearnError(f"LeRobot in {python} failed: {tail}. --no-lerobot leaves it out")
+    return json.loads(lines[-1])

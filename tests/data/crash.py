@@ -1,0 +1,193 @@
+"""Kill a recording at random moments, again and again: the set must open each time and no finished episode be lost.
+
+    python tests/data/crash.py --kills 200            what `make test-crash` runs
+    python tests/data/crash.py --kills 20 --seed 7 --keep FOLDER
+
+Every recorder is a process of its own, forked from this one to save the imports, that resumes the set, records short
+episodes of a vector and two cameras as fast as it can, and says when `end` has returned. SIGKILL comes at a random
+moment: while it resumes, records, encodes, commits. Another process then opens the set and compares what is in it
+with what must be. Now and then `repair` comes before it, and the episode it saves must be whole up to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from robolearn.core import ArraySpec, Interface
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.repair import repair
+
+CAMERAS = ("front", "wrist")
+SIZE = 64
+INTERFACE = Interface(
+    {"proprio": ArraySpec((3,))} | {f"images.{camera}": ArraySpec((SIZE, SIZE, 3), "uint8") for camera in CAMERAS},
+    ArraySpec((2,)),
+    control_hz=20.0,
+)
+LONGEST_S = 0.9  # between the start of a recorder and its end
+PER_SET = 40  # kills, then a new set begins
+LOOKED_AT = 2  # episodes at the end of the set whose images are decoded after each kill; at the end all are
+
+
+def color(episode: int, step: int, camera: int) -> int:
+    """What every pixel of an image says about its place."""
+    return 20 + (37 * episode + 11 * step + 90 * camera) % 200
+
+
+def length(episode: int) -> int:
+    return 3 + 7 * episode % 29
+
+
+def record(root: Path, out: int) -> None:
+    """Resume and record until killed; write a byte to `out` after every finished episode."""
+    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("proprio",), task="count") as writer:
+        os.write(out, b"b")
+        while True:
+            e = writer.episodes
+            for t in range(length(e)):
+                images = {
+                    f"images.{name}": np.full((SIZE, SIZE, 3), color(e, t, c), np.uint8)
+                    for c, name in enumerate(CAMERAS)
+                }
+                writer.add({"proprio": [e, t, -t], **images}, [0, t / 100], stamps={"proprio": t / 20})
+            writer.end(success=True, terminated=True)
+            os.write(out, b"e")
+
+
+def check(root: Path, least: int, saved: list[int], everything: bool) -> int:
+    """Open the set and compare it; returns the number of its episodes, of which `saved` are from repairs."""
+    if not (root / "meta/info.json").exists() or not json.loads((root / "meta/info.json").read_text())["total_episodes"]:
+        assert not least, f"{least} finished episodes are gone"
+        return 0
+    dataset = Dataset.open(root, cache=False)
+    assert dataset.episodes - least in (0, 1), f"{dataset.episodes} episodes, {least} were finished"
+    looked_at = range(dataset.episodes) if everything else range(dataset.episodes)[-LOOKED_AT:]
+    for index in range(dataset.episodes):
+        episode = dataset.episode(index)
+        steps = np.arange(len(episode))
+        recorded = int(episode.observation["proprio"][0, 0])
+        assert np.array_equal(episode.observation["proprio"], np.stack([0 * steps + recorded, steps, -steps], 1))
+        assert np.array_equal(episode.stamps["proprio"], steps / 20) and episode.task == "count"
+        if index in saved:
+            assert not episode.success and len(episode) <= length(recorded) and recorded <= index
+        else:
+            assert episode.success and len(episode) == length(index) and recorded == index
+        for c, name in enumerate(CAMERAS if index in looked_at else ()):
+            shown = episode.observation[f"images.{name}"].astype(int).mean(axis=(1, 2, 3))
+            assert np.abs(shown - [color(recorded, int(t), c) for t in steps]).max() < 4, f"{name}, episode {index}"
+    return dataset.episodes
+
+
+def in_child(work: Callable[[int], object]) -> tuple[int, int]:
+    """Fork; the child does `work` with the end of a pipe to write to. Returns its process and the end to read from."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    code = 1
+    try:
+        os.close(reading)
+        answer = work(writing)
+        os.write(writing, json.dumps(answer).encode())
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def asked(work: Callable[[int], object]) -> object:
+    """What `work` returns, done in a child.
+
+    Raises:
+      SystemExit: it failed.
+    """
+    child, reading = in_child(work)
+    answer = read_all(reading)
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise SystemExit(1)
+    return json.loads(answer)
+
+
+def read_all(reading: int) -> bytes:
+    content = b""
+    while part := os.read(reading, 1 << 16):
+        content += part
+    os.close(reading)
+    return content
+
+
+def killed(root: Path, delay: float) -> int:
+    """Start a recorder, kill it after `delay` seconds; returns how many episodes it said were finished."""
+    child, reading = in_child(lambda out: record(root, out))
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        raise SystemExit("the recorder ended by itself")
+    return read_all(reading).count(b"e")
+
+
+def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
+    """The test; returns what was counted."""
+    rng = np.random.default_rng(seed)
+    counts = {"kills": 0, "sets": 0, "episodes": 0, "saved": 0, "saved_frames": 0, "lost_frames": 0}
+    root, episodes, saved = keep, 0, []
+    for kill in range(kills):
+        if kill % PER_SET == 0:
+            root, episodes, saved = keep / f"{kill // PER_SET}", 0, []
+            counts["sets"] += 1
+        finished = killed(root, float(rng.uniform(0.0, LONGEST_S)))
+        last = kill % PER_SET == PER_SET - 1 or kill == kills - 1
+        least = episodes + finished
+        episodes = int(asked(lambda _: check(root, least, saved, last)))  # type: ignore[call-overload]
+        if episodes and (last or rng.random() < 0.25):
+            done = asked(lambda _: vars(repair(root)))
+            assert isinstance(done, dict)
+            saved += [number for number, _ in done["saved"]]
+            episodes += len(done["saved"])
+            counts["saved"] += len(done["saved"])
+            counts["saved_frames"] += sum(frames for _, frames in done["saved"])
+            counts["lost_frames"] += done["lost"]
+            assert episodes == done["episodes"], f"{done['episodes']} episodes after the repair, {episodes} expected"
+            asked(lambda _: check(root, episodes, saved, last))
+        counts["kills"] += 1
+        if last:
+            counts["episodes"] += episodes
+        if sys.stderr.isatty() or last:
+            print(f"kill {kill + 1} of {kills}: {episodes} episodes", file=sys.stderr, flush=True)
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=None, help="by default another one each time; it is printed")
+    parser.add_argument("--keep", type=Path, default=None, help="leave the sets in this folder")
+    args = parser.parse_args()
+    seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(3), "little")
+    print(f"seed {seed}", file=sys.stderr, flush=True)
+    logging.disable(logging.WARNING)
+    folder = args.keep or Path(tempfile.mkdtemp(prefix="robolearn-crash-"))
+    print(json.dumps({"seed": seed} | run(args.kills, seed, folder)))
+    if args.keep is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
