@@ -24,7 +24,7 @@ def main() -> None:
     torch.set_num_threads(1)
     work = Path(task["work"])
     frames = np.load(work / "frames.npy")
-    result: dict[str, Any] = {"version": getattr(lerobot, "__version__", "unknown")}
+    result: dict[str, Any] = {"version": getattr(lerobot, "__version__", "unknown"), "video_backend": _backend()}
     result |= _record(task, work / "lerobot", frames, "", image_writer_threads=4 * len(task["cameras"]))
     result["read_samples_per_s"] = _read(task, work / "lerobot")
     if "streaming_encoding" in inspect.signature(_dataset().create).parameters:
@@ -39,6 +39,15 @@ def _dataset() -> Any:
     except ImportError:  # an older layout
         from lerobot.common.datasets.lerobot_dataset import LeRobotDataset  # type: ignore[no-redef]
     return LeRobotDataset
+
+
+def _backend() -> str:
+    """LeRobot's decoder by default, torchcodec; PyAV where the FFmpeg libraries that it wants are not installed."""
+    try:
+        import torchcodec.decoders  # noqa: F401
+    except (ImportError, OSError, RuntimeError):
+        return "pyav"
+    return "torchcodec"
 
 
 def _record(task: dict[str, Any], root: Path, frames: Any, suffix: str, **mode: Any) -> dict[str, Any]:
@@ -85,7 +94,7 @@ def _read(task: dict[str, Any], root: Path) -> float:
     past = [step * i for i in range(1 - task["observed"], 1)]
     deltas = {f"observation.images.{camera}": past for camera in task["cameras"]}
     deltas |= {"observation.state": past, "action": [step * i for i in range(task["predicted"])]}
-    dataset = _dataset()("benchmark/data", root=root, delta_timestamps=deltas)
+    dataset = _dataset()("benchmark/data", root=root, delta_timestamps=deltas, video_backend=_backend())
     order = torch.Generator().manual_seed(0)
     sampler = torch.utils.data.RandomSampler(dataset, generator=order)
     batches = torch.utils.data.DataLoader(dataset, batch_size=task["batch"], sampler=sampler, num_workers=0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command, at_least, digest
+from robolearn.cli.command import Command, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Train(Command):
     lr: float = 1e-3
     """Learning rate after the warm-up; it falls on a cosine."""
     weights: bool = False
-    """Draw episodes by the sampling weights that `robolearn dataset quality --weights` wrote; those of 0 are left out."""
+    """Draw episodes by the weights that `robolearn dataset quality --weights` wrote into the data set."""
     validation: float = 0.0
     """Share of the episodes kept for validation."""
     seed: int = 0
@@ -49,7 +49,6 @@ class Train(Command):
     """Go on with the run in --out, exactly."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core import BadInput
         from robolearn.data.reader import Dataset
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
@@ -68,22 +67,20 @@ class Train(Command):
             seed=self.seed,
             threads=self.threads,
         )
-        weights = dataset.weights if self.weights else None
-        if self.weights and weights is None:
-            hint = f"robolearn dataset quality {self.data} --weights writes them"
-            raise BadInput(f"--weights: data set {self.data}", got="none", expected="sampling weights", hint=hint)
+        weights = self._weights(dataset)
+        if dataset.cameras:
+            count = dataset.frames * len(dataset.cameras)
+            with Progress("frame cache", total=count, unit="frames", quiet=self.json) as progress:
+                dataset.build_cache(lambda done, _: progress(done))
         trainer = ImitationTrainer.of_dataset(config, dataset, weights=weights)
         chosen, _ = split_episodes(dataset.episodes, config)
-        chosen = [e for e in chosen if weights is None or weights[e] > 0]
         stored = {
             "command": "train",
             "data": str(self.data),  # the folder may move before a resumption; what is in it may not change
-            "sha256": digest(dataset.action, *(dataset.observation[key] for key in sorted(dataset.observation))),
+            "sha256": dataset.content(),
             "interface": dataset.interface.to_json(),
             "imitation": plain(config),
-        }
-        if weights is not None:
-            stored["weights"] = weights
+        } | ({"weights": weights} if weights else {})
         with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
             with Progress("imitation", total=config.iterations, unit="x 50 steps", show=("loss", "validation_loss"),
                           quiet=self.json) as progress:  # fmt: skip
@@ -100,6 +97,14 @@ class Train(Command):
             }
             run.finish(result)
         return result
+
+    def _weights(self, dataset: Any) -> list[float] | None:
+        from robolearn.core import BadInput
+
+        if self.weights and dataset.weights is None:
+            hint = "`robolearn dataset quality --weights` writes them"
+            raise BadInput(f"data set {self.data}", got="no sampling weights", expected="some", hint=hint)
+        return dataset.weights if self.weights else None
 
     def _policy_config(self) -> Any:
         from policies.diffusion_config import DiffusionConfig

@@ -155,8 +155,13 @@ def _decode_into(frames: NDArray[np.uint8], path: Path, begin: float, hz: float)
     import av
 
     got = np.zeros(len(frames), bool)
-    with av.open(str(path)) as container:
+    # Told the format, FFmpeg does not take damaged files for one of the hundreds of others that it knows.
+    with av.open(str(path), format="mp4" if path.suffix == ".mp4" else None) as container:
+        if not container.streams.video or container.streams.video[0].codec_context is None:
+            raise ValueError("no video stream")
         stream: Any = container.streams.video[0]
+        if (stream.height, stream.width) != frames.shape[1:3]:
+            raise ValueError(f"{stream.width}x{stream.height} pixels")
         stream.codec_context.thread_count = 1  # episodes are decoded side by side
         base = float(stream.time_base)
         if begin > 0:

@@ -145,7 +145,7 @@ class Dataset:
 
             self.images(key, told)
 
-    def content(self) -> bytes:
+    def content(self) -> str:
         """A digest of all vectors and of what the images are decoded from: the same for the same data."""
         total = hashlib.sha256()
         for array in (self.action, *(self.observation[key] for key in sorted(self.observation))):
@@ -153,7 +153,7 @@ class Dataset:
         for key in sorted(self.footage):
             for episode in range(self.episodes):
                 total.update(self.footage[key].identity(episode).encode())
-        return total.digest()
+        return total.hexdigest()
 
     def episode(self, index: int) -> Episode:
         """Episode `index`; its arrays are views of the data set's. Images are decoded when they are looked at."""

@@ -20,6 +20,7 @@ from robolearn.data import layout
 from robolearn.data.features import INTERFACE_KEY, STAMP, camera_name, image_keys
 from robolearn.data.footage import VideoFootage
 from robolearn.data.pixels import describe_frames
+from robolearn.data.reader import Dataset
 from robolearn.data.steps import Journalled, episode_of, read_journal
 from robolearn.data.store import Ready, Store
 from robolearn.data.video import Clip, VideoConfig, remux
@@ -91,11 +92,23 @@ def _save(store: Store, folder: Path) -> tuple[int, int]:
         _remux(journal, folder, key, kept)
         clips[key] = _clip(journal, folder, key, kept)
     task = journal.task or (store.tasks[-1] if store.tasks else "")
+    marker = folder / "episode"
+    if marker.exists() and _stored(store, int(marker.read_text()), journal):
+        return 0, 0
+    marker.write_text(str(store.episodes))
     episode = episode_of(
         journal.steps[:kept], journal.interface, success=False, terminated=False, truncated=True, task=task
     )
     store.commit([Ready(episode, clips)])
     return kept, steps
+
+
+def _stored(store: Store, index: int, journal: Journalled) -> bool:
+    """Whether a repair that was killed before it removed the folder had committed it as episode `index`."""
+    if index >= store.episodes:
+        return False
+    action = Dataset.open(store.root, images=False).episode(index).action
+    return np.array_equal(action, np.stack([step.action for step in journal.steps])[: len(action)])
 
 
 def _remux(journal: Journalled, folder: Path, key: str, most: int | None) -> int:

@@ -198,6 +198,7 @@ class EpisodeWriter:
             encoder.abort()
         if self._journal is not None:
             self._journal.close()
+        if not self._store.closed:
             shutil.rmtree(self._store.running, ignore_errors=True)
         self._steps, self._journal, self._encoders, self._clips, self._broken = [], None, {}, {}, None
 

@@ -183,22 +183,18 @@ class ImitationTrainer:
         """A trainer on the episodes of `dataset`, some of them held out if the configuration says so.
 
         Args:
-          weights: one per episode of the set: a frame is drawn in proportion to its episode's. Statistics are those of
-            the episodes whose weight is positive.
+          weights: one per episode, how often its frames are drawn relative to others; by default every window
+            comes once per epoch.
 
         Raises:
-          BadInput: too few episodes.
+          BadInput: too few episodes, or none with a weight among those for training.
         """
         least = 2 if config.validation else 1
         if dataset.episodes < least:
             raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
         train, held = split_episodes(dataset.episodes, config)
-        own = None
-        if weights is not None:
-            train = [e for e in train if weights[e] > 0]
-            held = [e for e in held if weights[e] > 0]
-            own = [weights[e] for e in train]
         chunk = config.policy.observe, config.policy.horizon
+        own = None if weights is None else [weights[e] for e in train]
         return ImitationTrainer(
             config,
             Windows(dataset, *chunk, episodes=train, weights=own, device=device),

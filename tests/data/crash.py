@@ -37,7 +37,8 @@ INTERFACE = Interface(
     ArraySpec((2,)),
     control_hz=20.0,
 )
-LONGEST_S = 0.9  # between the start of a recorder and its end
+STARTING_S = 0.5  # a fifth of the kills comes within this time of the start, whatever the recorder does then
+MOST = 6  # the others come after so many of its messages at most, within about the time between two
 PER_SET = 40  # kills, then a new set begins
 LOOKED_AT = 2  # episodes at the end of the set whose images are decoded after each kill; at the end all are
 
@@ -132,15 +133,25 @@ def read_all(reading: int) -> bytes:
     return content
 
 
-def killed(root: Path, delay: float) -> int:
-    """Start a recorder, kill it after `delay` seconds; returns how many episodes it said were finished."""
+def killed(root: Path, rng: np.random.Generator) -> int:
+    """Start a recorder and kill it at a random moment; returns how many episodes it said were finished."""
     child, reading = in_child(lambda out: record(root, out))
-    time.sleep(delay)
+    said = b""
+    if rng.random() < 0.2:
+        time.sleep(rng.uniform(0.0, STARTING_S))
+    else:
+        times = [time.monotonic()]
+        for _ in range(rng.integers(1, MOST + 1)):
+            said += (part := os.read(reading, 1))
+            if not part:
+                break  # the recorder is gone
+            times.append(time.monotonic())
+        time.sleep(rng.uniform(0.0, 1.2 * (times[-1] - times[-2])))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
         raise SystemExit("the recorder ended by itself")
-    return read_all(reading).count(b"e")
+    return (said + read_all(reading)).count(b"e")
 
 
 def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
@@ -152,7 +163,7 @@ def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
         if kill % PER_SET == 0:
             root, episodes, saved = keep / f"{kill // PER_SET}", 0, []
             counts["sets"] += 1
-        finished = killed(root, float(rng.uniform(0.0, LONGEST_S)))
+        finished = killed(root, rng)
         last = kill % PER_SET == PER_SET - 1 or kill == kills - 1
         least = episodes + finished
         episodes = int(asked(lambda _: check(root, least, saved, last)))  # type: ignore[call-overload]

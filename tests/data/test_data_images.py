@@ -1,0 +1,277 @@
+"""Reading images: the frame cache, on demand, windows, and sets that LeRobot made."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import shutil
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
+from robolearn.data import Dataset, EpisodeWriter, Windows, cache
+from robolearn.data.cache import cache_folder
+from robolearn.data.ondemand import OnDemand
+from robolearn.data.video import VideoConfig, open_stream
+from robolearn.data.weights import write_weights
+
+SIZE = 64
+LENGTHS = (4, 2, 6)
+INTERFACE = Interface(
+    {"proprio": ArraySpec((2,)), "images.front": ArraySpec((SIZE, SIZE, 3), "uint8")}, ArraySpec((2,)), 20.0
+)
+
+
+def value(e: int, t: int) -> int:
+    return 20 + 60 * e + 9 * t
+
+
+def film(e: int, length: int) -> Episode:
+    t = np.arange(length, dtype=np.float32)
+    images = np.stack([np.full((SIZE, SIZE, 3), value(e, i), np.uint8) for i in range(length)])
+    vectors = np.stack([0 * t + e, t], 1)
+    return Episode({"proprio": vectors, "images.front": images}, vectors / 100, t, True, True, False, "film")
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    with EpisodeWriter(tmp_path / "set", INTERFACE) as w:
+        w.write_all([film(e, length) for e, length in enumerate(LENGTHS)])
+    return tmp_path / "set"
+
+
+EXPECTED = [value(e, t) for e, length in enumerate(LENGTHS) for t in range(length)]
+
+
+def values(frames) -> list[int]:
+    """What the frames say; a codec may be off by a little."""
+    nearest = np.asarray(frames).astype(int).mean(axis=(-3, -2, -1))
+    return [min(EXPECTED, key=lambda v: abs(v - x)) if abs(x - round(x)) < 5 else -1 for x in nearest.reshape(-1)]
+
+
+def test_the_cache_is_built_once(root, tmp_path, monkeypatch):
+    told = []
+    folder = tmp_path / "cache"
+    dataset = Dataset.open(root, cache=folder)
+    assert not folder.exists()
+    frames = dataset.images("front", lambda done, total: told.append((done, total)))
+    assert isinstance(frames, np.memmap) and frames.shape == (12, SIZE, SIZE, 3) and values(frames) == EXPECTED
+    assert told[0] == (0, 12) and told[-1] == (12, 12) and len(told) == 4
+    assert dataset.images("images.front") is frames
+    assert values(dataset.episode(1).observation["images.front"]) == EXPECTED[4:6]
+
+    monkeypatch.setattr(cache, "_fill", lambda *a: pytest.fail("decoded again"))
+    moved = shutil.copytree(root, tmp_path / "elsewhere")
+    assert values(Dataset.open(moved, cache=folder).images("front")) == EXPECTED
+    frames[:] = 0  # a private mapping
+    assert values(Dataset.open(root, cache=folder).images("front")) == EXPECTED
+    with pytest.raises(BadInput, match=r"got top, expected one it has; available: front"):
+        dataset.images("top")
+
+
+def decoded(dataset: Dataset) -> list[int]:
+    """Which episodes are decoded, from now on, in the order of their numbers."""
+    footage, seen = dataset.footage["images.front"], []
+    real = footage.decode
+    object.__setattr__(footage, "decode", lambda e, *a: (seen.append(e), real(e, *a))[1])
+    return seen
+
+
+def test_a_grown_set_decodes_what_is_new(root, tmp_path):
+    folder = tmp_path / "cache"
+    Dataset.open(root, cache=folder).build_cache()
+    with EpisodeWriter(root, INTERFACE, resume=True) as w:
+        w.write(film(3, 3))
+    dataset = Dataset.open(root, cache=folder)
+    seen = decoded(dataset)
+    assert values(dataset.images("front")[:12]) == EXPECTED and seen == [3]
+    assert len(list(folder.rglob("*.u8"))) == 1
+
+    # The first episode replaced by another one: a file of its own.
+    video = root / "videos/observation.images.front/chunk-000"
+    shutil.copy(video / "file-003.mp4", video / "file-001.mp4")
+    dataset = Dataset.open(root, cache=folder)
+    seen = decoded(dataset)
+    assert values(dataset.images("front")[:4]) == EXPECTED[:4] and sorted(seen) == [0, 1, 2, 3]
+    assert len(list(folder.rglob("*.u8"))) == 2
+
+
+def test_building_goes_on_where_it_stopped(root, tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    dataset = Dataset.open(root, cache=folder)
+    footage = dataset.footage["images.front"]
+    real = footage.decode
+
+    def stopped(e, *a):
+        if e == 2:
+            raise KeyboardInterrupt
+        return real(e, *a)
+
+    object.__setattr__(footage, "decode", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        dataset.build_cache()
+    dataset = Dataset.open(root, cache=folder)
+    seen = decoded(dataset)
+    assert values(dataset.images("front")) == EXPECTED and 2 in seen and len(seen) < 3
+
+
+def build(root: Path, folder: Path) -> None:
+    assert values(Dataset.open(root, cache=folder).images("front")) == EXPECTED
+
+
+def test_processes_share_one_cache(root, tmp_path):
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=build, args=(root, tmp_path / "cache")) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0, 0] and len(list(tmp_path.rglob("*.u8"))) == 1
+
+
+def test_a_full_disk_is_said(root, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.os, "pwrite", full)
+    with pytest.raises(RobolearnError, match=r"cannot be written \(No space left on device\).*ROBOLEARN_CACHE=off"):
+        Dataset.open(root, cache=tmp_path / "cache").build_cache()
+    monkeypatch.undo()
+    build(root, tmp_path / "cache")
+
+
+def test_where_the_cache_lies(tmp_path, monkeypatch):
+    monkeypatch.delenv("ROBOLEARN_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder(tmp_path) == tmp_path / "xdg/robolearn" == cache_folder(tmp_path, True)
+    monkeypatch.setenv("ROBOLEARN_CACHE", "beside")
+    assert cache_folder(tmp_path) == tmp_path / ".cache" and cache_folder(tmp_path, tmp_path / "x") == tmp_path / "x"
+    monkeypatch.setenv("ROBOLEARN_CACHE", "off")
+    assert cache_folder(tmp_path) is None and cache_folder(tmp_path, False) is None
+
+
+def test_on_demand(root):
+    dataset = Dataset.open(root, cache=False)
+    frames = dataset.images("front")
+    assert isinstance(frames, OnDemand) and len(frames) == 12 and frames.dtype == np.uint8
+    assert values(frames) == EXPECTED and values(frames[3:9:2]) == EXPECTED[3:9:2]
+    assert frames[5].shape == (SIZE, SIZE, 3) and values(frames[np.array([[11, 0], [5, 5]])]) == [
+        EXPECTED[i] for i in (11, 0, 5, 5)
+    ]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_windows_of_images(root, tmp_path, cached):
+    windows = Windows(Dataset.open(root, cache=tmp_path / "cache" if cached else False), To=2, Tp=3)
+    batch = windows.gather(torch.tensor([0, 3, 4, 11]))
+    images = batch.observation["images.front"]
+    assert images.dtype == torch.uint8 and images.shape == (4, 2, SIZE, SIZE, 3)
+    assert values(images.numpy()) == [EXPECTED[i] for i in (0, 0, 2, 3, 4, 4, 10, 11)]
+    assert batch.observation["proprio"][:, 1, 1].tolist() == [0, 3, 0, 5]
+
+
+def test_bad_videos_are_named(root):
+    path = root / "videos/observation.images.front/chunk-000/file-001.mp4"
+    whole = path.read_bytes()
+    shutil.copy(path, path.with_name("file-002.mp4"))
+    with pytest.raises(BadInput, match=r"file-002\.mp4 \(episode 2\): got no frame 2, expected 6 frames"):
+        Dataset.open(root, cache=False).images("front")[:]
+    for broken in (b"", whole[: len(whole) // 2], b"x" * 5000):
+        path.write_bytes(broken)
+        with pytest.raises(BadInput, match=r"file-001\.mp4 \(episode 1\): got an unreadable video"):
+            Dataset.open(root, cache=False).images("front")[:]
+    path.unlink()
+    with pytest.raises(BadInput, match=r"episode 1: got no videos/.*/file-001\.mp4"):
+        Dataset.open(root)
+    assert Dataset.open(root, images=False).episodes == 3
+
+
+def as_lerobot(root: Path, change) -> None:
+    """Make the set look like another writer's: no interface, and `change` (info) → what it likes."""
+    path = root / "meta/info.json"
+    info = json.loads(path.read_text())
+    del info["robolearn_interface"]
+    change(info)
+    path.write_text(json.dumps(info))
+
+
+def test_episodes_that_share_an_mp4(root, tmp_path):
+    """As LeRobot concatenates them: one stream, with offsets in seconds."""
+    chunk = root / "videos/observation.images.front/chunk-000"
+    with av.open(str(tmp_path / "all.mp4"), "w") as out:
+        stream, first = open_stream(out, INTERFACE.observation["images.front"], 20.0, VideoConfig()), 0
+        for e, length in enumerate(LENGTHS):
+            with av.open(str(chunk / f"file-00{e}.mp4")) as part:
+                source = part.streams.video[0]
+                for packet in part.demux(source):
+                    if packet.dts is None:
+                        continue
+                    shift = round(first / 20 / packet.time_base)
+                    packet.pts, packet.dts, packet.stream = packet.pts + shift, packet.dts + shift, stream
+                    out.mux_one(packet)
+            first += length
+    for e in range(3):
+        (chunk / f"file-00{e}.mp4").unlink()
+    shutil.move(tmp_path / "all.mp4", chunk / "file-000.mp4")
+    path = root / "meta/episodes/chunk-000/file-000.parquet"
+    rows = pq.read_table(path)
+    at = "videos/observation.images.front/"
+    for name, numbers in (("file_index", [0, 0, 0]), ("from_timestamp", [0.0, 0.2, 0.3])):
+        index = rows.column_names.index(at + name)
+        rows = rows.set_column(index, at + name, pa.array(numbers, rows.schema.field(at + name).type))
+    pq.write_table(rows, path)
+    as_lerobot(root, lambda info: None)
+    for choice in (tmp_path / "cache", False):
+        dataset = Dataset.open(root, cache=choice)
+        assert dataset.cameras == ["front"] and dataset.interface.observation == INTERFACE.observation
+        assert values(dataset.images("front")) == EXPECTED
+        assert values(dataset.episode(2).observation["images.front"]) == EXPECTED[6:]
+
+
+def test_pictures_inside_the_table(root, tmp_path):
+    """LeRobot's dtype "image": PNG files in a column, here with the channels first in the feature's shape."""
+    shutil.rmtree(root / "videos")
+    path = root / "data/chunk-000/file-000.parquet"
+    cells = []
+    for e, length in enumerate(LENGTHS):
+        for t in range(length):
+            ok, png = cv2.imencode(".png", film(e, length).observation["images.front"][t])
+            cells.append({"bytes": io.BytesIO(png.tobytes()).getvalue(), "path": f"{e}-{t}.png"})
+            assert ok
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    table = pq.read_table(path).append_column("observation.image", pa.array(cells, kind))
+    pq.write_table(table, path)
+
+    def change(info):
+        del info["features"]["observation.images.front"]
+        shape = {"shape": [3, SIZE, SIZE], "names": ["channels", "height", "width"]}
+        info["features"]["observation.image"] = {"dtype": "image", **shape}
+        info["features"]["observation.images.depth"] = {"dtype": "video", "shape": [SIZE, SIZE, 1], "names": None}
+
+    as_lerobot(root, change)
+    for choice in (tmp_path / "cache", False):
+        dataset = Dataset.open(root, cache=choice)
+        assert dataset.cameras == ["image"] and dataset.interface.observation["image"] == ArraySpec((64, 64, 3), "uint8")
+        assert np.asarray(dataset.images("image"))[:, 0, 0, 0].tolist() == EXPECTED
+        assert values(dataset.episode(1).observation["image"]) == EXPECTED[4:6]
+
+
+def test_weights_of_a_set(root):
+    assert Dataset.open(root).weights is None
+    write_weights(root, [1, 0, 2.5], 3, "a test")
+    assert Dataset.open(root).weights == [1.0, 0.0, 2.5]
+    with pytest.raises(BadInput, match="expected one for each of 3 episodes"):
+        write_weights(root, [1.0], 3, "a test")
+    with EpisodeWriter(root, INTERFACE, resume=True) as w:
+        w.write(film(3, 2))
+    dataset = Dataset.open(root)
+    with pytest.raises(BadInput, match=r"robolearn_weights\.json: got 3 weights, expected one for each of 4"):
+        _ = dataset.weights

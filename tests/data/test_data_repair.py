@@ -1,0 +1,150 @@
+"""What is left of a killed recording, and what `repair` makes of it. Real kills are in crash.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.journal import Journal, records
+from robolearn.data.repair import Repaired, repair
+
+SIZE = 64
+INTERFACE = Interface(
+    {"proprio": ArraySpec((2,)), "images.front": ArraySpec((SIZE, SIZE, 3), "uint8")}, ArraySpec((2,)), 20.0
+)
+
+
+def add(writer: EpisodeWriter, e: int, steps: int) -> None:
+    for t in range(steps):
+        seen = {"proprio": [e, t], "images.front": np.full((SIZE, SIZE, 3), 50 * e + t + 20, np.uint8)}
+        writer.add(seen, [0, t / 100], t, intervention=t == 1, stamps={"clock": t * 0.05})
+
+
+def left(folder: Path, root: Path, e: int, steps: int, *, flushed: bool = True) -> None:
+    """In `root` what a writer that was killed after `steps` steps of episode `e` leaves there."""
+    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",), task="press") as w:
+        add(w, e, steps)
+        if flushed:  # as if the encoder had let go of all frames
+            for encoder in w._encoders.values():
+                encoder.finish()
+        shutil.copytree(w._store.running, folder)
+        w.discard()
+    shutil.move(folder, root / ".running")
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    with EpisodeWriter(tmp_path / "set", INTERFACE, stamps=("clock",)) as w:
+        add(w, 0, 6)
+        w.end(success=True, terminated=True, task="press")
+    return tmp_path / "set"
+
+
+def test_the_running_episode_is_saved(root, tmp_path):
+    left(tmp_path / "left", root, 1, 5)
+    assert Dataset.open(root).episodes == 1
+    assert repair(root) == Repaired(episodes=2, frames=11, saved=[(1, 5)], lost=0)
+    dataset = Dataset.open(root, cache=False)
+    saved = dataset.episode(1)
+    assert (saved.success, saved.terminated, saved.truncated, saved.task) == (False, False, True, "press")
+    assert saved.observation["proprio"].tolist() == [[1, t] for t in range(5)]
+    assert saved.reward.tolist() == [0, 1, 2, 3, 4] and saved.action[:, 1].tolist() == pytest.approx(np.arange(5) / 100)
+    assert saved.intervention is not None and saved.intervention.tolist() == [False, True, False, False, False]
+    assert saved.stamps["clock"].tolist() == [t * 0.05 for t in range(5)]
+    shown = saved.observation["images.front"].astype(int).mean(axis=(1, 2, 3))
+    assert np.abs(shown - [70 + t for t in range(5)]).max() < 3
+    assert sorted(p.name for p in root.iterdir()) == [".writer.lock", "data", "meta", "videos"]
+    assert dataset.stats["observation.images.front"]["count"] == 11
+    assert repair(root) == Repaired(2, 11, [], 0)
+
+
+def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
+    left(tmp_path / "left", root, 1, 5)
+    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)) as w:
+        add(w, 2, 3)
+        w.end(success=True, task="press")
+    left(tmp_path / "left", root, 3, 4)
+    assert repair(root) == Repaired(4, 18, [(2, 5), (3, 4)], 0)
+    assert Dataset.open(root, cache=False).observation["proprio"][:, 0].tolist() == [0] * 6 + [2] * 3 + [1] * 5 + [3] * 4
+
+
+@pytest.mark.parametrize("name", ["rows.journal", "front.journal", "front.mp4"])
+def test_torn_files_are_read_up_to_the_tear(root, tmp_path, name):
+    left(tmp_path / "left", root, 1, 8)
+    path = root / ".running" / name
+    whole = path.read_bytes()
+    if name == "front.mp4":  # a packet that a power cut turned into zeros, in the middle
+        middle = list(records(root / ".running/front.journal"))[4]
+        offset = int.from_bytes(middle[8:16], "little")
+        path.write_bytes(whole[:offset] + bytes(8) + whole[offset + 8 :])
+    else:
+        path.write_bytes(whole[: len(whole) * 2 // 3])
+    done = repair(root)
+    assert done.saved and 0 < done.saved[0][1] < 8
+    assert done.lost == (0 if name == "rows.journal" else 8 - done.saved[0][1])  # of steps, only whole ones are known
+    dataset = Dataset.open(root, cache=False)
+    assert dataset.observation["proprio"][6:].tolist() == [[1, t] for t in range(done.saved[0][1])]
+    assert dataset.images("front")[:].shape[0] == dataset.frames
+
+
+def test_frames_that_the_encoder_held_are_lost(root, tmp_path):
+    left(tmp_path / "left", root, 1, 3, flushed=False)
+    done = repair(root)
+    assert done.lost + sum(frames for _, frames in done.saved) == 3
+    assert not (root / ".unfinished").exists() and not (root / ".running").exists()
+
+
+def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
+    """Kills after the commit point: of the recording before it removed .running/, of a repair before its folder."""
+    left(tmp_path / "left", root, 1, 5)
+    shutil.copytree(root / ".running", tmp_path / "again")
+    assert len(repair(root).saved) == 1
+    shutil.copytree(tmp_path / "again", root / ".running")
+    assert repair(root).saved == [] and Dataset.open(root).episodes == 2
+    (root / ".unfinished").mkdir()
+    shutil.copytree(tmp_path / "again", root / ".unfinished/000")
+    (root / ".unfinished/000/episode").write_text("1")
+    assert repair(root).saved == [] and Dataset.open(root).episodes == 2
+
+
+def test_what_cannot_be_repaired(root, tmp_path):
+    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)), pytest.raises(BadInput, match="another writer"):
+        repair(root)
+    with pytest.raises(BadInput, match=r"no meta/info\.json"):
+        repair(tmp_path / "nothing")
+    info = json.loads((root / "meta/info.json").read_text())
+    del info["robolearn_interface"]
+    (root / "meta/info.json").write_text(json.dumps(info))
+    with pytest.raises(BadInput, match="robolearn did not write"):
+        repair(root)
+
+
+def test_journals(tmp_path):
+    journal = Journal(tmp_path / "j")
+    for record in (b"one", b"", b"three" * 100):
+        journal.append(record)
+    journal.close()
+    whole = (tmp_path / "j").read_bytes()
+    assert list(records(tmp_path / "j")) == [b"one", b"", b"three" * 100]
+    for cut in range(len(whole)):
+        (tmp_path / "j").write_bytes(whole[:cut])
+        assert len(list(records(tmp_path / "j"))) == (cut >= 11) + (cut >= 19)
+    (tmp_path / "j").write_bytes(whole[:9] + b"x" + whole[10:])
+    assert list(records(tmp_path / "j")) == [] == list(records(tmp_path / "none"))
+
+
+def test_kills_at_random_moments():
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).with_name("crash.py")), "--kills", "8"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kills"] == 8
