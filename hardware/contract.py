@@ -136,6 +136,18 @@ class Contract:
             )
         return dataclasses.replace(self, object_names=names)
 
+    def with_cameras(self, names: Iterable[str]) -> Contract:
+        """This contract with some of its cameras only.
+
+        Raises:
+          BadInput: it has no camera of that name.
+        """
+        names = tuple(names)
+        for name in names:
+            if name not in self.cameras:
+                raise BadInput(f"camera of contract {self.name}", got=name, available=self.cameras or ("none",))
+        return dataclasses.replace(self, cameras={name: self.cameras[name] for name in dict.fromkeys(names)})
+
     def gripper_width(self, positions: Sequence[float]) -> float:
         """Opening [m] at the measured `positions` of `gripper_joints`, taken as linear in between."""
         closed, opened = self.gripper_range

@@ -131,6 +131,7 @@ class _Picture:
     decode: Callable[[], NDArray[np.uint8]] | None = None
     print: int = 0
     seen_at: Array = field(default_factory=lambda: np.zeros(0))  # where the arm was when the picture last changed
+    frozen: bool = False  # it came again when the arm had gone elsewhere
 
 
 class Observer:
@@ -192,8 +193,11 @@ class Observer:
         picture = self._pictures[camera]
         if not picture.source.update(stamp):
             return
+        q = self.joints.q
         if picture.decode is None or fingerprint != picture.print or not len(picture.seen_at):
-            picture.seen_at = np.zeros(0) if self.joints.q is None else self.joints.q
+            picture.seen_at, picture.frozen = np.zeros(0) if q is None else q, False
+        elif q is not None and np.abs(q - picture.seen_at).max() > MOVED_RAD:
+            picture.frozen = True
         picture.print, picture.decode = fingerprint, decode
 
     def stamps(self) -> tuple[float, float]:
@@ -201,17 +205,23 @@ class Observer:
         stamp = self.joints.source.stamp
         return stamp, 0.0 if self._objects is None else abs(self._objects.stamp - stamp)
 
+    def source_stamps(self) -> dict[str, float]:
+        """Feature → stamp of its newest message [s], as the source gave it."""
+        stamps = {"proprio": self.joints.source.stamp}
+        if self._objects is not None:
+            stamps["objects"] = self._objects.stamp
+        return stamps | {f"images.{name}": picture.source.stamp for name, picture in self._pictures.items()}
+
     def problem(self) -> str:
         """What is wrong with the first source that cannot be believed, or nothing."""
         if problem := self.joints.problem():
             return problem
         if self._objects is not None and (problem := self._objects.problem()):
             return problem
-        q = self.joints.q
         for picture in self._pictures.values():
             if problem := picture.source.problem():
                 return problem
-            if q is not None and len(picture.seen_at) and np.abs(q - picture.seen_at).max() > MOVED_RAD:
+            if picture.frozen:
                 return f"{picture.source.name}: frozen, the same picture although the arm moved"
         return ""
 

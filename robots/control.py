@@ -7,6 +7,10 @@
 
 measured from where the tcp *is*, so that the same observation and action lead to the same motion whatever was
 commanded before. `joint_position`: a[0:n] spans the joint limits, a[n] the gripper.
+
+`actions` goes the other way: which action leads to set-points that something behind the policy (a safety filter, a
+leader arm) has chosen. For `tcp_delta` that is T_base,tcp(q)⁻¹ · T_base,tcp(goal), refined until the inverse kinematics
+leads there: damped as it is, it falls short by some millionths of an action.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
-from robolearn.core.se3 import rotvec_to_matrix
+from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
 from robolearn.core.specs import ArraySpec
 from robots.chain import Array
 from robots.ik import solve
@@ -26,6 +30,7 @@ from robots.spec import RobotSpec
 CONTROL_HZ = 20.0
 DELTA_POS = 0.02  # [m] a step at full deflection
 DELTA_ROT = 0.10  # [rad] a step at full deflection
+REFINEMENTS = 3  # of an inverse; each takes three digits off its error
 
 
 class Control(Protocol):
@@ -43,6 +48,22 @@ class Control(Protocol):
 
         Returns:
           (N, n) [rad] and (N,) [m].
+        """
+        ...
+
+    def actions(self, q: Array, goal: Array, width: Array) -> NDArray[np.float64]:
+        """The inverse of `targets`: actions that lead from `q` to `goal` and `width`.
+
+        Where no action does (the goal is too far, or no tcp motion leads to exactly these joints), one that leads the
+        tcp as near as can be.
+
+        Args:
+          q: (N, n) measured joint positions [rad].
+          goal: (N, n) joint set-points [rad].
+          width: (N,) gripper openings [m].
+
+        Returns:
+          (N, Da) in [-1, 1].
         """
         ...
 
@@ -64,6 +85,27 @@ class TcpDelta:
         goal = solve(self.robot.chain, q, pos, rot, rest=self._rest, max_step=self._max_step)
         return goal, 0.5 * (a[:, 6] + 1.0) * self.robot.gripper.max_width
 
+    def actions(self, q: Array, goal: Array, width: Array) -> NDArray[np.float64]:
+        grip = _gripper_action(width, self.robot)
+        tcp = self.robot.chain.forward(q)
+        wanted = self._motion(tcp, goal)
+        best, least = np.clip(wanted, -1.0, 1.0), np.full(len(q), np.inf)
+        a = best
+        for _ in range(REFINEMENTS + 1):
+            reached, _ = self.targets(q, tcp, np.concatenate([a, grip], -1))
+            missed = wanted - self._motion(tcp, reached)
+            error = np.abs(missed).max(-1)
+            better = error < least
+            best, least = np.where(better[:, None], a, best), np.where(better, error, least)
+            a = np.clip(a + missed, -1.0, 1.0)
+        return np.concatenate([best, grip], -1)
+
+    def _motion(self, tcp: tuple[Array, Array], goal: Array) -> Array:
+        """(N, 6) from the pose `tcp` to that at the joint positions `goal`, in steps at full deflection."""
+        pos, rot = self.robot.chain.forward(goal)
+        step = np.einsum("nji,nj->ni", tcp[1], pos - tcp[0]) / DELTA_POS
+        return np.concatenate([step, matrix_to_rotvec(np.swapaxes(tcp[1], -1, -2) @ rot) / DELTA_ROT], -1)
+
 
 class JointPosition:
     """Joint positions over their whole range."""
@@ -79,6 +121,18 @@ class JointPosition:
         goal = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)
         goal = q + np.clip(goal - q, -self._max_step, self._max_step)
         return goal, 0.5 * (a[:, -1] + 1.0) * self.robot.gripper.max_width
+
+    def actions(self, q: Array, goal: Array, width: Array) -> NDArray[np.float64]:
+        lower, upper = self.robot.lower, self.robot.upper
+        a = 2.0 * (goal - lower) / (upper - lower) - 1.0
+        return np.concatenate([np.clip(a, -1.0, 1.0), _gripper_action(width, self.robot)], -1)
+
+
+def _gripper_action(width: Array, robot: RobotSpec) -> Array:
+    """(N,) openings [m] → (N, 1) in [-1, 1]; an arm without a gripper commands 0."""
+    most = robot.gripper.max_width
+    share = np.zeros_like(width) if most <= 0 else 2.0 * width / most - 1.0
+    return np.clip(share, -1.0, 1.0)[:, None]
 
 
 CONTROLS: dict[str, type[TcpDelta] | type[JointPosition]] = {"tcp_delta": TcpDelta, "joint_position": JointPosition}

@@ -50,6 +50,8 @@ DEADMAN = stream(deadline_s=0.1)
 COMMAND = stream(lease_s=COMMAND_LEASE_S, depth=100)
 """Offered to controllers, which ask for less and so match. A controller that keeps the newest gets the newest; one that
 was held up and reads them all finds none missing: a set-point left out is a step."""
+ACCEPTED = stream(lease_s=None, depth=50)
+"""A recording must not miss one while it is held up."""
 CONTROLLER = stream(lease_s=None)
 """What a controller asks for."""
 

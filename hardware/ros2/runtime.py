@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,7 +59,10 @@ class Node(LifecycleNode):
     Attributes:
       active: whether the node may work: configured and activated.
       failure: what went wrong in the last transition.
+      done: the node has nothing left to do: set by itself, and `spin` ends it as if it had been told to.
     """
+
+    heirs = True  # whether threads that the node starts inherit its real-time priority
 
     def __init__(
         self,
@@ -73,7 +77,8 @@ class Node(LifecycleNode):
         self._steady = Clock(clock_type=STEADY)
         self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
         self._fixed = False
-        self.active = False
+        self.active = self.done = False
+        self.strangers: frozenset[str] = frozenset()  # threads that were there before the node, and keep their priority
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
@@ -184,7 +189,7 @@ class Node(LifecycleNode):
           RobolearnError: one of them failed; the cause.
         """
         if self.hosted:
-            realtime(self.value("realtime_priority"))
+            realtime(self.value("realtime_priority"), self.heirs, self.strangers)
         if not self.value("autostart"):
             return
         for trigger in (self.trigger_configure, self.trigger_activate):
@@ -249,37 +254,50 @@ class _Unasked(ReentrantCallbackGroup):
 
 
 def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
-    """Run one node until SIGINT, SIGTERM or the end of its context; the exit code of the process.
+    """Run one node as `host` does, and say what was wrong; the exit code of the process.
+
+    Returns:
+      0 ended as told, 1 failed, 2 bad input.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return host(factory, args)
+    except RobolearnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
+    """Run one node until SIGINT, SIGTERM, the end of its context or of its work.
 
     Args:
       factory: makes the node, after `rclpy.init`.
       args: command line, `--ros-args …` included; `sys.argv` by default.
 
     Returns:
-      0 ended as told, 1 failed, 2 bad input.
+      0 ended as told, 1 a callback failed.
+
+    Raises:
+      RobolearnError: the node did not start.
     """
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     stop = _Stop()
+    strangers = frozenset(os.listdir("/proc/self/task")) if sys.platform == "linux" else frozenset()
     with _signals(stop):
         _end_with_parent(stop)
         try:
             rclpy.init(args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO)
         except Exception as error:  # e.g. malformed --ros-args
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+            raise BadInput(str(error)) from error
         node = None
         executor = SingleThreadedExecutor()
         try:
             node = factory()
-            node.hosted = True
+            node.hosted, node.strangers = True, strangers - {str(threading.get_native_id())}
             executor.add_node(node)
             node.start()
             gc.collect()
             gc.freeze()  # what lives as long as the node need not be looked through in mid-motion
             code = _spin(node, executor, stop)
-        except RobolearnError as error:
-            print(f"error: {error}", file=sys.stderr)
-            code = error.exit_code
         finally:
             gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
             executor.shutdown()
@@ -292,10 +310,11 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
 def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
     limit = float("inf")
     code = 0
+    failure: RobolearnError | None = None
     due = turn = time.monotonic()
     while (now := time.monotonic()) < limit:
-        if stop.wanted and limit == float("inf"):
-            node.begin_stop("told to end")
+        if (stop.wanted or node.done) and limit == float("inf"):
+            node.begin_stop("told to end" if stop.wanted else "done")
             limit = now + node.stop_limit_s
         if limit < float("inf") and node.stopped():
             break
@@ -314,10 +333,13 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
         except ExternalShutdownException:
             break
         except Exception as error:
-            log.exception("%s: a callback failed", node.get_name())
+            expected = isinstance(error, RobolearnError)
+            log.error("%s: a callback failed: %s", node.get_name(), error, exc_info=not expected)
             if not node.on_fault(error):
-                code = 1
+                code, failure = 1, failure or (error if expected else None)
                 stop.wanted = True
+    if failure is not None:
+        raise failure
     return code
 
 
@@ -359,13 +381,21 @@ def _end_with_parent(stop: _Stop) -> None:
         stop.wanted = True
 
 
-def realtime(priority: int) -> bool:
-    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted."""
+def realtime(priority: int, heirs: bool = True, strangers: Collection[str] = ()) -> bool:
+    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
+
+    Args:
+      priority: SCHED_FIFO's.
+      heirs: threads and processes that these start later get it too.
+      strangers: ids of threads that do not.
+    """
     if priority <= 0:
         return False
     try:
+        policy = os.SCHED_FIFO | (0 if heirs else os.SCHED_RESET_ON_FORK)
         for thread in os.listdir("/proc/self/task"):  # those of the middleware too
-            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(priority))
+            if thread not in strangers:
+                os.sched_setscheduler(int(thread), policy, os.sched_param(priority))
     except (OSError, AttributeError):
         log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
         return False

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
+from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,8 @@ class SafetyNode(Node):
         self._streaming = False  # targets have come since the arm was armed
         self._observed: float | None = None  # stamp behind the newest target, until its command is out
         self._last_stamp = 0.0
+        self._target_stamp = Time()  # of the newest target
+        self._accepted: Any = None  # what was last said to have been accepted
         self._latency = Latencies()
         self._commands = 0
         self._skipped = 0
@@ -99,6 +103,7 @@ class SafetyNode(Node):
             if contract.gripper is not None:
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
+        self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
         self._inputs = [
             self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
             self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator),
@@ -178,9 +183,10 @@ class SafetyNode(Node):
             return
         stamp, names, rows, _ = messages.read_chunk(message)
         positions, gripper = rows[0], None
-        if names and names[-1] == topics.GRIPPER and len(positions) == len(names):
+        if names and names[-1] == GRIPPER and len(positions) == len(names):
             names, positions, gripper = names[:-1], positions[:-1], float(positions[-1])
         self._filter.target(JointTarget(names, positions, gripper))
+        self._target_stamp = message.header.stamp
         if stamp != self._last_stamp:
             self._last_stamp = self._observed = stamp
 
@@ -265,6 +271,7 @@ class SafetyNode(Node):
         command = self._filter.step()
         if command is not None:
             self._publish(command, now)
+            self._tell_accepted()
         self._tell_changes()
 
     def _publish(self, command: Command, now: float) -> None:
@@ -281,6 +288,15 @@ class SafetyNode(Node):
         if not abs(gripper - last) < 1e-5 or now - at > GRIPPER_REFRESH_S:
             self._gripper = (gripper, now)
             self._gripper_publisher.publish(self._gripper_message(gripper))
+
+    def _tell_accepted(self) -> None:
+        """What is made of the newest target, whenever that changes: recordings store what was done."""
+        accepted = self._filter.accepted
+        stamp = self._target_stamp
+        if accepted is None or (stamp.sec, stamp.nanosec, *accepted) == self._accepted:
+            return
+        self._accepted = (stamp.sec, stamp.nanosec, *accepted)
+        self._accepted_publisher.publish(messages.target((*self.contract.joints, GRIPPER), accepted, stamp))
 
     def _command_message(self, command: Command) -> Any:
         kind = messages.message_type(self.contract.command.type)

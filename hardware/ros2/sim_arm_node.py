@@ -37,7 +37,6 @@ Array = NDArray[np.float64]
 
 MAX_BEHIND_S = 0.05  # what the physics catches up with at once; beyond, simulated time slips
 MONITOR_PERIOD_S = 0.5
-FIRST_PICTURE_S = 10.0
 CAMERA_NICE = 5
 MAX_UNREAD_S = 5.0  # commands do not wait for longer; the time of day jumped
 # More than a controller keeps: one that reads only the newest skips set-points whenever it is held up, and then the
@@ -109,6 +108,7 @@ class SimArmNode(Node):
         )
         self._make_world, self._given = make_world, contract
         self._filming: threading.Thread | None = None
+        self._no_pictures: Exception | None = None
         self._ended, self._filmed = threading.Event(), threading.Event()
         # Not among the defaults: those are fixed while the node is configured.
         self.declare_parameter("fault", "", ParameterDescriptor(description="where:what, see hardware.ros2.faults"))
@@ -156,12 +156,8 @@ class SimArmNode(Node):
         if self._images:
             self._ended.clear()
             self._filmed.clear()
-            self._no_pictures: Exception | None = None
             self._filming = threading.Thread(target=self._film, name="cameras", daemon=True)
             self._filming.start()
-            # A machine that cannot draw is found out now.
-            if not self._filmed.wait(FIRST_PICTURE_S) or self._no_pictures is not None:
-                raise self._no_pictures or RobolearnError(f"no picture within {FIRST_PICTURE_S:g} s")
 
     def deactivate(self) -> None:
         self._stop_cameras()
@@ -194,6 +190,8 @@ class SimArmNode(Node):
     def _tick(self) -> None:
         for take in self._inputs:
             take()
+        if self._no_pictures is not None and not self._filmed.is_set():
+            raise self._no_pictures  # a machine that cannot draw at all
         now = time.monotonic()
         behind, self._last = 0.0 if self._last is None else now - self._last, now
         if behind > MAX_BEHIND_S and not self._slipped:
@@ -307,19 +305,20 @@ class SimArmNode(Node):
         try:
             while not self._ended.wait(max(0.0, due - time.monotonic())):
                 for name, publisher in self._images.items():
+                    if not publisher.get_subscription_count():
+                        continue  # nobody looks
                     at = self._stamp()
                     picture = spoilt[name].apply(self._fault.get("camera"), self.world.image(name))
                     if picture is not None:
                         make = messages.compressed_image if self._compressed(name) else messages.image
                         publisher.publish(make(picture, at, name))
-                self._filmed.set()
+                    self._filmed.set()
                 # Late pictures are left out, never made up for, and there is always some time for others.
                 due = max(due + period, time.monotonic() + 0.2 * period)
         except Exception as error:
             self._no_pictures = error
             if self._filmed.is_set() and not self._ended.is_set():
                 log.error("no more pictures: %s", error)
-            self._filmed.set()
         finally:
             self.world.close()
 

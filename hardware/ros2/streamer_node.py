@@ -27,8 +27,8 @@ from hardware.latency import Latencies
 from hardware.observer import JointReader
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
+from hardware.setpoints import SetPoints
 from hardware.streaming import ChunkRefused, ChunkStream
-from robots import make_control
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +60,10 @@ class StreamerNode(Node):
     def configure(self) -> None:
         contract = self._given or load_contract(self.value("contract"))
         self.contract = contract
-        self._control = make_control(contract.action_kind, contract.robot)
-        self._names = (*contract.joints, topics.GRIPPER)
+        self._set_points = SetPoints(contract)
         grace_ms = self.value("grace_ms")
         self.stream = ChunkStream(
-            self._control.spec.names,
+            self._set_points.spec.names,
             1.0 / contract.control_hz,
             grace_s=None if grace_ms < 0 else 1e-3 * grace_ms,
             freeze=self.value("freeze_steps"),
@@ -77,7 +76,7 @@ class StreamerNode(Node):
         self._policies = 0
         self._alive_at = math.inf  # of the policy's last heartbeat; infinite: none since the arm was armed
         self._step: tuple[float, int] = (0.0, -1)
-        self._target = np.zeros(len(self._names))
+        self._target = np.zeros(len(self._set_points.names))
         self._observed = Time()  # stamp of the chunk that runs
         self._arrival = Latencies()
         self._first = Latencies()
@@ -85,9 +84,6 @@ class StreamerNode(Node):
         self._gid: object = None
         self._refusals = 0
         self._last_reason = ""
-        # Compile now, not while the arm moves.
-        home = np.array([contract.robot.home])
-        self._control.targets(home, None, np.zeros((1, self._control.spec.size)))
 
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
@@ -181,11 +177,10 @@ class StreamerNode(Node):
             assert self._joints.q is not None
             fresh = step.stamp != self._step[0]
             self._step = (step.stamp, step.index)
-            goal, width = self._control.targets(self._joints.q[None], None, step.action[None])
-            self._target = np.concatenate([goal[0], width])
+            self._target = self._set_points.target(self._joints.q, step.action)
             if fresh:
                 self._first.add(self._now() - step.stamp)
-        self._target_publisher.publish(messages.target(self._names, self._target, self._observed))
+        self._target_publisher.publish(messages.target(self._set_points.names, self._target, self._observed))
 
     def _halt(self, reason: str) -> None:
         if self._stop:

@@ -6,6 +6,7 @@ NAMESPACE = "/robolearn"
 
 ACTION_CHUNK = f"{NAMESPACE}/action_chunk"  # policy → streamer
 TARGET = f"{NAMESPACE}/target"  # streamer → safety; no points: stop, the reason in header.frame_id
+ACCEPTED = f"{NAMESPACE}/accepted"  # safety → recorder: where the arm goes in answer to the target of the same stamp
 DEADMAN = f"{NAMESPACE}/deadman"  # operator → safety
 SAFETY_STATE = f"{NAMESPACE}/safety_state"  # safety → everybody
 STREAMER_STATUS = f"{NAMESPACE}/streamer_status"
@@ -20,5 +21,3 @@ ESTOP = f"{NAMESPACE}/estop"
 SIM_RESET = "/sim_arm/reset"
 SIM_EPISODE = "/sim_arm/episode"
 SIM_MONITOR = "/sim_arm/monitor"
-
-GRIPPER = "gripper"  # the name of the opening [m] among targets, and of its component among actions

@@ -116,6 +116,17 @@ class SafetyFilter:
         """Why the filter brakes, is latched, or waits at the border of the workspace; empty when all is well."""
         return self._machine.reason or self._border
 
+    @property
+    def accepted(self) -> list[float] | None:
+        """n joint positions [rad] and the opening [m] that the arm goes to; None unless armed and told where to go.
+
+        The newest target inside the limits; while the arm waits at the border of the workspace, where it stands.
+        """
+        if self.state is not SafetyState.ARMED or self._goal is None:
+            return None
+        gripper = math.nan if self._gripper_goal is None else self._gripper_goal
+        return [*(self._motion.q if self._border else self._goal), gripper]
+
     def arm(self) -> None:
         """DISARMED → ARMED: hold still until the first target comes.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least
+from robolearn.cli.station import choose_domain, may_be_realtime, node_program
 
 START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
 SENSORS_S = 10.0  # for what the policy looks at, when they are up: the driver of a real arm has long been running
@@ -62,8 +63,6 @@ class Deploy(Command):
 
         at_least(1, episodes=self.episodes)
         at_least(0, seed=self.seed)
-        if self.domain is not None and not 0 <= self.domain <= 232:
-            raise BadInput("--domain", got=self.domain, expected="0 to 232")
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         contract = load_contract(self.robot)
@@ -81,8 +80,7 @@ class Deploy(Command):
         del policy
 
         prepare()
-        domain = self._domain(simulated)
-        os.environ["ROS_DOMAIN_ID"] = domain
+        choose_domain(self.domain, simulated)
         begun = time.perf_counter()
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
         nodes = Processes(self._programs(simulated), logs, {"OMP_NUM_THREADS": "1"})
@@ -114,22 +112,9 @@ class Deploy(Command):
         filtered = result["filter"]
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
 
-    def _domain(self, simulated: bool) -> str:
-        if self.domain is not None:
-            return str(self.domain)
-        if "ROS_DOMAIN_ID" in os.environ or not simulated:
-            return os.environ.get("ROS_DOMAIN_ID", "0")
-        return str(1 + os.getpid() % 100)  # two deployments on one machine must not hear each other
-
     def _programs(self, simulated: bool) -> list[Any]:
-        from robolearn.deploy import Program
-
-        priority = self.realtime_priority if _may_be_realtime() else 0
-
-        def node(name: str, *module: str, **flags: object) -> Program:
-            flags = {"contract": self.robot, "realtime_priority": priority, **flags}
-            words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
-            return Program(name, (sys.executable, "-m", *(module or ("robolearn.cli.nodes", name)), *words))
+        def node(name: str, *module: str, **flags: object) -> Any:
+            return node_program(name, self.robot, self.realtime_priority, module, **flags)
 
         # In the order in which they end: what asks for motion first, the arm last.
         # A simulated arm may stand still for a moment on a busy machine: nothing falls.
@@ -151,7 +136,7 @@ class Deploy(Command):
         from robolearn.runs import Progress
 
         with nodes, Operator() as operator:
-            if _may_be_realtime():
+            if may_be_realtime():
                 realtime(self.realtime_priority)  # whoever holds the dead-man's switch must be heard
             try:
                 _wait_ready(operator, nodes, simulated)
@@ -265,13 +250,6 @@ class _RealArm:
             return False
         print("Did it succeed? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower().startswith("y")
-
-
-def _may_be_realtime() -> bool:
-    """Whether this process may give its children real-time priority."""
-    import resource
-
-    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
 
 
 def _wait_ready(operator: Any, nodes: Any, simulated: bool, start_s: float = START_S) -> None:

@@ -54,10 +54,12 @@ class Entry:
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
+    Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
     Entry("dataset info", "robolearn.cli.dataset.info:Info", "What a data set holds", "Data"),
     Entry("dataset stats", "robolearn.cli.dataset.stats:StatsCommand", "Exact statistics of every feature", "Data"),
     Entry("dataset validate", "robolearn.cli.dataset.validate:Validate", "Every fault, with its place", "Data"),
+    Entry("dataset quality", "robolearn.cli.dataset.quality:Quality", "Rank episodes; which to drop, and why", "Data"),
     Entry("dataset repair", "robolearn.cli.dataset.repair:Repair", "Mend what a killed recording left", "Data"),
     Entry("dataset view", "robolearn.cli.dataset.view:View", "Look at episodes in rerun", "Data"),
     Entry("dataset edit drop", "robolearn.cli.dataset.drop:Drop", "A new set without some episodes", "Data"),

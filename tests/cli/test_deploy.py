@@ -62,7 +62,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that looks at the arm only."""
-    return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").interface)
+    return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").with_cameras(()).interface)
 
 
 class Deployment:

@@ -23,7 +23,7 @@ class Swing:
     execute_steps = 4
 
     def __init__(self, contract: Contract) -> None:
-        self.interface: Interface = contract.interface
+        self.interface: Interface = contract.with_cameras(()).interface
         self.calls = 0
         self.think: Callable[[], None] = lambda: None
         self.spoil: Callable[[np.ndarray], np.ndarray] = lambda actions: actions

@@ -100,7 +100,7 @@ def test_the_robotiq_closes_as_its_joint_rises() -> None:
 
 def test_the_simulated_arm_offers_what_the_simulator_offers() -> None:
     trained = make_env("lift", 1).interface
-    contract = load_contract("sim").with_objects(trained.observation["objects"].names)
+    contract = load_contract("sim").with_cameras(()).with_objects(trained.observation["objects"].names)
     assert contract.interface == trained
     check_compatible(trained, contract.interface, what="policy")
 

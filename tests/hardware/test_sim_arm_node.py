@@ -29,7 +29,7 @@ from robots import PANDA
 
 DOMAIN = 100 + os.getpid() % 100
 WAIT_S = 20.0
-CONTRACT = load_contract("sim")
+CONTRACT = load_contract("sim").with_cameras(())
 
 
 @dataclass

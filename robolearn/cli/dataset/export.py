@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from robolearn.cli.command import Command
+from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored
 from robolearn.core import BadInput, RobolearnError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Command):
-    """Write a data set in another format: lerobot-v2.1, robomimic (HDF5) or npz.
+    """Write a data set in another format: lerobot-v2.1, robomimic (HDF5), npz or mcap (a bag, by a robot contract).
 
     Actions that an import scaled into [-1, 1] get their own units back.
 
@@ -33,9 +34,11 @@ class Export(Command):
     data: tyro.conf.Positional[Path]
     """The data set."""
     format: str
-    """lerobot-v2.1, robomimic or npz."""
+    """lerobot-v2.1, robomimic, npz or mcap."""
     out: Path
-    """The new folder, or file for robomimic."""
+    """The new folder, or file for robomimic and for mcap where it ends in .mcap."""
+    robot: str = ""
+    """mcap: the robot contract that says what the topics are, by name or as a file."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.existing import open_numbers
@@ -77,4 +80,8 @@ def exporters() -> dict[str, Callable[[Export, Dataset, Progress], None]]:
 
         return write
 
-    return {name: plain(name) for name, form in FORMATS.items() if form.write is not None}
+    def bag(flags: Export, dataset: Dataset, progress: Progress) -> None:
+        bags.write(dataset, flags.out, flags.robot, progress)
+
+    plain_formats = {name: plain(name) for name, form in FORMATS.items() if form.write is not None}
+    return {**plain_formats, bags.FORMAT: bag}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from robolearn.cli.command import Command
+from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored, write_set
 from robolearn.core import BadInput
 
@@ -24,7 +25,8 @@ class Import(Command):
     """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
 
     Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
-    episode). Actions beyond [-1, 1] are scaled into it; the scale is kept.
+    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Actions beyond [-1, 1] are scaled
+    into it; the scale is kept.
 
     Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
     """
@@ -49,6 +51,10 @@ class Import(Command):
     """The cameras to take; all of them if not given."""
     images: bool = True
     """Take images at all."""
+    robot: str = ""
+    """mcap: the robot contract that says what the topics mean, by name or as a file."""
+    outcome: Literal["unsaid", "success", "failure"] = "unsaid"
+    """mcap: how the episodes ended, where the bag does not say."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.source import check_new
@@ -84,11 +90,17 @@ def importers() -> dict[str, Callable[[Import], Source]]:
 
         return read
 
-    return {name: plain(name) for name, form in FORMATS.items() if form.read is not None}
+    def bag(flags: Import) -> Source:
+        cameras = flags.cameras if flags.images else ()
+        success = {"unsaid": None, "success": True, "failure": False}[flags.outcome]
+        return bags.read(flags.path, flags.robot, task=flags.task, success=success, cameras=cameras)
+
+    plain_formats = {name: plain(name) for name, form in FORMATS.items() if form.read is not None}
+    return {**plain_formats, bags.FORMAT: bag}
 
 
 def guess(path: Path) -> str | None:
     """The format that `path` looks like."""
     from robolearn.data.formats import FORMATS
 
-    return next((name for name, form in FORMATS.items() if form.here(path)), None)
+    return next((name for name, form in FORMATS.items() if form.here(path)), bags.FORMAT if bags.here(path) else None)

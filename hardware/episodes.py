@@ -1,0 +1,245 @@
+"""The life of a recording: what the operator asks, what happens to the arm, and what is to be done about it.
+
+Pure: events go in, things to do come out; who does them tells when they are done.
+
+    STARTING ──up──► WAITING ──START──► PREPARING ──prepared──► RECORDING ──SUCCESS, FAILURE──► WAITING …
+                        ▲                                          │ stopped, DISCARD: the episode is dropped
+                        └──────────────────────────────────────────┘ REDO: dropped, and PREPARING at once
+
+A simulated arm puts everything in its place when an episode is prepared. A real one (`placing`) does not: there
+PREPARING leads to READY, in which the operator moves the arm without being recorded, START begins the episode, and
+SUCCESS, FAILURE and REDO lead back to READY, the arm still armed.
+
+An episode is stored beside all this. Only the next one waits for it, and a START that comes meanwhile is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hardware.teleop.device import EpisodeEvent
+
+
+class Phase(StrEnum):
+    """Where a recording stands."""
+
+    STARTING = "starting"
+    WAITING = "waiting"  # for START; the arm is not armed, or about to come to rest
+    PREPARING = "preparing"  # everything is put in its place, and the arm is armed
+    READY = "ready"  # armed and not recorded: the operator puts the arm in its place
+    RECORDING = "recording"
+    ENDED = "ended"
+
+
+class Do(StrEnum):
+    """What is to be done now, in this order."""
+
+    DROP = "drop"  # forget the running episode, then say `saved`
+    STORE = "store"  # store it with the `verdict`, then say `saved`
+    DISARM = "disarm"  # a planned stop
+    PREPARE = "prepare"  # when the arm is at rest: reset, put in place, arm; then say `prepared` or `refused`
+    BEGIN = "begin"  # record from now on
+    END = "end"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How an episode ended."""
+
+    success: bool
+    truncated: bool = False  # by the clock
+
+
+class Episodes:
+    """The episodes of one session.
+
+    Args:
+      wanted: how many to record.
+      first: number of the first one, from 0.
+      placing: whether the operator puts the arm in its place before each episode.
+      recording: False: the arm is moved, and never recorded.
+      give_up: end after so many episodes in a row that were dropped or could not begin, as nobody is there to see to
+        it; 0: never.
+
+    Attributes:
+      phase: where the session stands.
+      message: one line for the operator.
+      verdict: on the last episode that ended.
+      saving: an episode is being stored or forgotten.
+      storing: it is being stored.
+      recorded, successes, dropped: so far.
+      gave_up: why, after `give_up` episodes.
+    """
+
+    def __init__(
+        self, wanted: int, first: int = 0, *, placing: bool = False, recording: bool = True, give_up: int = 0
+    ) -> None:
+        self.first = first
+        self.wanted, self.placing, self.recording = wanted, placing or not recording, recording
+        self.phase, self.message = Phase.STARTING, "starting"
+        self.verdict = Verdict(False)
+        self.saving = self.storing = False
+        self.recorded = self.successes = self.dropped = 0
+        self.gave_up = ""
+        self._start = False  # START came while an episode was being saved
+        self._give_up = give_up or math.inf
+        self._in_vain = 0
+
+    @property
+    def armed(self) -> bool:
+        """Whether the operator moves the arm."""
+        return self.phase in (Phase.READY, Phase.RECORDING)
+
+    @property
+    def number(self) -> int:
+        """Of the episode at hand, or of the next, from 0."""
+        return self.first + self.recorded + self.storing
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def up(self) -> list[Do]:
+        """Everything that a recording needs is there."""
+        if self.phase is not Phase.STARTING:
+            return []
+        if self.recording and self.wanted <= 0:
+            return self.end("nothing left to record")
+        return self._wait("press START")
+
+    def tell(self, event: EpisodeEvent) -> list[Do]:
+        """The operator asks for something; what makes no sense now is ignored, and `message` says so."""
+        if self.phase is Phase.ENDED:
+            return []
+        if event is EpisodeEvent.QUIT:
+            return self.end("ended by the operator")
+        if self.phase is Phase.STARTING:
+            return []
+        if event is EpisodeEvent.START:
+            return self._started()
+        if event is EpisodeEvent.DISCARD:
+            return self._discarded()
+        if not self.recording:
+            return self._discarded()
+        if self.phase is not Phase.RECORDING:
+            self.message = f"{event.value}: nothing is being recorded"
+            return []
+        if event is EpisodeEvent.REDO:
+            return self._redo()
+        return self.judged(Verdict(event is EpisodeEvent.SUCCESS))
+
+    def prepared(self) -> list[Do]:
+        """The arm is armed."""
+        if self.phase is not Phase.PREPARING:
+            return [Do.DISARM]  # the operator thought better of it
+        if self.placing:
+            self.phase = Phase.READY
+            self.message = "put the arm in its place, then START records" if self.recording else "the arm follows you"
+            return []
+        return self._begin()
+
+    def refused(self, why: str) -> list[Do]:
+        """The arm cannot be armed."""
+        if self.phase is not Phase.PREPARING:
+            return []
+        return [Do.DISARM, *self._wait(f"{why}. START tries again"), *self._vain(why)]
+
+    def stopped(self, why: str) -> list[Do]:
+        """The safety filter stopped the arm, or what the recording looks at cannot be believed any more."""
+        if not self.armed:
+            return []
+        running = self.phase is Phase.RECORDING
+        what = f"episode {self.number + 1} dropped: " if running else ""
+        dos = [Do.DROP] if running else []
+        self.saving |= running
+        self.dropped += running
+        return [*dos, Do.DISARM, *self._wait(f"{what}{why}. START goes on"), *(self._vain(why) if running else ())]
+
+    def judged(self, verdict: Verdict) -> list[Do]:
+        """The running episode has ended: by the operator, the simulator or the clock."""
+        if self.phase is not Phase.RECORDING:
+            return []
+        self.verdict, self.saving, self.storing = verdict, True, True
+        word = "success" if verdict.success else "time is over" if verdict.truncated else "failure"
+        return [Do.STORE, *self._between(word)]
+
+    def lost(self) -> None:
+        """What was to be stored is not."""
+        self.dropped += self.storing
+        self.saving = self.storing = False
+
+    def saved(self) -> list[Do]:
+        """The episode at hand is stored, or forgotten."""
+        self.saving = False
+        if self.storing:
+            self.storing, self._in_vain = False, 0
+            self.recorded += 1
+            self.successes += self.verdict.success
+            if self.recorded >= self.wanted:
+                return self.end(f"all {self.wanted} episodes are recorded")
+        if self._start:
+            self._start = False
+            return self._started()
+        return []
+
+    def end(self, message: str) -> list[Do]:
+        """Nothing more is recorded; a running episode is dropped."""
+        if self.phase is Phase.ENDED:
+            return []
+        running = self.phase is Phase.RECORDING
+        self.saving |= running
+        self.dropped += running
+        self.phase, self.message = Phase.ENDED, message
+        return [*([Do.DROP] if running else []), Do.DISARM, Do.END]
+
+    # --- ways ------------------------------------------------------------------------------------------------
+
+    def _started(self) -> list[Do]:
+        if self.phase in (Phase.WAITING, Phase.READY) and self.saving:
+            self._start = True
+        elif self.phase is Phase.WAITING:
+            self.phase, self.message = Phase.PREPARING, "preparing"
+            return [Do.PREPARE]
+        elif self.phase is Phase.READY and self.recording:
+            return self._begin()
+        elif self.phase is Phase.RECORDING:
+            self.message = "recording already"
+        return []
+
+    def _begin(self) -> list[Do]:
+        self.phase, self.message = Phase.RECORDING, f"recording episode {self.number + 1}"
+        return [Do.BEGIN]
+
+    def _discarded(self) -> list[Do]:
+        if self.phase is Phase.RECORDING:
+            self.saving, self.dropped = True, self.dropped + 1
+            return [Do.DROP, Do.DISARM, *self._wait("discarded. START begins anew")]
+        if self.phase is Phase.WAITING:
+            self._start = False
+            return []
+        return [Do.DISARM, *self._wait("press START")]
+
+    def _redo(self) -> list[Do]:
+        self.saving, self.dropped = True, self.dropped + 1
+        if self.placing:
+            return [Do.DROP, *self._between("dropped")]
+        self._start = True  # as soon as it is forgotten
+        return [Do.DROP, Do.DISARM, *self._wait("once more")]
+
+    def _between(self, word: str) -> list[Do]:
+        """After an episode, as armed as the arm stays."""
+        if self.placing:
+            self.phase, self.message = Phase.READY, f"{word}. Put everything in its place, then START records"
+            return []
+        return [Do.DISARM, *self._wait(f"{word}. START begins the next")]
+
+    def _wait(self, message: str) -> list[Do]:
+        self.phase, self.message = Phase.WAITING, message
+        return []
+
+    def _vain(self, why: str) -> list[Do]:
+        self._in_vain += 1
+        if self._in_vain < self._give_up:
+            return []
+        self.gave_up = why
+        return self.end(f"given up: {why}")

@@ -1,0 +1,39 @@
+"""Actions of one arm ↔ its joint set-points: what the streamer and the teleoperation node send to the safety filter."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.contract import Contract
+from robots import make_control
+
+Array = NDArray[np.float64]
+
+GRIPPER = "gripper"  # the name of the opening [m] among targets, and of its component among actions
+
+
+class SetPoints:
+    """The control of a contract, for one arm.
+
+    Attributes:
+      names: (n + 1,) what a target's numbers are: the contract's joints [rad], then the gripper's opening [m].
+      spec: of an action.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        self._control = make_control(contract.action_kind, contract.robot)
+        self.names = (*contract.joints, GRIPPER)
+        self.spec = self._control.spec
+        # Compile now, not while the arm moves.
+        home = np.array(contract.robot.home)
+        self.action(home, self.target(home, np.zeros(self.spec.size)))
+
+    def target(self, q: Array, action: NDArray) -> Array:
+        """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad]."""
+        goal, width = self._control.targets(q[None], None, action[None])
+        return np.concatenate([goal[0], width])
+
+    def action(self, q: Array, target: Array) -> Array:
+        """(Da,) in [-1, 1]: the action that leads from `q` (n,) to `target` (n + 1,), or as near as any does."""
+        return self._control.actions(q[None], target[None, :-1], target[-1:])[0]

@@ -1,0 +1,136 @@
+"""The certificate of the page: made once, signed by itself, kept where only its owner can read it.
+
+Nobody vouches for it, so a browser asks once; the operator compares the fingerprint with the one in the terminal.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import socket
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from robolearn.core.errors import BadInput
+
+DAYS = 397  # browsers refuse certificates that are valid for longer than 398
+RENEW_DAYS = 30
+
+
+def settings_folder() -> Path:
+    """``~/.config/robolearn``, or its counterpart under ``XDG_CONFIG_HOME``."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "robolearn"
+
+
+def own_certificate(folder: Path | None = None) -> Path:
+    """The file under `folder` with the certificate and its key; made anew where missing or about to expire.
+
+    Raises:
+      BadInput: it can be read by others, or it cannot be written.
+    """
+    folder = folder or settings_folder()
+    path = folder / "teleop.pem"
+    if path.exists():
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise BadInput(f"key {path}", got=f"mode {mode:04o}", expected="0600", hint="chmod 600, or delete it")
+        if _fresh(path):
+            return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make(path)
+    except OSError as error:
+        raise BadInput(f"folder for the page's certificate {folder}", got=error.strerror) from error
+    return path
+
+
+def fingerprint(certificate: Path) -> str:
+    """SHA-256, as browsers show it.
+
+    Raises:
+      BadInput: the file is missing or holds no certificate.
+    """
+    return _read(certificate).fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
+    """TLS 1.2 and later with this certificate; its key lies in the same file, or in `key`.
+
+    Raises:
+      BadInput: the files are missing or do not belong together.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadInput("TLS certificate and key", got=f"{certificate} and {key or 'the key in it'} ({error})") from error
+    return context
+
+
+def addresses() -> list[str]:
+    """The addresses by which other machines may reach this one, the most likely first."""
+    found: list[str] = []
+    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        # A UDP socket sends nothing when it connects, but learns its own address.
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((far, 9))
+                found.append(probe.getsockname()[0])
+        except OSError:
+            continue
+    try:
+        found += [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)]
+    except OSError:
+        pass
+    usable = (a for a in found if not ipaddress.ip_address(a.split("%")[0]).is_loopback)
+    return list(dict.fromkeys(usable))
+
+
+def _fresh(certificate: Path) -> bool:
+    left = _read(certificate).not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    return left > datetime.timedelta(days=RENEW_DAYS)
+
+
+def _read(certificate: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"certificate {certificate}", got=str(error).splitlines()[0]) from error
+
+
+def _make(path: Path) -> None:
+    secret = ec.generate_private_key(ec.SECP256R1())
+    host = socket.gethostname()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"robolearn teleoperation on {host}"[:64])])
+    names: list[x509.GeneralName] = [x509.DNSName(n) for n in dict.fromkeys(("localhost", host, f"{host}.local"))]
+    names += [x509.IPAddress(ipaddress.ip_address(a.split("%")[0])) for a in ("127.0.0.1", "::1", *addresses())]
+    now = datetime.datetime.now(datetime.UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(secret.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))  # clocks of phones are not exact
+        .not_valid_after(now + datetime.timedelta(days=DAYS - 1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(secret, hashes.SHA256())
+    )
+    pem = secret.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    # The file is whole or not there, and never readable by others, not even for a moment.
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(signed.public_bytes(serialization.Encoding.PEM) + pem)
+    part.replace(path)

@@ -1,0 +1,240 @@
+"""The desk between pages and the recording: who is at the controls, whether they hold on, and what they ask for.
+
+Pages come and go and speak from threads of their own; the recording asks once a control step. One client has control,
+others watch and may take it over while the dead-man is off.
+
+The dead-man is a switch that must be kept: every heartbeat of the page says which press of the switch is still on (0:
+none). A page that is silent for `heartbeat_s`, that closes or loses its websocket has let go, and a press that was lost
+this way never counts again: the page must be alive and the operator must press anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.teleop.device import EpisodeEvent
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the operator asks for at one control step.
+
+    Attributes:
+      engaged: the dead-man is on.
+      target: (3,) position [m] and (3, 3) orientation of the tcp in the base frame, or None before there is any.
+      opening: of the gripper, 0 closed … 1 open, or None before there is any.
+      events: since the last wish.
+      stamp: of the newest heartbeat [s].
+      note: why the dead-man is off, or nothing.
+    """
+
+    engaged: bool
+    target: tuple[Array, Array] | None
+    opening: float | None
+    events: tuple[EpisodeEvent, ...]
+    stamp: float
+    note: str
+
+
+@dataclass
+class _Client:
+    key: str  # only its own page knows it
+    beat_at: float = -np.inf
+    press: int = 0  # the newest press of the switch that it reported
+    void: int = 0  # presses up to this one do not count any more
+
+
+class Desk:
+    """Shared by the threads of the pages and of the recording.
+
+    Args:
+      heartbeat_s: a page silent for longer has let go [s].
+      clock: steady time [s].
+    """
+
+    def __init__(self, heartbeat_s: float = 0.3, clock: Callable[[], float] = time.monotonic) -> None:
+        self.heartbeat_s = heartbeat_s
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._clients: dict[int, _Client] = {}
+        self._controller: int | None = None
+        self._note = "nobody is at the controls"
+        self._events: list[EpisodeEvent] = []
+        self._target: tuple[Array, Array] | None = None
+        self._opening: float | None = None
+        self._stamp = clock()
+        self._moved = 0
+
+    # --- pages -----------------------------------------------------------------------------------------------
+
+    def join(self, client: int) -> str:
+        """A page has opened; it has control if nobody else has. Returns the key that its heartbeats must carry."""
+        with self._lock:
+            key = secrets.token_urlsafe(16)
+            self._clients[client] = _Client(key)
+            if self._controller is None:
+                self._hand_to(client)
+            return key
+
+    def leave(self, client: int) -> None:
+        """A page has closed or lost its websocket."""
+        with self._lock:
+            self._clients.pop(client, None)
+            if client == self._controller:
+                self._controller, self._note = None, "the page at the controls is gone"
+
+    def owner(self, key: str) -> int | None:
+        """Whose key this is."""
+        with self._lock:
+            for client, facts in self._clients.items():
+                if secrets.compare_digest(facts.key.encode(), key.encode()):
+                    return client
+            return None
+
+    def beat(self, client: int, press: int) -> None:
+        """A heartbeat; `press` counts how often the switch was pressed, or is 0 while it is off."""
+        with self._lock:
+            facts = self._clients.get(client)
+            if facts is None:
+                return
+            self._expire()
+            facts.beat_at, facts.press = self._clock(), press
+            if client == self._controller:
+                self._stamp = facts.beat_at
+                if press == 0:
+                    self._note = "the dead-man is off"
+            else:
+                facts.void = max(facts.void, press)  # whatever it pressed as a spectator
+
+    def silence(self, client: int, why: str) -> None:
+        """The heartbeats of a page have ended."""
+        with self._lock:
+            if facts := self._clients.get(client):
+                self._let_go(client, facts, why)
+
+    def claim(self, client: int) -> bool:
+        """A page asks for control; whether it has it now. It stays where the dead-man is on."""
+        with self._lock:
+            if client not in self._clients or (client != self._controller and self.engaged):
+                return False
+            if client != self._controller:
+                self._hand_to(client)
+            return True
+
+    @property
+    def controller(self) -> int | None:
+        """Who has control."""
+        return self._controller
+
+    @property
+    def engaged(self) -> bool:
+        """Whether the dead-man is on."""
+        with self._lock:
+            self._expire()
+            facts = self._clients.get(self._controller) if self._controller is not None else None
+            return facts is not None and facts.press > facts.void
+
+    @property
+    def note(self) -> str:
+        """Why the dead-man is off, or nothing."""
+        return "" if self.engaged else self._note
+
+    def standing(self, client: int) -> dict[str, Any]:
+        """What a page may show about itself: whether it has control, and what became of its newest press."""
+        with self._lock:
+            engaged, facts = self.engaged, self._clients.get(client)
+            mine = client == self._controller
+            return {
+                "role": "control" if mine else "watch",
+                "free": not engaged,
+                "engaged": engaged and mine,
+                "press": facts.press if facts else 0,
+                "note": self.note,
+            }
+
+    # --- what the controlling page asks for; from others it is not heard -------------------------------------
+
+    def ask(self, client: int, event: EpisodeEvent) -> None:
+        """A button was pressed."""
+        with self._lock:
+            if client == self._controller:
+                self._events.append(event)
+
+    def drag(self, client: int, position: Array, rotation: Array) -> bool:
+        """The target was dragged to (3,) [m] and (3, 3); whether that counts: only while the dead-man is on."""
+        with self._lock:
+            if client != self._controller or not self.engaged or not np.isfinite(position).all():
+                return False
+            if not np.isfinite(rotation).all():
+                return False
+            self._target = np.array(position, dtype=np.float64), np.array(rotation, dtype=np.float64)
+            return True
+
+    def grip(self, client: int, opening: float) -> None:
+        """The gripper shall open so far, 0 … 1."""
+        with self._lock:
+            if client == self._controller and np.isfinite(opening):
+                self._opening = min(max(float(opening), 0.0), 1.0)
+
+    # --- the recording ---------------------------------------------------------------------------------------
+
+    def place(self, position: Array, rotation: Array, opening: float, *, always: bool = False) -> None:
+        """Where the arm is: with the dead-man off the target rests there, so that switching on moves nothing.
+
+        Args:
+          position, rotation: (3,) [m] and (3, 3) of the tcp.
+          opening: of the gripper, 0 … 1; asked for until the operator asks for another.
+          always: bring the target there in any case: the arm was moved by something else.
+        """
+        with self._lock:
+            if self._target is None or always or not self.engaged:
+                self._target = position.copy(), rotation.copy()
+                self._moved += 1
+            if self._opening is None:
+                self._opening = min(max(opening, 0.0), 1.0)
+
+    def release(self, why: str) -> None:
+        """Switch the dead-man off: the operator must press anew."""
+        with self._lock:
+            if self._controller is not None:
+                self._let_go(self._controller, self._clients[self._controller], why)
+
+    def wish(self) -> Wish:
+        """What is asked for now; the events are handed over."""
+        with self._lock:
+            engaged = self.engaged
+            events, self._events = tuple(self._events), []
+            return Wish(engaged, self._target, self._opening, events, self._stamp, "" if engaged else self._note)
+
+    def peek(self) -> tuple[tuple[Array, Array] | None, float | None, int]:
+        """Target, opening, and how often the target was put back to the arm."""
+        with self._lock:
+            return self._target, self._opening, self._moved
+
+    # -----------------------------------------------------------------------------------------------------------
+
+    def _hand_to(self, client: int) -> None:
+        self._controller = client
+        facts = self._clients[client]
+        facts.void = max(facts.void, facts.press)
+        self._note = "the dead-man is off"
+
+    def _expire(self) -> None:
+        facts = self._clients.get(self._controller) if self._controller is not None else None
+        if facts is not None and facts.press > facts.void and self._clock() - facts.beat_at > self.heartbeat_s:
+            self._let_go(self._controller, facts, f"the page was silent for more than {self.heartbeat_s:g} s")
+
+    def _let_go(self, client: int | None, facts: _Client, why: str) -> None:
+        if facts.press > facts.void and client == self._controller:
+            self._note = why
+        facts.void = max(facts.void, facts.press)

@@ -1,0 +1,236 @@
+"""Teleoperation from a web page, on this machine or on a phone beside it.
+
+The operator drags a target; at every control step the action is what brings the tcp from where it is towards it, until
+it is there. See `desk` for who may ask, `gate` for who may come in.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.teleop.browser.desk import Desk
+from hardware.teleop.browser.target import KINDS, action_towards
+from hardware.teleop.device import Sample, Status
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import Interface
+from robots import RobotSpec, make_control
+
+if TYPE_CHECKING:
+    from hardware.teleop.browser.gate import Gate
+    from hardware.teleop.browser.page import Page
+
+log = logging.getLogger(__name__)
+
+UPDATE_HZ = 20.0  # of what the page shows
+SILENT_S = 2.0  # without a status, the recording is busy or stuck
+
+
+class Browser:
+    """The device ``browser``.
+
+    Args:
+      interface: whose actions to command: ``tcp_delta`` or ``joint_position``.
+      robot: the arm.
+      host: where to listen: loopback, or an address of this machine (``0.0.0.0``: all), then with TLS and a token.
+      port: 0 takes any that is free.
+      heartbeat_s: a page silent for longer has let go of the dead-man [s].
+      certificate, key: files to be used for TLS in place of a certificate of our own.
+      folder: where our own is kept; by default ``~/.config/robolearn``.
+
+    Attributes:
+      url: the address to open, with the token where one is demanded; empty before `open`.
+      notice: what to print in a terminal after `open`: addresses, fingerprint, QR code. Not for logs: has the token.
+    """
+
+    name = "browser"
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8070,
+        heartbeat_s: float = 0.3,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        if interface.action_kind not in KINDS:
+            raise BadInput("browser: kind of action", got=interface.action_kind, available=KINDS)
+        size = make_control(interface.action_kind, robot).spec.size
+        if interface.action.size != size:
+            raise BadInput("browser: action", got=f"{interface.action.size} components", expected=size)
+        if not 0.1 <= heartbeat_s <= 5.0:
+            raise BadInput("browser: heartbeat_s", got=heartbeat_s, expected="0.1 to 5 s")
+        if not 0 <= port < 1 << 16:
+            raise BadInput("browser: port", got=port, expected="0 to 65535")
+        if key is not None and certificate is None:
+            raise BadInput("browser: certificate", got="a key alone", expected="its certificate too")
+        self._interface, self._robot = interface, robot
+        self._host, self._port = host, port
+        self._certificate, self._key, self._folder = certificate, key, folder
+        self.desk = Desk(heartbeat_s)
+        self.url = ""
+        self.notice = ""
+        self._page: Page | None = None
+        self._gate: Gate | None = None
+        self._status: Status | None = None
+        self._shown_at = 0.0
+        self._moved_away = True
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Serve the page.
+
+        Raises:
+          BadInput: viser is not installed, or the address cannot be listened on.
+        """
+        if self._page is not None:
+            return
+        try:
+            from hardware.teleop.browser import gate
+            from hardware.teleop.browser.page import Page
+        except ImportError as error:
+            raise BadInput(
+                "browser", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
+            ) from error
+        tls, proof = None, ""
+        if not gate.is_loopback(self._host):
+            from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
+
+            certificate = self._certificate or own_certificate(self._folder)
+            tls, proof = server_context(certificate, self._key), fingerprint(certificate)
+        page = Page(self.desk, self._robot)
+        try:
+            html = _fetch(page.address)
+            self._gate = gate.Gate(
+                html, page.address, self.desk, host=self._host, port=self._port, tls=tls, say=self._say
+            )
+            self._gate.open()
+        except BaseException:
+            page.close()
+            raise
+        self._page = page
+        self._announce(self._gate, proof)
+        self._end.clear()
+        self._thread = threading.Thread(target=self._refresh, name="teleop-page", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take the page away; more than once is no fault."""
+        self.desk.release("the page was closed")
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        if self._gate is not None:
+            self._gate.close()
+        if self._page is not None:
+            self._page.close()
+        self._thread = self._gate = self._page = None
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """The step towards the target; None while the dead-man is off or nothing was observed yet."""
+        q = self._observe(observation)
+        wish = self.desk.wish()
+        action = None
+        if wish.engaged and q is not None and wish.target is not None and wish.opening is not None:
+            action = action_towards(self._interface.action_kind, self._robot, q, *wish.target, wish.opening)
+        return Sample(action, wish.engaged, wish.events, wish.stamp, wish.note)
+
+    def show(self, status: Status) -> None:
+        """Hand over to the page's thread."""
+        before, self._status, self._shown_at = self._status, status, time.monotonic()
+        if before is None or (before.state, before.episode) != (status.state, status.episode):
+            self._moved_away = True  # an episode that begins anew must not be drawn to where the last one went
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _observe(self, observation: Mapping[str, NDArray] | None) -> NDArray[np.float64] | None:
+        """(n,) joint positions [rad], after the target has been told where the arm is."""
+        if observation is None or "proprio" not in observation:
+            return None
+        n = len(self._robot.joints)
+        proprio = np.asarray(observation["proprio"], dtype=np.float64).reshape(-1)
+        q, width = proprio[:n], float(proprio[n])
+        if not np.isfinite(q).all():
+            return None
+        pos, rot = (array[0] for array in self._robot.chain.forward(q[None]))
+        most = self._robot.gripper.max_width
+        status = self._status
+        driven = status is not None and status.state not in ("waiting", "recording")
+        self.desk.place(pos, rot, width / most if most > 0 else 0.0, always=self._moved_away or driven)
+        self._moved_away = False
+        return q
+
+    def _say(self) -> dict[str, Any]:
+        """What the overlay shows."""
+        status = self._status
+        if status is None:
+            return {"state": "starting", "message": "", "episode": 0, "episodes": 0, "seconds": 0.0}
+        late = time.monotonic() - self._shown_at
+        return {
+            "state": status.state,
+            "message": status.message if late < SILENT_S else f"the recording has been silent for {late:.0f} s",
+            "episode": int(status.episode),
+            "episodes": int(status.episodes),
+            "seconds": float(status.seconds),
+        }
+
+    def _refresh(self) -> None:
+        page = self._page
+        assert page is not None
+        while not self._end.wait(1.0 / UPDATE_HZ):
+            try:
+                page.update(self._status)
+            except Exception:  # a picture that cannot be drawn must not leave the page standing still
+                log.exception("the page could not be updated")
+                self._end.wait(1.0)
+
+    def _announce(self, gate: Gate, proof: str) -> None:
+        from hardware.teleop.browser.certificate import addresses
+
+        query = f"/?token={gate.token}" if gate.token else "/"
+        everywhere = self._host in ("", "0.0.0.0", "::")
+        hosts = (addresses() or ["127.0.0.1"]) if everywhere else [self._host]
+        urls = [f"{gate.scheme}://{f'[{host}]' if ':' in host else host}:{gate.port}{query}" for host in hosts]
+        self.url = urls[0]
+        lines = [f"Open {self.url}"]
+        if gate.token:
+            lines += [f"  or {url}" for url in urls[1:3]]
+            lines += ["The browser will warn once: the certificate is our own. Its SHA-256 fingerprint:", f"  {proof}"]
+            lines += ["Whoever has this address can move the arm.", _qr(self.url)]
+        self.notice = "\n".join(lines)
+
+
+def _fetch(address: tuple[str, int]) -> str:
+    """viser's page, from viser itself."""
+    from http.client import HTTPConnection
+
+    connection = HTTPConnection(*address, timeout=10.0)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def _qr(url: str) -> str:
+    """A QR code of half blocks, or nothing without the library."""
+    try:
+        import segno
+    except ImportError:
+        return ""
+    out = io.StringIO()
+    segno.make(url, error="l", micro=False).terminal(out=out, border=2, compact=True)
+    return out.getvalue()

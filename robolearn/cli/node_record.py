@@ -1,0 +1,166 @@
+"""Teleoperation and recording as programs, and what `robolearn record` shares with them.
+
+`robolearn.cli.node_record teleop --contract fr3 --device gamepad`, and `… record --out data/fr3 --task "…"`. They begin
+nothing else: safety node and arm run already, as `launch/record.launch.py` has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robolearn.core import BadInput, Interface
+
+if TYPE_CHECKING:
+    from hardware.contract import Contract
+    from hardware.teleop import Device
+
+RECORD = {
+    "out": "", "task": "", "episodes": 10, "cameras": "", "sim_task": "lift", "seed": 0, "quality": "expert",
+    "seconds": 60.0, "host": "127.0.0.1", "port": 8070,
+}  # fmt: skip
+FLAGS = ("contract", "device", "realtime_priority")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be recorded, on which arm, and by what device.
+
+    Attributes:
+      robot: a contract's name or file.
+      teleop: the device.
+      task: in words; empty on the simulated arm: those of its task.
+      cameras: of the contract's; None: all of them, on the simulated arm none.
+      sim_task: of the simulated arm.
+      seed: of the script's choices.
+      quality: of the script.
+      options: of the device, e.g. where the page of a browser listens.
+    """
+
+    robot: str
+    teleop: str
+    task: str = ""
+    cameras: tuple[str, ...] | None = None
+    sim_task: str = "lift"
+    seed: int = 0
+    quality: str = "expert"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def contract(self) -> Contract:
+        """The station, with what this recording looks at."""
+        from hardware.contract import load_contract
+
+        contract = load_contract(self.robot)
+        simulated = contract.name == "sim"
+        if simulated:
+            from sim.tasks import TASKS
+
+            if self.sim_task not in TASKS:
+                raise BadInput("task of the simulated arm", got=self.sim_task, available=TASKS)
+            contract = contract.with_objects(TASKS[self.sim_task]().observation_names)
+        cameras = (() if simulated else tuple(contract.cameras)) if self.cameras is None else self.cameras
+        return contract.with_cameras(cameras)
+
+    def words(self, contract: Contract) -> str:
+        """The task in words."""
+        if self.task.strip():
+            return self.task
+        if contract.name != "sim":
+            raise BadInput("--task", got="nothing", expected='the task in words, e.g. "put the cup on the shelf"')
+        from sim.tasks import TASKS
+
+        return TASKS[self.sim_task]().prompt
+
+    def device(self, contract: Contract) -> Device:
+        """The device, open; a script plays the simulated arm alone."""
+        from hardware.teleop import make_device
+
+        options = dict(self.options) if self.teleop == "browser" else {}
+        if self.teleop == "scripted":
+            from sim.experts import make_expert
+
+            if contract.name != "sim":
+                raise BadInput("--teleop scripted", got=f"robot {contract.name}", expected="robot sim")
+            expert = make_expert(self.sim_task, contract.interface, 1, self.quality, self.seed)
+            # The simulated arm says when an episode ends.
+            options = {"teleoperator": expert, "succeeded": lambda: False, "max_steps": sys.maxsize}
+        device = make_device(self.teleop, contract.interface, contract.robot, **options)
+        device.open()
+        notice = getattr(device, "notice", "")
+        if notice:  # not for logs: it may hold a token
+            print(notice, file=sys.stderr, flush=True)
+        return device
+
+
+def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool) -> Any:
+    """The data set, with room for the stamps of a recording."""
+    from hardware.ros2.record_node import stamp_names
+    from robolearn.data.writer import EpisodeWriter
+
+    return EpisodeWriter(out, interface, resume=resume, stamps=stamp_names(interface), task=task)
+
+
+def main_teleop(argv: Sequence[str] | None = None) -> int:
+    """The teleoperation node."""
+    from robolearn.cli.nodes import run_node
+
+    return run_node(_teleop_node, (*FLAGS, "host", "port"), argv)
+
+
+def main_record(argv: Sequence[str] | None = None) -> int:
+    """The recorder."""
+    from robolearn.cli.nodes import run_node
+
+    with ExitStack() as stack:
+        return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD), argv)
+
+
+def _teleop_node() -> Any:
+    from hardware.ros2.teleop_node import TeleopNode
+
+    def make_device(contract: Contract, name: str) -> Device:
+        options = {key: node.value(key) for key in ("host", "port")}
+        return Plan(contract.name, name, options=options).device(contract)
+
+    node = TeleopNode(make_device, defaults={"host": RECORD["host"], "port": RECORD["port"]})
+    return node
+
+
+def _record_node(stack: ExitStack) -> Any:
+    from hardware.ros2.record_node import RecordNode, Session
+    from robolearn.data import layout
+
+    def make_session(value: Callable[[str], Any]) -> Session:
+        if not value("out"):
+            raise BadInput("parameter out", got="nothing", expected="a folder for the data set")
+        cameras = tuple(value("cameras").replace(",", " ").split()) or None
+        options = {key: value(key) for key in ("host", "port")}
+        words = ("task", "sim_task", "seed", "quality")
+        plan = Plan(
+            value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
+        )
+        contract = plan.contract()
+        task, device = plan.words(contract), plan.device(contract)
+        stack.callback(device.close)
+        out = Path(value("out"))
+        resume = (out / layout.INFO_PATH).exists()
+        writer = stack.enter_context(make_writer(out, contract.interface, task, resume=resume))
+        simulated = contract.name == "sim"
+        return Session(
+            contract, device, contract.interface, writer, task, max(value("episodes") - writer.episodes, 0),
+            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=plan.teleop == "scripted",
+        )  # fmt: skip
+
+    return RecordNode(make_session, defaults=RECORD)
+
+
+if __name__ == "__main__":
+    MAINS = {"teleop": main_teleop, "record": main_record}
+    if len(sys.argv) < 2 or sys.argv[1] not in MAINS:
+        print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAINS)}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(MAINS[sys.argv[1]](sys.argv[2:]))

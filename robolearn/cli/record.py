@@ -1,0 +1,213 @@
+"""``robolearn record``: demonstrations by an operator, on the simulated arm or a real one, behind the safety filter."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import queue
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import Command, at_least
+from robolearn.cli.node_record import Plan, make_writer
+from robolearn.cli.station import choose_domain, may_be_realtime, node_program
+
+START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
+SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(Command):
+    """Record demonstrations: you move the arm, every command goes through the safety filter, what was done is stored.
+
+    START arms the arm and records; SUCCESS or FAILURE ends the episode; DISCARD drops it, REDO drops it and begins
+    anew; QUIT ends. The keys or buttons are shown when it begins. Let go of the dead-man's switch and the arm stops:
+    the episode is dropped, and START goes on. On a real arm the first START only arms, so that you can put the arm in
+    its place; the second one records.
+    """
+
+    robot: str = "sim"
+    """sim, fr3, ur5e, so101, or the file of your own contract."""
+    teleop: str = "keyboard"
+    """keyboard, gamepad, spacemouse, browser, leader, or scripted (on the simulated arm: by itself)."""
+    task: str = ""
+    """The task in words; on the simulated arm those of --sim-task."""
+    episodes: int = 10
+    """How many; with --resume: how many the data set has in the end."""
+    out: Path
+    """The data set's folder."""
+    resume: bool = False
+    """Go on with an existing data set."""
+    cameras: tuple[str, ...] | None = None
+    """Cameras of the contract; all by default, on the simulated arm (front, wrist) none."""
+    seconds: float = 60.0
+    """Longest episode [s]; it is then stored as a failure."""
+    sim_task: str = "lift"
+    """On the simulated arm: lift, pick_place or peg_insert."""
+    seed: int = 0
+    """Of the simulated arm's starts and of the script's choices."""
+    quality: str = "expert"
+    """Of the script: expert, fair, mixed or poor."""
+    host: str = "127.0.0.1"
+    """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
+    port: int = 8070
+    """Its port."""
+    realtime_priority: int = 10
+    """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
+    logs: Path | None = None
+    """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
+    domain: int | None = None
+    """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
+
+    def run(self) -> dict[str, Any]:
+        from hardware.ros2.environment import prepare
+        from robolearn.core import BadInput
+
+        at_least(1, episodes=self.episodes)
+        at_least(0, seed=self.seed)
+        if not self.seconds > 0:
+            raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        begun = time.perf_counter()
+        plan = Plan(
+            self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
+            {"host": self.host, "port": self.port},
+        )  # fmt: skip
+        contract = plan.contract()
+        task = plan.words(contract)
+        prepare()
+        choose_domain(self.domain, contract.name == "sim")
+        device = plan.device(contract)  # before anything is written or started: it may not be there
+        try:
+            with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
+                result = self._record(contract, device, writer, task)
+        finally:
+            device.close()
+        result["wall_s"]["total"] = time.perf_counter() - begun
+        return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r = result
+        console.print(f"recorded    {r['recorded']} episodes, {r['successes']} of them successes; {r['dropped']} dropped")
+        console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']} frames")
+        if r["latency_ms"]["p50"] is not None:
+            p50, p99 = r["latency_ms"]["p50"], r["latency_ms"]["p99"]
+            console.print(f"latency     {p50:.1f} ms (p99 {p99:.1f}) from observation to command")
+        if r["violations"] is not None:
+            console.print(f"monitor     {r['violations']} violations of the arm's limits")
+
+    def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
+        from hardware.ros2.record_node import RecordNode, Session
+        from hardware.ros2.runtime import host
+        from hardware.ros2.shared_memory import make_room_for_pictures
+        from robolearn.core import RobolearnError
+        from robolearn.deploy import Processes
+        from robolearn.runs import Progress
+
+        first, simulated = writer.episodes, contract.name == "sim"
+        wanted = max(self.episodes - first, 0)
+        if not wanted:
+            return self._result(contract, writer, task, first, None)
+        make_room_for_pictures()
+        logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-record-"))
+        nodes = Processes(self._programs(simulated, first), logs, {"OMP_NUM_THREADS": "1"})
+        failed, node = True, None
+        progress = Progress(
+            f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json or self.teleop in SCREENS
+        )
+
+        def watch(episodes: Any) -> None:
+            nodes.check()
+            progress(episodes.recorded, {"successes": episodes.successes, "state": episodes.message})
+
+        def make_node() -> Any:
+            nonlocal node
+            session = Session(
+                contract, device, contract.interface, writer, task, wanted, first=first, limit_s=self.seconds,
+                start_s=START_S, simulated=simulated, judged=self.teleop == "scripted", watch=watch,
+            )  # fmt: skip
+            priority = self.realtime_priority if may_be_realtime() else 0
+            node = RecordNode(lambda _: session, overrides={"realtime_priority": priority})
+            return node
+
+        try:
+            with nodes, progress, _unhurried_logs():
+                code = host(make_node, [sys.argv[0]])
+                error = node.error if node is not None else None
+            if error is None and code:
+                error = RobolearnError("the recording failed; its log says why")
+            if error is not None:
+                raise error
+            if bad := {name: code for name, code in nodes.codes.items() if code}:
+                raise RobolearnError(f"nodes that did not end cleanly: {bad}")
+            failed = False
+        except RobolearnError as error:
+            error.add_note(f"{writer.episodes} episodes are safe in {self.out}; logs: {logs}")
+            raise
+        finally:
+            if self.logs is None and not failed:
+                shutil.rmtree(logs, ignore_errors=True)
+        assert node is not None
+        if node.interrupted:
+            raise KeyboardInterrupt
+        return self._result(contract, writer, task, first, node)
+
+    def _programs(self, simulated: bool, first: int) -> list[Any]:
+        # In the order in which they end: the arm last.
+        programs = [node_program("safety", self.robot, self.realtime_priority)]
+        if simulated:
+            # A resumed recording must not meet the starts of the first part again.
+            seed = self.seed * 1_000_003 + first
+            module = ("robolearn.cli.node_sim_arm",)
+            programs.append(
+                node_program("sim_arm", self.robot, self.realtime_priority, module, task=self.sim_task, seed=seed)
+            )
+        return programs
+
+    def _result(self, contract: Any, writer: Any, task: str, first: int, node: Any) -> dict[str, Any]:
+        report = node.report.values if node is not None and node.report else {}
+        monitor = node.monitor if node is not None else {}
+        return {
+            "dataset": str(self.out),
+            "robot": contract.name,
+            "teleop": self.teleop,
+            "task": task,
+            "episodes": writer.episodes,
+            "recorded": node.episodes.recorded if node is not None else 0,
+            "successes": node.episodes.successes if node is not None else 0,
+            "dropped": node.episodes.dropped if node is not None else 0,
+            "frames": writer.frames,
+            "latency_ms": {p: _number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
+            "late_steps": node.late_steps if node is not None else 0,
+            "violations": monitor.get("violations"),
+            "monitor": monitor or None,
+            "wall_s": {"store": max(node.store_s, default=None) if node is not None else None},
+        }
+
+
+@contextmanager
+def _unhurried_logs() -> Iterator[None]:
+    """Write log lines in a thread of their own: a terminal that stands still must not stop the arm."""
+    root, lines = logging.getLogger(), queue.SimpleQueue()
+    handlers = list(root.handlers)
+    listener = logging.handlers.QueueListener(lines, *handlers)
+    root.handlers = [logging.handlers.QueueHandler(lines)]
+    listener.start()
+    try:
+        yield
+    finally:
+        listener.stop()
+        root.handlers = handlers
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
