@@ -20,6 +20,7 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from hardware.pictures import picture as picture  # beside its inverses
 from robolearn.core import BadInput
 
 Array = NDArray[np.float64]
@@ -227,47 +228,6 @@ def compressed_image(picture: NDArray[np.uint8], stamp: float, frame: str = "", 
     message = CompressedImage(format="rgb8; jpeg compressed bgr8", data=data.tobytes())
     message.header.stamp, message.header.frame_id = to_stamp(stamp), frame
     return message
-
-
-def picture(message: Image | CompressedImage, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """(H, W, 3) rgb at `size` = (height, width).
-
-    Raises:
-      BadInput: an encoding that is not read, or data that is no picture.
-    """
-    import cv2
-
-    rgb: NDArray[np.uint8] = _decode(message)
-    if rgb.shape[:2] != tuple(size):
-        rgb = cv2.resize(rgb, (size[1], size[0]), interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
-    return np.ascontiguousarray(rgb)
-
-
-ENCODINGS = {"rgb8": (3, "rgb"), "bgr8": (3, "bgr"), "rgba8": (4, "rgb"), "bgra8": (4, "bgr"), "mono8": (1, "mono")}
-
-
-def _decode(message: Image | CompressedImage) -> NDArray[np.uint8]:
-    import cv2
-
-    if isinstance(message, CompressedImage):
-        found = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_COLOR) if message.data else None
-        if found is None:
-            raise BadInput(
-                "compressed image", got=f"{len(message.data)} bytes that are no picture", expected="JPEG or PNG"
-            )
-        return found[..., ::-1].astype(np.uint8, copy=False)
-    if message.encoding not in ENCODINGS:
-        raise BadInput("image encoding", got=message.encoding, available=ENCODINGS)
-    channels, order = ENCODINGS[message.encoding]
-    data = np.frombuffer(message.data, np.uint8)
-    # Rows may be padded: `step` bytes each, of which the first `channels · width` are pixels.
-    if message.step < channels * message.width or len(data) != message.step * message.height or not len(data):
-        raise BadInput("image", got=f"{len(data)} bytes", expected=f"{message.height} rows of {message.step} bytes")
-    rows = data.reshape(message.height, message.step)[:, : channels * message.width]
-    pixels = rows.reshape(message.height, message.width, channels)
-    if order == "mono":
-        return np.repeat(pixels, 3, axis=-1)
-    return pixels[..., :3] if order == "rgb" else pixels[..., 2::-1]
 
 
 def trigger(response: Trigger.Response, done: bool, message: str) -> Trigger.Response:

@@ -300,10 +300,12 @@ class SafetyFilter:
         else:
             self._border = ""
             state = motion.toward(self._goal)
-            way, low, high = motion.way_to_rest(state)
-            checks.stops_inside(self.joints, low, high, self.limits.lower, self.limits.upper)
+            way = motion.way_to_rest(state)
+            checks.stops_inside(self.joints, way.least, way.greatest, self.limits.lower, self.limits.upper)
             try:
-                excess = self._geometry.check(way)
+                excess = self._geometry.check(
+                    way.postures, way.seconds, lambda: motion.set_points_to_rest(state, way.seconds)
+                )
                 self._geometry.keep(excess)
             except Refused as refused:
                 if refused.stage != "workspace":
@@ -396,11 +398,12 @@ class SafetyFilter:
         home = checks.clamped(list(self.robot.home), *self._box)
         self._motion.place(home)
         self._motion.braked_by_formula()
-        way, _, _ = self._motion.way_to_rest(self._motion.toward(home))
+        state = self._motion.toward(home)
+        way = self._motion.way_to_rest(state).postures
         rest = way[-1].copy()
         self._geometry.begin(rest)
         self._pose = self._geometry.pose(rest)
-        self._geometry.check(way)
+        self._geometry.check(way, np.inf, lambda: self._motion.set_points_to_rest(state, 0.0))
         self._reach.joints(PoseTarget(*self._pose), home)
         checks.stops_inside(self.joints, rest, rest, self.limits.lower, self.limits.upper)
         self._output.begin(rest)

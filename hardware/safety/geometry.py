@@ -8,9 +8,19 @@ left to the joint limits.
 The distance to singularities is the condition number σ_max/σ_min of the tcp's Jacobian, from the eigenvalues of
 J Jᵀ. Lengths in J are measured in half arm lengths, or the number would say more about the size of the arm than about
 its posture. MoveIt Servo watches the same number.
+
+The joints brake each by itself, so between two of the few postures that are looked at the tcp may swing out of its
+box and back. How far, with Δ between two postures, ρ_i the most that the tcp is away from joint i, and
+ρ_ij = ρ_max(i,j):
+
+    ‖p̈‖ ≤ Σ ρ_i a_i + Σ ρ_ij v_i v_j,      out of the chord by at most Δ² ‖p̈‖ / 8
+
+Where the border is that near, every set-point on the way is looked at.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numba
 import numpy as np
@@ -45,9 +55,13 @@ class Geometry:
             [(i, j) for i in links for j in links if i < j and lengths[i + 1 : j].sum() > apart], dtype=np.int64
         ).reshape(-1, 2)
         self._box = np.array([[-np.inf] * 3, [np.inf] * 3]) if limits.workspace is None else limits.workspace
+        from_end = lengths[::-1].cumsum()[::-1][1:]  # ρ
+        farther = np.minimum.outer(from_end, from_end)
+        speeds = limits.velocity
+        self._swing = float(from_end @ limits.acceleration + speeds @ farther @ speeds)  # largest ‖p̈‖ [m/s²]
         self._points = points
         self._pos = np.empty(3)  # of the tcp, where it is farthest outside
-        self._seen = np.empty(3)
+        self._seen = np.empty(4)
         self._excess = (0.0, 0.0, 0.0)
 
     def pose(self, q: Array) -> tuple[Array, Array]:
@@ -76,12 +90,16 @@ class Geometry:
         self._look(q[None])
         self._excess = self._measure()
 
-    def check(self, way: Array) -> tuple[float, float, float]:
+    def check(
+        self, way: Array, seconds: float = 0.0, set_points: Callable[[], Array] | None = None
+    ) -> tuple[float, float, float]:
         """Judge a way to rest.
 
         Args:
-          way: (m, n) joint positions [rad], the last ones at rest. Singularity is judged there only: the arm passes
-            others while it slows down.
+          way: (m, n) joint positions [rad], evenly spaced in time, the last ones at rest. Singularity is judged there
+            only: the arm passes others while it slows down.
+          seconds: from the first of them to the last.
+          set_points: gives all set-points on the way; asked for near a border of the workspace.
 
         Returns:
           What `keep` takes when the way is taken.
@@ -90,6 +108,8 @@ class Geometry:
           Refused: it leads outside the workspace, too near to itself or to a singularity, and farther so than before.
         """
         self._look(way, self._limits.singularity)
+        if set_points is not None and self._seen[3] > -self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0:
+            _outermost(set_points(), *self._geometry[:4], self._box, self._points, self._pos, self._seen)
         excess = self._measure()
         if excess != (0.0, 0.0, 0.0):
             self.stays_in_workspace(excess[0])
@@ -128,7 +148,7 @@ class Geometry:
             )
 
     def _measure(self) -> tuple[float, float, float]:
-        condition, gap, outside = self._seen.tolist()
+        condition, gap, outside, _ = self._seen.tolist()
         return (
             outside,
             max(self._limits.collision_distance - gap, 0.0),
@@ -147,22 +167,36 @@ def _inspect(
     way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, pairs, thickness, box, enough, points, pos, seen
 ):  # fmt: skip
     """Condition number at the end of the way; smallest gap and largest distance outside the box on it; tcp there."""
-    gap, outside = np.inf, 0.0
+    gap = np.inf
+    seen[3] = -np.inf
     pos[:] = 0.0
     for k in range(way.shape[0]):
         _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
         for p in range(pairs.shape[0]):
             i, j = pairs[p, 0], pairs[p, 1]
             gap = min(gap, _segments(points[i], points[i + 1], points[j], points[j + 1]) - thickness)
-        tcp = points[points.shape[0] - 1]
-        for r in range(3):
-            out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
-            if out > outside:
-                outside = out
-                pos[:] = tcp
+        _outside(points[points.shape[0] - 1], box, pos, seen)
     seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
     seen[1] = gap
-    seen[2] = outside
+    seen[2] = max(seen[3], 0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen):
+    """Largest distance of the tcp outside the box on the way, added to what was seen."""
+    for k in range(way.shape[0]):
+        _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
+        _outside(points[points.shape[0] - 1], box, pos, seen)
+    seen[2] = max(seen[3], 0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _outside(tcp, box, pos, seen):
+    for r in range(3):
+        out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
+        if out > seen[3]:
+            seen[3] = out
+            pos[:] = tcp
 
 
 @numba.njit(cache=True, nogil=True)

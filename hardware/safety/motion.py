@@ -14,6 +14,8 @@ That closed form looks ahead (a set-point is only taken if the arm can stop from
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 import ruckig
@@ -26,6 +28,15 @@ SHARE = 0.999
 SAMPLES = 4  # postures that are looked at on the way to rest, before the last one
 State = tuple[list[float], list[float], list[float]]
 """n positions [rad], velocities [rad/s], accelerations [rad/s²]."""
+
+
+class WayToRest(NamedTuple):
+    """How the arm would come to rest. The arrays are overwritten when the next one is asked for."""
+
+    postures: Array  # (SAMPLES + 1, n) evenly spaced in time, the last one at rest [rad]
+    least: Array  # (n,) least position of each joint on the way [rad]
+    greatest: Array  # (n,)
+    seconds: float  # from first to last
 
 
 class Motion:
@@ -83,16 +94,16 @@ class Motion:
         q, v, a = self._out.tolist()
         return q, v, a
 
-    def way_to_rest(self, state: State) -> tuple[Array, Array, Array]:
-        """How the arm would come to rest when braked from `state`.
-
-        Returns:
-          (SAMPLES + 1, n) positions on the way, the last one at rest, and the least and greatest position of each
-          joint on the way, (n,) each [rad]. The arrays are overwritten by the next call.
-        """
+    def way_to_rest(self, state: State) -> WayToRest:
+        """How the arm would come to rest when braked from `state`."""
         self._fill(state)
-        _way_to_rest(self._state, self._a_max, self._j_max, self._way, self._least, self._greatest)
-        return self._way, self._least, self._greatest
+        seconds = _way_to_rest(self._state, self._a_max, self._j_max, self._way, self._least, self._greatest)
+        return WayToRest(self._way, self._least, self._greatest, seconds)
+
+    def set_points_to_rest(self, state: State, seconds: float) -> Array:
+        """(m, n) `state` and the set-points [rad] that follow within `seconds` when braked, one period apart."""
+        self._fill(state)
+        return _set_points(self._state, self._a_max, self._j_max, self._period, seconds)
 
     def _fill(self, state: State) -> None:
         self._state[0], self._state[1], self._state[2] = state
@@ -160,3 +171,13 @@ def _way_to_rest(state, a_max, j_max, way, least, greatest):
     for k in range(last):
         for i in range(n):
             way[k, i], _, _ = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], longest * k / last)
+    return longest
+
+
+@numba.njit(cache=True, nogil=True)
+def _set_points(state, a_max, j_max, period, seconds):
+    way = np.empty((int(np.ceil(seconds / period)) + 1, state.shape[1]))
+    for k in range(way.shape[0]):
+        for i in range(way.shape[1]):
+            way[k, i], _, _ = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], period * k)
+    return way

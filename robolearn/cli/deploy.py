@@ -199,13 +199,15 @@ class _SimulatedArm:
         # No other arm is elsewhere all of a sudden: armed on joint states from before, the filter would start there.
         time.sleep(SETTLE_S)
 
-    def outcome(self) -> bool | None:
-        return self._ended.get(self._episode)
+    def over(self) -> bool:
+        return self._episode in self._ended
 
     def judge(self) -> bool:
         from robolearn.core import RobolearnError
 
-        raise RobolearnError(f"the simulated arm has not ended episode {self._episode}: is this machine too busy?")
+        if not self.over():
+            raise RobolearnError(f"the simulated arm has not ended episode {self._episode}: is this machine too busy?")
+        return self._ended[self._episode]
 
     def _on_episode(self, message: dict[str, Any]) -> None:
         self._ended[message["episode"]] = bool(message["success"])
@@ -234,14 +236,14 @@ class _RealArm:
             print("Put everything in its place, then press Enter: ", end="", file=sys.stderr, flush=True)
             sys.stdin.readline()
 
-    def outcome(self) -> bool | None:
+    def over(self) -> bool:
         # Enter ends an episode before its time.
         import select
 
         if sys.stdin.isatty() and select.select([sys.stdin], [], [], 0)[0]:
             sys.stdin.readline()
-            return self.judge()
-        return None
+            return True
+        return False
 
     def judge(self) -> bool:
         if not sys.stdin.isatty():

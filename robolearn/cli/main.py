@@ -37,6 +37,9 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         if args[0] in ("-V", "--version", "version"):
             print(f"robolearn {__version__}")
             return 0
+        if args[-1] in ("-h", "--help") and (below := [e for e in entries if _is_below(e, args[:-1])]):
+            print_help(tuple(below))
+            return 0
         entry, rest = find(args, entries)
         command = parse(entry, rest)
         set_up_logging(command.verbose)
@@ -143,6 +146,11 @@ def print_help(entries: tuple[Entry, ...]) -> None:
         "\nEvery command shows its progress and takes --json to end with one JSON object."
         "\nExit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C."
     )
+
+
+def _is_below(entry: Entry, words: list[str]) -> bool:
+    """Whether the name of `entry` begins with all of `words` and has more."""
+    return entry.name.startswith(" ".join([*words, ""]))
 
 
 def _complain(error: Exception, command: Command | None, exit_code: int) -> int:

@@ -16,7 +16,7 @@ To add the command ``collect``:
 
 2. add ``Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations", "Demonstrations")`` below.
 
-Names of two words, such as ``benchmark sim``, work as well. A positional argument is a field of type
+Names of two or three words, such as ``benchmark sim``, work as well. A positional argument is a field of type
 ``tyro.conf.Positional[...]``. Bad input is raised as `BadInput`; `main` turns it into one line and exit code 2.
 """
 
@@ -34,7 +34,7 @@ class Entry:
     """One command.
 
     Attributes:
-      name: as typed, one or two words.
+      name: as typed, one to three words.
       target: ``module:Class`` of the `Command`.
       summary: half a line for ``robolearn --help``.
       group: the heading that it stands under there.
@@ -56,9 +56,24 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
+    Entry("dataset info", "robolearn.cli.dataset.info:Info", "What a data set holds", "Data"),
+    Entry("dataset stats", "robolearn.cli.dataset.stats:StatsCommand", "Exact statistics of every feature", "Data"),
+    Entry("dataset validate", "robolearn.cli.dataset.validate:Validate", "Every fault, with its place", "Data"),
+    Entry("dataset quality", "robolearn.cli.dataset.quality:Quality", "Rank episodes; which to drop, and why", "Data"),
+    Entry("dataset repair", "robolearn.cli.dataset.repair:Repair", "Mend what a killed recording left", "Data"),
+    Entry("dataset view", "robolearn.cli.dataset.view:View", "Look at episodes in rerun", "Data"),
+    Entry("dataset edit drop", "robolearn.cli.dataset.drop:Drop", "A new set without some episodes", "Data"),
+    Entry("dataset edit split", "robolearn.cli.dataset.split:Split", "Divide the episodes over new sets", "Data"),
+    Entry("dataset edit merge", "robolearn.cli.dataset.merge:Merge", "One new set of several", "Data"),
+    Entry("dataset edit rename-task", "robolearn.cli.dataset.rename_task:RenameTask", "Other words for a task", "Data"),
+    Entry("dataset edit crop", "robolearn.cli.dataset.crop:Crop", "Cut steps at the start or end of episodes", "Data"),
+    Entry("dataset edit subsample", "robolearn.cli.dataset.subsample:Subsample", "Every n-th frame", "Data"),
+    Entry("dataset import", "robolearn.cli.dataset.import_:Import", "From other formats of demonstrations", "Data"),
+    Entry("dataset export", "robolearn.cli.dataset.export:Export", "To other formats of demonstrations", "Data"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
     Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
+    Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
@@ -83,12 +98,14 @@ def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, 
       BadInput: there is none.
     """
     by_name = {entry.name: entry for entry in entries}
-    for words in (2, 1):
+    for words in (3, 2, 1):
         entry = by_name.get(" ".join(argv[:words]))
         if entry is not None and len(argv) >= words:
             return entry, argv[words:]
-    below = [entry.name for entry in entries if entry.name.startswith(f"{argv[0]} ")]
-    if below:
-        rest = " ".join(argv[:2])
-        raise BadInput(f"command {argv[0]!r}", got=rest, expected="one word more", available=below)
+    for words in (2, 1):
+        begun = " ".join(argv[:words])
+        below = [entry.name for entry in entries if entry.name.startswith(f"{begun} ")]
+        if below and len(argv) >= words:
+            rest = " ".join(argv[: words + 1])
+            raise BadInput(f"command {begun!r}", got=rest, expected="one word more", available=below)
     raise BadInput("command", got=argv[0], available=by_name)

@@ -119,7 +119,7 @@ def read_parquet(root: Path, name: str, columns: list[str] | None = None) -> pa.
             return file.read(columns=columns, use_threads=False)
     except FileNotFoundError:
         raise BadInput(f"data set {root}", got=f"no {name}", expected="that file") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"data set {root}: {name}", got=f"a corrupt parquet file ({_first_line(error)})") from None
 
 

@@ -17,7 +17,6 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -27,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
+from robolearn.data.humility import humbly
 from robolearn.data.journal import Journal, records
 from robolearn.data.pixels import PixelStatistics
 from robolearn.data.statistics import Stats
@@ -118,7 +118,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
-        with own_priority():
+        with humbly():
             context.open()
         codec = context.codec.canonical_name
     except (OSError, ValueError) as error:  # PyAV's errors are these
@@ -139,30 +139,6 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
 def quiet() -> None:
     """SVT-AV1 prints its settings for every video, past all loggers, unless its variable says no."""
     os.environ.setdefault("SVT_LOG", "1")
-
-
-@contextmanager
-def own_priority() -> Iterator[None]:
-    """For opening an encoder: this thread keeps its priority, and the encoder's own threads get none (Linux).
-
-    Where it may, as root or under a limit made for robots, SVT-AV1 gives them and its caller's SCHED_FIFO 99: they would
-    go before everything that drives an arm.
-    """
-    if not hasattr(os, "sched_setscheduler"):
-        yield
-        return
-    policy, parameters, before = os.sched_getscheduler(0), os.sched_getparam(0), _threads()
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, policy, parameters)
-        for thread in _threads() - before:
-            with suppress(OSError):  # it has ended
-                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
-
-
-def _threads() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/task")}
 
 
 class VideoEncoder:
@@ -253,7 +229,7 @@ class VideoEncoder:
                         if index is not None:
                             index.append(_PACKET.pack(frame, *output.written()))
 
-                with own_priority():
+                with humbly():
                     container.start_encoding()
                 output.written()
                 for frame in frames:
@@ -262,6 +238,8 @@ class VideoEncoder:
                     self._statistics.add(frame)
                     mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
+                    if self._frames == 1:  # the encoder has begun: there are more threads now
+                        humble()
                 mux(stream.encode())
         except Exception as error:
             raise output.error or error from None  # FFmpeg says less about a full disk than the system did

@@ -207,6 +207,20 @@ class EpisodeWriter:
         self.write_all([episode])
         return self.episodes - 1
 
+    def take(self, episode: Episode, videos: Mapping[str, Clip]) -> int:
+        """Store an episode whose images are finished mp4 files, one per camera, as they are; returns its index.
+
+        The files stay where they are, or move into the set where the file system has no hard links.
+        """
+        if self._steps:
+            raise BadInput("episode", got=f"{len(self._steps)} steps begun by add()", expected="end() or discard()")
+        for key in self._pictures:
+            got = videos[key].frames if key in videos else "no video"
+            if got != len(episode):
+                raise BadInput(f"observation {key!r}", got=got, expected=f"{len(episode)} frames")
+        self._store.commit([Ready(self._checked_episode(episode, pictures=False), dict(videos))])
+        return self.episodes - 1
+
     def write_all(self, episodes: Iterable[Episode]) -> None:
         """Store whole episodes in one commit: all of them or, if one is refused, none."""
         if self._steps:
@@ -239,12 +253,14 @@ class EpisodeWriter:
                 encoder.put(episode.observation[key][t])
         return {key: encoder.finish() for key, encoder in own.items()}
 
-    def _checked_episode(self, episode: Episode) -> Episode:
+    def _checked_episode(self, episode: Episode, pictures: bool = True) -> Episode:
         length = (len(episode),)
         if not length[0]:
             raise BadInput("episode", got="no steps", expected="at least one")
         observation: dict[str, Any] = {}
         for key, spec in self.interface.observation.items():
+            if is_image(spec) and not pictures:
+                continue
             value = present(episode.observation, key)
             if is_image(spec):
                 observation[key] = picture(np.asarray(value), spec, length, f"observation {key!r}")

@@ -60,12 +60,12 @@ class Arm(Protocol):
         """Get ready for the next episode; the safety filter is disarmed."""
         ...
 
-    def outcome(self) -> bool | None:
-        """None while the episode lasts, then whether it succeeded."""
+    def over(self) -> bool:
+        """Whether the episode has ended by itself; the arm may be moving, so this never waits for a person."""
         ...
 
     def judge(self) -> bool:
-        """Whether an episode that ran to its time limit succeeded; the arm is at rest."""
+        """Whether the episode succeeded; the arm is at rest and disarmed."""
         ...
 
 
@@ -112,13 +112,13 @@ def _episode(index: int, operator: Operator, arm: Arm, limit_s: float, alive: Ca
     except RobolearnError as error:
         raise SafetyStopped(str(error)) from error
     begun = time.monotonic()
-    success: bool | None = None
-    while success is None and time.monotonic() - begun < limit_s:
+    over = False
+    while not over and time.monotonic() - begun < limit_s:
         time.sleep(POLL_S)
         alive()
-        success = arm.outcome()
-        if success is None and operator.state in ("braking", "latched"):
+        over = arm.over()
+        if not over and operator.state in ("braking", "latched"):
             raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {operator.reason}")
     seconds = time.monotonic() - begun
     operator.disarm()
-    return EpisodeResult(index, arm.judge() if success is None else success, seconds)
+    return EpisodeResult(index, arm.judge(), seconds)

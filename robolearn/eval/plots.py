@@ -35,7 +35,7 @@ COLOURS = {
 
 INK, MUTED, GRID = "#22262b", "#646b74", "#dcdfe3"
 _VARIABLES = {**{colour: name for name, colour in COLOURS.items()}, INK: "--ink", MUTED: "--muted", GRID: "--line"}
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "text.color": INK,
@@ -106,10 +106,8 @@ def draw(curve: Curve) -> Figure:
     Raises:
       BadInput: x, y or the band differ in length.
     """
-    with mpl.rc_context(_STYLE):
-        figure, axes = _canvas(
-            curve.title, curve.x_label, curve.y_label, percent=curve.percent, lines=len(curve.series)
-        )
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(curve.title, curve.x_label, curve.y_label, percent=curve.percent, lines=len(curve.series))
         largest = 0.0
         for series, colour in zip(curve.series, _cycle(len(curve.series)), strict=True):
             x, y = _column(series, "x"), _column(series, "y")
@@ -127,7 +125,7 @@ def draw(curve: Curve) -> Figure:
             largest = max(largest, float(np.nanmax(np.abs(x), initial=0.0)))
         if largest >= 10_000:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        _legend(axes, len(curve.series))
+        legend(axes, len(curve.series))
     return figure
 
 
@@ -139,8 +137,8 @@ def draw_solved_within(names: Sequence[str], solved_s: Sequence[ArrayLike], epis
       solved_s: per outcome, the cycle times of its successes [s].
       episodes: per outcome, how many episodes there were, failures included.
     """
-    with mpl.rc_context(_STYLE):
-        figure, axes = _canvas(
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(
             "Solved within a given time", "cycle time [s]", "episodes solved [%]", percent=True, lines=len(names)
         )
         times = [np.sort(np.asarray(values, dtype=np.float64)) for values in solved_s]
@@ -150,7 +148,7 @@ def draw_solved_within(names: Sequence[str], solved_s: Sequence[ArrayLike], epis
             y = np.concatenate([[0.0], np.arange(1, len(t) + 1), [len(t)]]) / n
             axes.step(x, y, where="post", color=colour, linewidth=1.7, label=name)
         axes.set_xlim(0, end)
-        _legend(axes, len(names))
+        legend(axes, len(names))
     return figure
 
 
@@ -160,7 +158,7 @@ def to_svg(figure: Figure, prefix: str) -> str:
     `prefix` keeps the ids of several pictures on one page apart.
     """
     buffer = io.StringIO()
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": prefix}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": prefix}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
@@ -177,13 +175,22 @@ def to_svg(figure: Figure, prefix: str) -> str:
 def to_png(figure: Figure, *, dpi: int = 180) -> bytes:
     """`figure` as a PNG on white."""
     buffer = io.BytesIO()
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
     return buffer.getvalue()
 
 
-def _canvas(title: str, x_label: str, y_label: str, *, percent: bool, lines: int) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(5.0, 3.1), layout="constrained")
+def canvas(
+    title: str,
+    x_label: str,
+    y_label: str,
+    *,
+    percent: bool = False,
+    lines: int = 1,
+    size: tuple[float, float] = (5.0, 3.1),
+) -> tuple[Figure, Axes]:
+    """An empty picture in the dress of the others; to be used within ``rc_context(STYLE)``."""
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(_plain(title), loc="left", pad=18 if lines > 1 else 8)  # the legend stands between title and axes
     axes.set_xlabel(_plain(x_label))
@@ -201,7 +208,8 @@ def _canvas(title: str, x_label: str, y_label: str, *, percent: bool, lines: int
     return figure, axes
 
 
-def _legend(axes: Axes, count: int) -> None:
+def legend(axes: Axes, count: int) -> None:
+    """A legend above the axes, where there is more than one thing to tell apart."""
     if count > 1:
         axes.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=count, frameon=False, borderpad=0.2,

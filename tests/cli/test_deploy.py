@@ -139,9 +139,9 @@ class Witness(Node):
         self.create_subscription(kind, contract.command.topic, self._on_command, listening)
         self.create_subscription(messages.DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
 
-    def _on_command(self, message: Any) -> None:
+    def _on_command(self, message: Any, info: Any) -> None:
         self.commands.append((time.monotonic(), np.array(message.data)))
-        self.monitor.command(message.data, self.commands[-1][0])
+        self.monitor.command(message.data, 1e-9 * info["source_timestamp"])  # as sent: this process may be held up
 
     def _on_safety(self, message: Any) -> None:
         report = messages.read_safety_report(message)
@@ -197,10 +197,8 @@ def test_a_node_killed_in_mid_motion(
         steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
         assert steps < 1e-3, "and came to rest"
         assert witness.states[-1] in ("latched", "disarmed"), witness.states
-    seen = witness.monitor.summary()["violations_by_kind"]
-    # A command that this process, of ordinary priority, has missed looks like a step: what changes of speed are is
-    # judged by the monitors that miss none.
-    assert not any(seen[kind] for kind in ("non_finite", "length", "position", "velocity")), json.dumps(seen)
+    seen = witness.monitor.summary()
+    assert seen["violations"] == 0, json.dumps(seen)
 
 
 def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, witness: Witness) -> None:
@@ -213,8 +211,8 @@ def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, w
     assert not deployment.left
     assert witness.commands[-1][0] - pressed < 2.0
     steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
-    seen = witness.monitor.summary()["violations_by_kind"]
-    assert steps < 1e-3 and not seen["velocity"] and not seen["position"], (steps, json.dumps(seen))
+    seen = witness.monitor.summary()
+    assert steps < 1e-3 and seen["violations"] == 0, (steps, json.dumps(seen))
 
 
 # --- refused ------------------------------------------------------------------------------------------------------

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import time
 from pathlib import Path
 
 import av
@@ -268,25 +266,3 @@ def test_an_encoder_that_lags_is_waited_for(tmp_path, cameras, monkeypatch):
         w.end(success=True)
     frames = Dataset.open(tmp_path / "set", cache=False).episode(0).observation["images.front"]
     assert close(frames, film(0, 12).observation["images.front"])
-
-
-def test_an_encoder_takes_no_real_time_priority(tmp_path: Path) -> None:
-    """SVT-AV1 would, as root: its threads, and its caller's, would then go before those that drive an arm."""
-
-    def priorities() -> set[tuple[int, int]]:
-        found = set()
-        for name in os.listdir("/proc/self/task"):
-            with contextlib.suppress(OSError):
-                found.add((os.sched_getscheduler(int(name)), os.sched_getparam(int(name)).sched_priority))
-        return found
-
-    before = priorities()
-    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    interface = Interface({"images.front": ArraySpec(image.shape, "uint8")}, ArraySpec((1,)), 20.0)
-    with EpisodeWriter(tmp_path / "set", interface) as writer:
-        assert priorities() <= before | {(os.SCHED_OTHER, 0)}
-        writer.add({"images.front": image}, np.zeros(1))
-        time.sleep(0.5)  # the encoder is opened in a thread of its own
-        assert priorities() <= before | {(os.SCHED_OTHER, 0)}
-        writer.end(success=True)
-    assert priorities() <= before | {(os.SCHED_OTHER, 0)}

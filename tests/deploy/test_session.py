@@ -39,16 +39,16 @@ class Fakes:
         self.episode += 1
         self.looks = 0
 
-    def outcome(self) -> bool | None:
+    def over(self) -> bool:
         assert self.state != "disarmed"
         self.looks += 1
         self.during()
-        return self.outcomes[self.episode] if self.looks >= 2 else None
+        return self.looks >= 2 and self.outcomes[self.episode] is not None
 
     def judge(self) -> bool:
         assert self.state == "disarmed", "judged when it is at rest"
         self.diary.append("judge")
-        return True
+        return self.outcomes[self.episode] is not False
 
     def alive(self) -> None:
         if self.dead:
@@ -70,7 +70,7 @@ def test_exactly_so_many_episodes_each_armed_and_disarmed() -> None:
     results = run(fakes, 3, progress=lambda done, good: told.append((done, good)))
     assert [(r.index, r.success) for r in results] == [(0, True), (1, False), (2, True)]
     assert all(0.0 < r.seconds < 5.0 for r in results)
-    assert fakes.diary == ["begin", "arm", "disarm"] * 3 and told == [(1, 1), (2, 1), (3, 2)]
+    assert fakes.diary == ["begin", "arm", "disarm", "judge"] * 3 and told == [(1, 1), (2, 1), (3, 2)]
 
 
 def test_an_episode_without_end_is_judged_at_rest() -> None:

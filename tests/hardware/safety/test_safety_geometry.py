@@ -8,6 +8,7 @@ import pytest
 from hardware.safety import Limits
 from hardware.safety.checks import Refused
 from hardware.safety.geometry import WORST_CONDITION, Geometry, _segments
+from hardware.safety.motion import Motion
 from robolearn.core.se3 import matrix_to_quat
 from robots import PANDA, ROBOTS
 from robots.chain import Chain
@@ -119,3 +120,31 @@ def test_all_of_the_way_is_looked_at() -> None:
     geometry.begin(home)
     with pytest.raises(Refused, match=r"y = 0\.1"):
         geometry.check(np.stack([home, home + 0.3 * BASE, home]))
+
+
+def test_the_tcp_does_not_swing_out_between_two_postures() -> None:
+    """Braked from any state that is taken, no set-point is outside, though the few postures alone may all be inside."""
+    home, rng = np.array(PANDA.home), np.random.default_rng(0)
+    tcp = PANDA.chain.forward(home[None])[0][0]
+    box = np.stack([tcp - 0.15, tcp + np.array([0.15, 0.15, 1e-3])])  # the arm is 1 mm below the ceiling
+    limits = Limits.of(PANDA).tightened(workspace=box)
+    motion, geometry = Motion(limits, 0.01), Geometry(PANDA.chain, limits)
+
+    def outside(postures) -> float:
+        pos = PANDA.chain.forward(postures)[0]
+        return max((box[0] - pos).max(), (pos - box[1]).max())
+
+    taken = fooled = 0
+    for _ in range(3000):
+        state = (home.tolist(), (rng.uniform(-1.0, 1.0, 7) * limits.velocity).tolist(), [0.0] * 7)
+        way = motion.way_to_rest(state)
+        points = motion.set_points_to_rest(state, way.seconds)
+        fooled += outside(way.postures) <= 0.0 and outside(points) > 1e-4
+        geometry.begin(home)
+        try:
+            geometry.check(way.postures, way.seconds, lambda points=points: points)
+        except Refused:
+            continue
+        taken += 1
+        assert outside(points) <= 1e-9
+    assert taken > 100 and fooled > 0

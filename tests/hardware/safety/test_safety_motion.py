@@ -30,7 +30,8 @@ def moving(v: np.ndarray, a: np.ndarray) -> Motion:
 def test_the_way_to_rest(v, a) -> None:
     """Ruckig's braking ends where the closed form says, stays between its extremes, and passes its samples."""
     motion, twin = moving(v, a), moving(v, a)
-    way, low, high = (x.copy() for x in motion.way_to_rest((motion.q, motion.v, motion.a)))
+    way, low, high, _ = motion.way_to_rest((motion.q, motion.v, motion.a))
+    way, low, high = way.copy(), low.copy(), high.copy()
     assert np.allclose(way[0], motion.q)
     path = [np.array(motion.q)]
     while not motion.at_rest:
@@ -50,12 +51,12 @@ def test_braking_by_hand() -> None:
     limits = Limits(*(np.full(1, x) for x in (-3.0, 3.0, 2.0, 10.0 / SHARE, 100.0 / SHARE)))
     motion = Motion(limits, PERIOD)
     motion.take(([0.0], [1.0], [0.0]))
-    way, low, high = motion.way_to_rest((motion.q, motion.v, motion.a))
+    way, low, high, _ = motion.way_to_rest((motion.q, motion.v, motion.a))
     # 1/2 t − j t³/6 …: symmetric ramps take (t₁ + t₃)/2 · v = 0.1 rad, whatever j
     assert np.allclose(way[:, 0], [0.0, 0.05 - 0.05**3 * 100 / 6, 0.1 - 0.1**3 * 100 / 6, way[3, 0], 0.1])
     assert low[0] == 0.0 and np.isclose(high[0], 0.1)
     motion.take(([0.0], [-0.1], [10.0]))  # turns round: v = 0 where −0.1 + 10 t − 50 t² = 0
-    _, low, high = motion.way_to_rest((motion.q, motion.v, motion.a))
+    _, low, high, _ = motion.way_to_rest((motion.q, motion.v, motion.a))
     t = (10 - np.sqrt(80)) / 100
     assert np.isclose(low[0], -0.1 * t + 5 * t**2 - 100 / 6 * t**3) and high[0] > 0.0
 

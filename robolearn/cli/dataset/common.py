@@ -1,0 +1,115 @@
+"""What the data set commands share: lists of episodes, and writing a new set with progress."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from robolearn.cli.command import Command
+from robolearn.core import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from robolearn.data.reader import Dataset
+    from robolearn.data.source import Source
+
+
+def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
+    """``"0-9,12"`` → the episodes 0 to 9 and 12, each once, in that order.
+
+    Raises:
+      BadInput: something else, or an episode beyond the `count` that there are.
+    """
+    found: list[int] = []
+    for part in text.replace(" ", ",").split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if not part:
+            continue
+        if match is None:
+            raise BadInput(flag, got=part, expected="numbers and ranges, such as 0-9,12")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last >= count:
+            raise BadInput(flag, got=part, expected=f"episodes from 0 to {count - 1}")
+        found += range(first, last + 1)
+    if not found:
+        raise BadInput(flag, got=repr(text), expected="numbers and ranges, such as 0-9,12")
+    return list(dict.fromkeys(found))
+
+
+def write_set(source: Source, out: Path, verb: str, quiet: bool) -> dict[str, Any]:
+    """Store `source` in `out`, showing progress; the result of the command."""
+    from robolearn.data.source import store
+    from robolearn.runs import Progress
+
+    begun = time.perf_counter()
+    with Progress(verb, total=source.count, unit="episodes", quiet=quiet) as progress:
+        stored = store(source, out, progress=progress)
+    return {
+        "dataset": str(out),
+        "episodes": stored.episodes,
+        "frames": stored.frames,
+        "successes": stored.successes,
+        "notes": list(source.notes),
+        "wall_s": {"total": time.perf_counter() - begun},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit(Command):
+    """An edit of one data set into a new one."""
+
+    data: tyro.conf.Positional[Path]
+    """The data set; it stays as it is."""
+    out: Path
+    """The new data set's folder."""
+
+    def source(self, dataset: Dataset) -> Source:
+        """The episodes of the new set."""
+        raise NotImplementedError
+
+    def opened(self) -> Source:
+        """`source` of the set that is named."""
+        from robolearn.data.existing import open_numbers
+
+        return self.source(open_numbers(self.data))
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.source import check_new
+
+        check_new(self.out)
+        return write_set(self.opened(), self.out, "writing", self.json)
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        show_stored(result, console)
+
+
+def show_stored(result: Mapping[str, Any], console: Console) -> None:
+    """One line on what was written, then the notes."""
+    successes = f", {result['successes']} successes" if "successes" in result else ""
+    console.print(
+        f"[bold]{result['dataset']}[/bold]: {result['episodes']} episodes, {result['frames']} frames{successes}"
+    )
+    for note in result.get("notes", ()):
+        console.print(f"[yellow]note:[/yellow] {note}")
+
+
+def megabytes(size: int) -> str:
+    """A size in bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"
+
+
+def duration(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

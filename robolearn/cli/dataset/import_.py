@@ -1,0 +1,106 @@
+"""``robolearn dataset import``: demonstrations in other formats become a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from robolearn.cli.command import Command
+from robolearn.cli.dataset import bags
+from robolearn.cli.dataset.common import show_stored, write_set
+from robolearn.core import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from robolearn.data.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(Command):
+    """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
+
+    Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
+    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Actions beyond [-1, 1] are scaled
+    into it; the scale is kept.
+
+    Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
+    """
+
+    path: tyro.conf.Positional[Path]
+    """The file or folder to read."""
+    out: Path
+    """The new data set's folder."""
+    format: str = "auto"
+    """Which format; auto looks at the files."""
+    task: str = ""
+    """The task in words, in place of what the files say."""
+    hz: float | None = None
+    """Frames per second, where the files do not say."""
+    embodiment: str = ""
+    """The arm's name, in place of what the files say."""
+    action_kind: str = ""
+    """What an action means, such as tcp_delta or joint_position; "native" if not given."""
+    proprio: tuple[str, ...] = ()
+    """robomimic: the features that make up the robot's own vector, in order."""
+    cameras: tuple[str, ...] | None = None
+    """The cameras to take; all of them if not given."""
+    images: bool = True
+    """Take images at all."""
+    robot: str = ""
+    """mcap: the robot contract that says what the topics mean, by name or as a file."""
+    outcome: Literal["unsaid", "success", "failure"] = "unsaid"
+    """mcap: how the episodes ended, where the bag does not say."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.source import check_new
+
+        check_new(self.out)
+        if not self.path.exists():
+            raise BadInput("import", got=self.path, expected="a file or folder that is there")
+        if self.hz is not None and not 0 < self.hz < 1e4:
+            raise BadInput("--hz", got=self.hz, expected="a positive number")
+        name = guess(self.path) if self.format == "auto" else self.format
+        readers = importers()
+        if name is None or name not in readers:
+            got = f"{self.path}, which looks like none" if name is None else name
+            raise BadInput("--format", got=got, available=readers)
+        return {"format": name, **write_set(readers[name](self), self.out, "importing", self.json)}
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        console.print(f"read as {result['format']}")
+        show_stored(result, console)
+
+
+def importers() -> dict[str, Callable[[Import], Source]]:
+    """Format → what reads it, given the command's flags."""
+    from robolearn.data.formats import FORMATS, ReadOptions
+
+    def plain(name: str) -> Callable[[Import], Source]:
+        def read(flags: Import) -> Source:
+            cameras = flags.cameras if flags.images else ()
+            options = ReadOptions(flags.task, flags.hz, flags.embodiment, flags.action_kind, flags.proprio, cameras)
+            reader = FORMATS[name].read
+            assert reader is not None
+            return reader(flags.path, options)
+
+        return read
+
+    def bag(flags: Import) -> Source:
+        cameras = flags.cameras if flags.images else ()
+        success = {"unsaid": None, "success": True, "failure": False}[flags.outcome]
+        return bags.read(flags.path, flags.robot, task=flags.task, success=success, cameras=cameras)
+
+    plain_formats = {name: plain(name) for name, form in FORMATS.items() if form.read is not None}
+    return {**plain_formats, bags.FORMAT: bag}
+
+
+def guess(path: Path) -> str | None:
+    """The format that `path` looks like."""
+    from robolearn.data.formats import FORMATS
+
+    return next((name for name, form in FORMATS.items() if form.here(path)), bags.FORMAT if bags.here(path) else None)

@@ -1,0 +1,104 @@
+"""``robolearn dataset quality``: which demonstrations are good, which to drop, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from robolearn.cli.command import Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality(Command):
+    """Measure, score and rank the episodes of a data set, and say which to drop and why."""
+
+    data: tyro.conf.Positional[Path]
+    """A LeRobotDataset v3.0 folder."""
+    weights: bool = False
+    """Write the scores as sampling weights into the data set; `robolearn train --weights` uses them."""
+    out: Path | None = None
+    """Write a report with plots to this HTML file."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.core import BadInput
+        from robolearn.data.quality import Demonstrations, assess
+        from robolearn.data.reader import Dataset
+        from robolearn.data.weights import write_weights
+        from robolearn.eval.quality_page import summary, write_quality_report
+
+        if self.out is not None and (self.out.is_dir() or self.out.suffix != ".html"):
+            raise BadInput(f"--out {self.out}", got="no HTML file", expected="a path that ends in .html")
+        begun = time.perf_counter()
+        dataset = Dataset.open(self.data, images=False)
+        demonstrations = Demonstrations.of(dataset)
+        quality = assess(demonstrations, joint_names(dataset))
+        command = f"robolearn dataset quality {self.data}" + (" --weights" if self.weights else "")
+        result: dict[str, Any] = {
+            "dataset": str(self.data),
+            "episodes": dataset.episodes,
+            "frames": len(dataset.action),
+            "summary": summary(quality),
+            "drop": sorted(j.episode for j in quality.of_kind("drop")),
+            "look": sorted(j.episode for j in quality.of_kind("look")),
+            "saco": quality.saco,
+            "tq": quality.tq,
+            "success": quality.success,
+            "ranking": [
+                {
+                    "rank": j.rank,
+                    "episode": j.episode,
+                    "score": j.score,
+                    "verdict": j.verdict,
+                    "weight": j.weight,
+                    "reasons": list(j.reasons),
+                    "lost": j.lost,
+                    "measures": j.measures,
+                }
+                for j in quality.episodes
+            ],
+        }
+        if self.weights:
+            write_weights(self.data, quality.weights(), dataset.episodes, command)
+            result["weights"] = str(self.data / "meta" / "robolearn_weights.json")
+        if self.out is not None:
+            commands = [command + f" --out {self.out}", f"robolearn train --data {self.data} --weights --out runs/bc"]
+            title = f"{self.data.name}: quality of the demonstrations"
+            result["report"] = str(
+                write_quality_report(self.out, demonstrations, quality, title=title, commands=commands)
+            )
+        result["wall_s"] = {"total": time.perf_counter() - begun}
+        return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.table import Table
+
+        table = Table("rank", "episode", "score", "verdict", "why", title=f"{result['dataset']}")
+        ranking = result["ranking"]
+        shown = ranking if len(ranking) <= 40 else [*ranking[:10], None, *ranking[-29:]]
+        for row in shown:
+            if row is None:
+                table.add_row("…", "", "", "", f"{len(ranking) - 39} more: --json or --out has them all")
+            else:
+                why = ", ".join(row["reasons"])
+                table.add_row(str(row["rank"]), str(row["episode"]), f"{row['score']:.0f}", row["verdict"], why)
+        console.print(table)
+        console.print("(2.0×): twice the value of the good quarter of the set")
+        tq = "not recorded" if result["tq"] is None else f"{result['tq']:.2f}"
+        console.print(f"state-action coverage {result['saco']:.2f}, trajectory quality {tq}")
+        console.print(result["summary"])
+        for key in ("weights", "report"):
+            if key in result:
+                console.print(f"{key}: {result[key]}")
+
+
+def joint_names(dataset: Any) -> tuple[str, ...]:
+    """Of the arm's joints that have limits."""
+    from robots import ROBOTS
+
+    robot = ROBOTS.get(dataset.interface.embodiment)
+    return robot.joints if robot is not None else ()

@@ -1,0 +1,58 @@
+"""``robolearn dataset edit split``: the episodes of a set, divided over new sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from robolearn.cli.command import Command
+from robolearn.cli.dataset.common import show_stored, write_set
+from robolearn.core import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(Command):
+    """Divide the episodes of a set over new ones.
+
+    Example: robolearn dataset edit split data/lift --fractions 0.9 0.1 --out data/train data/val --seed 0
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set; it stays as it is."""
+    out: tuple[Path, ...]
+    """The folders of the new sets."""
+    fractions: tuple[float, ...] = ()
+    """The share of the episodes that each gets; equal ones if not given."""
+    seed: int | None = None
+    """Deal the episodes at random; without it the first ones go to the first set."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data import edit
+        from robolearn.data.existing import open_numbers
+        from robolearn.data.source import check_new
+
+        fractions = self.fractions or (1.0,) * len(self.out)
+        if len(self.out) < 2 or len(set(self.out)) != len(self.out):
+            raise BadInput("--out", got=f"{len(self.out)} folders", expected="two or more, all different")
+        if len(fractions) != len(self.out):
+            raise BadInput("--fractions", got=f"{len(fractions)} numbers", expected=f"{len(self.out)}, one per --out")
+        for out in self.out:
+            check_new(out)
+        dataset = open_numbers(self.data)
+        parts = edit.split(dataset, fractions, self.seed)
+        written = []
+        for out, episodes in zip(self.out, parts, strict=True):
+            written.append(write_set(edit.keep(dataset, episodes), out, f"writing {out.name}", self.json))
+            written[-1]["from_episodes"] = episodes
+        return {"datasets": written}
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        for one in result["datasets"]:
+            show_stored(one, console)

@@ -1,0 +1,236 @@
+"""A bag → the episodes of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Episode
+from robolearn.data.bags.events import Span, spans_of
+from robolearn.data.bags.grid import Times, check_age, grid, newest, newest_before
+from robolearn.data.bags.recording import Recording
+from robolearn.data.bags.series import Said, Series, listen, pose_of
+from robolearn.data.bags.station import EPISODE_EVENTS, POSE, Channel, Station
+from robolearn.data.source import Draft, Source
+from robots import make_control
+from robots.ik import solve
+from robots.proprio import proprio
+
+FRAME = "frame"
+"""The stamp of the grid point itself, so that an exported bag falls into the same frames again."""
+
+OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
+
+
+def read_bag(path: str | Path, station: Station, *, task: str = "", success: bool | None = None) -> Source:
+    """The episodes of the bag at `path`.
+
+    Args:
+      station: what its topics mean.
+      task: in words, where the bag does not say.
+      success: whether episodes succeeded of which the bag does not say it; None counts them as failed, with a note.
+
+    Raises:
+      BadInput: a missing topic or one of another type, a gap longer than its `max_age_s`, a malformed message, a
+        damaged file, or no episode; the topic, the episode and the frame are named.
+    """
+    recording = Recording(path)
+    said = listen(station, recording)
+    notes: list[str] = []
+    spans = _spans(said, recording, notes)
+    if success is None and any(span.success is None for span in spans):
+        notes.append("the bag does not say how its episodes ended: they are stored as not successful")
+    parts = []
+    for number, span in enumerate(spans):
+        part = _frames(number, span, said, station, recording)
+        if part is None:
+            notes.append(f"episode {number} of the bag is shorter than a step and left out")
+        else:
+            parts.append(part)
+    if not parts:
+        raise BadInput(f"bag {recording.path}", got="no episode of a step or more", expected="at least one")
+    actions, off = _actions(parts, said, station)
+    if off.any():
+        share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
+        kind = station.interface.action_kind
+        notes.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
+    stamps = (FRAME, *_stamp_names(station))
+
+    def drafts() -> Iterator[Draft]:
+        for part, action in zip(parts, actions, strict=True):
+            yield _draft(part, action, said, station, recording, task, success)
+
+    return Source(station.interface, drafts(), len(parts), stamps, tuple(notes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One episode: its T frames, and which message each role has in each of them (−1: none yet)."""
+
+    number: int
+    span: Span
+    times: Times
+    chosen: dict[str, NDArray[np.int64]]
+
+
+def _spans(said: Said, recording: Recording, notes: list[str]) -> list[Span]:
+    where = f"bag {recording.path}: {EPISODE_EVENTS}"
+    if said.events is None:
+        end = min(int(series.stamps[-1]) for role, series in said.series.items() if role != "gripper")
+        return [Span(recording.begin_ns, end, None)]
+    spans, unfinished = spans_of(said.events, where, recording.begin_ns)
+    if unfinished:
+        notes.append(f"{unfinished} episode{'s were' if unfinished > 1 else ' was'} begun and never ended: left out")
+    if not spans:
+        raise BadInput(where, got="no finished episode", expected="'start', then 'success' or 'failure'")
+    return spans
+
+
+def _frames(number: int, span: Span, said: Said, station: Station, recording: Recording) -> _Part | None:
+    hz = station.interface.control_hz
+    seen = {role: series for role, series in said.series.items() if role not in ("command", "gripper")}
+    begin = span.begin_ns
+    # A recording that begins with the episode, or without events, waits until everything has been heard once.
+    first = max(int(series.stamps[0]) for series in seen.values())
+    if begin < first <= span.end_ns and (span.success is None or first - begin < 1e9 / hz):
+        begin = first
+    times = grid(begin, span.end_ns, hz)
+    if span.frames_ns:
+        times = span.begin_ns + np.array(span.frames_ns, np.int64)
+    if span.success is None:
+        # Before the first command there is nothing to imitate yet.
+        times = times[times + round(1e9 / hz) > said.series["command"].stamps[0]]
+    if not len(times):
+        return None
+    chosen: dict[str, NDArray[np.int64]] = {}
+    after = np.append(times[1:], times[-1] + round(1e9 / hz))
+    for role, series in said.series.items():
+        channel: Channel = station.channels[role]
+        where = f"bag {recording.path}: {channel.topic}: episode {number}"
+        if role in seen:
+            chosen[role] = newest(series.stamps, times)
+            check_age(series.stamps, chosen[role], times, channel.max_age_s, where, recording.begin_ns)
+        else:
+            chosen[role] = newest_before(series.stamps, after)
+            if role == "command":  # a gripper keeps its last command; drivers repeat it rarely or never
+                longest = max(channel.max_age_s, 1.0 / hz)
+                check_age(series.stamps, chosen[role], after, longest, where, recording.begin_ns)
+    return _Part(number, span, times, chosen)
+
+
+def _actions(parts: list[_Part], said: Said, station: Station) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
+    """The actions (T, Da) of each part, and (N,) whether a command was out of their reach."""
+    control = make_control(station.interface.action_kind, station.robot)
+    actions, off = [], []
+    for part in parts:
+        measured = said.series["joint_states"].values[part.chosen["joint_states"]]
+        q, width = measured[:, :-1], measured[:, -1]
+        commands = said.series["command"].values[part.chosen["command"]]
+        if station.command.type == POSE:
+            commands = solve(station.robot.chain, q, *pose_of(commands), rest=np.asarray(station.robot.home))
+        if station.gripper is not None:
+            given = part.chosen["gripper"]
+            width = np.where(given >= 0, said.series["gripper"].values[np.maximum(given, 0), 0], width)
+        found = control.actions(q, commands, width).astype(np.float32)
+        reached, _ = control.targets(q, None, found)
+        actions.append(found)
+        off.append(np.abs(reached - commands).max(axis=1) > OFF_RAD)
+    return actions, np.concatenate(off)
+
+
+def _stamp_names(station: Station) -> tuple[str, ...]:
+    """The sources whose stamps are stored: every observation, the command, and the gripper's where there is one."""
+    gripper = ("gripper",) if station.gripper is not None else ()
+    return (*station.interface.observation, "action", *gripper)
+
+
+_ROLE = {"proprio": "joint_states", "action": "command"}
+
+
+def _draft(
+    part: _Part,
+    action: NDArray[np.float32],
+    said: Said,
+    station: Station,
+    recording: Recording,
+    task: str,
+    success: bool | None,
+) -> Draft:
+    length = len(part.times)
+
+    def rows(role: str) -> Any:
+        return said.series[role].values[part.chosen[role]]
+
+    measured = rows("joint_states")
+    q = np.ascontiguousarray(measured[:, :-1])
+    observation: dict[str, NDArray] = {"proprio": proprio(q, measured[:, -1], *station.robot.chain.forward(q))}
+    if "objects" in station.interface.observation:
+        observation["objects"] = rows("objects").astype(np.float32)
+    stamps = {FRAME: part.times / 1e9}
+    for name in _stamp_names(station):
+        role = _ROLE.get(name, name)
+        chosen, series = part.chosen[role], said.series[role]
+        # 0 where the gripper has not been commanded yet.
+        stamps[name] = np.where(chosen >= 0, series.stamps[np.maximum(chosen, 0)] / 1e9, 0.0)
+    images = {
+        key: cast(Any, BagImages(recording, station, key, said.series[key], part.chosen[key]))
+        for key in station.interface.observation
+        if key.startswith("images.")
+    }
+    ended = part.span.success is not None
+    succeeded = bool(part.span.success if ended else success)
+    reward = np.zeros(length, np.float32)
+    reward[-1] = float(succeeded)
+    episode = Episode(
+        observation=observation,
+        action=action,
+        reward=reward,
+        success=succeeded,
+        terminated=ended or succeeded,
+        truncated=not (ended or succeeded),
+        task=part.span.task or task,
+        stamps=stamps,
+    )
+    return Draft(episode, images, f"bag {recording.path}: episode {part.number}")
+
+
+class BagImages:
+    """The images of one camera in one episode, decoded one after the other while they are asked for."""
+
+    def __init__(
+        self, recording: Recording, station: Station, key: str, series: Series, chosen: NDArray[np.int64]
+    ) -> None:
+        self._recording, self._picture = recording, station.picture
+        self._channel = station.channels[key]
+        height, width, _ = station.interface.observation[key].shape
+        self._size = (height, width)
+        self._stamps = series.stamps[chosen]
+        logged = series.logged[chosen]
+        self._begin, self._end = int(logged.min()), int(logged.max()) + 1
+
+    def __len__(self) -> int:
+        return len(self._stamps)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        wanted = set(self._stamps.tolist())
+        decoded: dict[int, NDArray[np.uint8]] = {}
+        frame = 0
+        for message in self._recording.messages([self._channel.topic], self._begin, self._end):
+            stamp = message.stamp_ns
+            if stamp not in wanted or stamp in decoded:
+                continue
+            try:
+                decoded[stamp] = self._picture(message.content, self._size)
+            except BadInput as error:
+                at = f"{1e-9 * (message.logged_ns - self._recording.begin_ns):.3f} s"
+                raise BadInput(f"bag {self._recording.path}: {self._channel.topic} at {at}: {error}") from None
+            while frame < len(self._stamps) and int(self._stamps[frame]) in decoded:
+                yield decoded[int(self._stamps[frame])]
+                frame += 1
+            needed = int(self._stamps[frame - 1]) if frame else 0
+            decoded = {kept: image for kept, image in decoded.items() if kept >= needed}

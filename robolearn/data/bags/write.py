@@ -1,0 +1,210 @@
+"""A data set → a bag: joint states, commands, images and episode events, under the stamps that they were measured at.
+
+A message is written once for every stamp, however many frames saw it. Commands are what the stored actions mean where
+the arm was, by the control that deployment uses. Sets without stamps get those of their frames, from 1 s on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Episode, check_compatible
+from robolearn.core.se3 import matrix_to_quat
+from robolearn.data.bags.grid import SLACK_NS
+from robolearn.data.bags.messages import Messages
+from robolearn.data.bags.read import FRAME
+from robolearn.data.bags.recording import rosbags
+from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, POSE, STRING, TRAJECTORY, Station
+from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.reader import Dataset
+from robolearn.data.segments import frames
+from robolearn.data.source import Draft, Progress, check_new, new_folder
+from robots import make_control
+
+log = logging.getLogger(__name__)
+
+BETWEEN_NS = 1_000_000_000  # between episodes that have no time of their own
+HELD_NS = 6_000_000_000  # messages are put in order within this; no source may be older when it is seen
+
+
+def write_bag(dataset: Dataset, station: Station, out: str | Path, progress: Progress | None = None) -> None:
+    """Write `dataset` as a rosbag2 folder with one .mcap file, or as that file alone where `out` ends in .mcap.
+
+    Args:
+      station: what the topics are; its interface must be that of the set.
+
+    Raises:
+      BadInput: `out` is there already, or the set is of another station.
+    """
+    out = Path(out)
+    check_compatible(
+        station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for {station.name}"
+    )
+    with _bag(out) as bag:
+        speaker = _Speaker(bag, station)
+        end = 0
+        for index, draft in enumerate(drafts(dataset)):
+            end = speaker.episode(draft, end)
+            if progress is not None:
+                progress(index + 1, {})
+
+
+@contextmanager
+def _bag(out: Path) -> Iterator[Any]:
+    """A writer of a bag that appears at `out` when it is whole."""
+    rosbags()
+    from rosbags.rosbag2 import StoragePlugin, Writer
+
+    if out.suffix != ".mcap":
+        with new_folder(out) as part:
+            part.rmdir()  # the library makes the folder itself
+            with Writer(part, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
+                yield bag
+        return
+    check_new(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as part:
+        folder = Path(part) / out.stem
+        with Writer(folder, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
+            yield bag
+        check_new(out)
+        os.replace(folder / f"{out.stem}.mcap", out)
+
+
+class _Speaker:
+    """Says episodes on the topics of a station."""
+
+    def __init__(self, bag: Any, station: Station) -> None:
+        self._station, self._messages = station, Messages()
+        self._control = make_control(station.interface.action_kind, station.robot)
+        self._bag = bag
+        channels = {channel.topic: channel.type for channel in station.channels.values()} | {EPISODE_EVENTS: STRING}
+        self._connections = {
+            topic: bag.add_connection(topic, kind, typestore=self._messages.store) for topic, kind in channels.items()
+        }
+        self._types = channels
+        self._waiting: list[tuple[int, int, str, Any]] = []
+        self._count = 0
+
+    def episode(self, draft: Draft, after_ns: int) -> int:
+        """Say one episode, not before `after_ns`; returns when it ends [ns]."""
+        episode, hz = draft.episode, self._station.interface.control_hz
+        step = round(1e9 / hz)
+        times, stamps = _times(episode, self._station, step)
+        if times[0] <= after_ns:
+            shift = after_ns + BETWEEN_NS - int(times[0])
+            if episode.stamps:
+                log.warning("%s: moved by %.3f s, because the episode before it is later", draft.name, 1e-9 * shift)
+            times, stamps = times + shift, {name: np.where(at > 0, at + shift, at) for name, at in stamps.items()}
+        begin, end = int(times[0]), max(int(times[0]) + len(episode) * step, int(times[-1]) + step)
+        regular = bool(np.abs(times - begin - np.arange(len(times)) * step).max() <= SLACK_NS)
+        self._say(begin, EPISODE_EVENTS, self._event("start", episode.task))
+        speakers = self._speakers(draft)
+        cameras = {key: iter(frames(images)) for key, images in draft.images.items()}
+        told = dict.fromkeys(stamps, 0)
+        for t in range(len(episode)):
+            pictures = {key: next(camera) for key, camera in cameras.items()}
+            for name, at in stamps.items():
+                stamp = int(at[t])
+                if stamp > 0 and stamp != told[name]:
+                    told[name] = stamp
+                    topic, make = speakers[name]
+                    self._say(stamp, topic, make(t, stamp, pictures))
+            self._flush(int(times[t]) - HELD_NS)
+        frames_ns = {} if regular else {"frames_ns": (times - begin).tolist()}
+        self._say(
+            end, EPISODE_EVENTS, self._event("success" if episode.success else "failure", episode.task, frames_ns)
+        )
+        self._flush(end + 1)
+        return end
+
+    def _speakers(self, draft: Draft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
+        """Stamp name → topic, and what makes a message of (frame, stamp, images)."""
+        station, make, episode = self._station, self._messages, draft.episode
+        count = len(station.joints)
+        proprio = np.asarray(episode.observation["proprio"], np.float64)
+        q, width = np.ascontiguousarray(proprio[:, :count]), proprio[:, count]
+        goals, openings = self._control.targets(q, None, episode.action)
+        names = (*station.joints, *station.gripper_joints)
+
+        def joints(t: int, stamp: int, _: dict) -> Any:
+            return make.joint_state(names, [*q[t], *station.gripper_joint_values(float(width[t]))], stamp)
+
+        def command(t: int, stamp: int, _: dict) -> Any:
+            if station.command.type == POSE:
+                pos, rot = station.robot.chain.forward(goals[t][None])
+                return make.pose(pos[0], matrix_to_quat(rot)[0], stamp)
+            return self._set_point(station.command.type, station.joints, goals[t])
+
+        def gripper(t: int, stamp: int, _: dict) -> Any:
+            assert station.gripper is not None
+            values = station.gripper_values(float(openings[t]))
+            return self._set_point(station.gripper.type, station.gripper_joints, values)
+
+        speakers: dict[str, tuple[str, Callable[[int, int, dict], Any]]] = {
+            "proprio": (station.joint_states.topic, joints),
+            "action": (station.command.topic, command),
+        }
+        if station.gripper is not None:
+            speakers["gripper"] = (station.gripper.topic, gripper)
+        if "objects" in station.interface.observation:
+            assert station.objects is not None
+            objects = station.interface.observation["objects"].names
+            values = episode.observation["objects"]
+            topic = station.objects.topic
+            speakers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
+        for key in draft.images:
+            channel = station.channels[key]
+            speakers[key] = (
+                channel.topic,
+                lambda t, stamp, images, key=key, kind=channel.type: make.image(kind, images[key], stamp),
+            )
+        return speakers
+
+    def _set_point(self, kind: str, joints: tuple[str, ...], values: Any) -> Any:
+        if kind == FLOATS:
+            return self._messages.floats(values)
+        assert kind == TRAJECTORY
+        return self._messages.trajectory(joints, values, 1.0 / self._station.interface.control_hz)
+
+    def _event(self, kind: str, task: str, more: Mapping[str, Any] | None = None) -> Any:
+        return self._messages.text(json.dumps({"event": kind, "task": task, **(more or {})}, ensure_ascii=False))
+
+    def _say(self, at: int, topic: str, message: Any) -> None:
+        raw = self._messages.store.serialize_cdr(message, self._types[topic])
+        heapq.heappush(self._waiting, (at, self._count, topic, bytes(raw)))
+        self._count += 1
+
+    def _flush(self, before: int) -> None:
+        """Write what was said before, in the order of its time."""
+        while self._waiting and self._waiting[0][0] < before:
+            at, _, topic, raw = heapq.heappop(self._waiting)
+            self._bag.write(self._connections[topic], at, raw)
+
+
+def _times(episode: Episode, station: Station, step: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+    """(T,) when each frame was [ns], and name → (T,) the stamps of what it holds [ns]."""
+    sources = [*station.interface.observation, "action", *(["gripper"] if station.gripper is not None else [])]
+    stored = {name: np.round(np.asarray(at) * 1e9).astype(np.int64) for name, at in episode.stamps.items()}
+    index = np.arange(len(episode), dtype=np.int64) * step
+    seen = [stored[name] for name in station.interface.observation if name in stored]
+    if FRAME in stored:
+        times = stored[FRAME]
+    elif seen:
+        # A frame comes after all that it saw, and after the frame before it whatever it saw.
+        apart = np.arange(len(episode)) * 10 * SLACK_NS
+        times = np.maximum.accumulate(np.max(seen, axis=0) - apart) + apart
+    else:
+        times = BETWEEN_NS + index
+    return times, {name: stored.get(name, times) for name in sources}

@@ -1,0 +1,179 @@
+"""What LeRobot's formats v2 and v3 share: features, frames of one episode, tasks, images inside parquet."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape
+from robolearn.data.formats.options import ReadOptions
+from robolearn.data.segments import Images
+from robolearn.data.source import Draft
+from robolearn.data.tables import array_of
+
+OUTCOMES = {"next.reward", "next.done", "next.success", "next.terminated", "next.truncated", "is_intervention"}
+INDICES = {"timestamp", "frame_index", "episode_index", "index", "task_index"}
+_NUMBERS = ("float", "int", "uint", "bool")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the columns of a set become the features of an episode.
+
+    Attributes:
+      interface: with cameras; actions as in the file.
+      vectors: our feature → column.
+      videos, pictures: ``images.<camera>`` → feature, in mp4 files or as PNG in the table.
+      stamps: name → column.
+      notes: what is left out, and why.
+    """
+
+    interface: Interface
+    vectors: Mapping[str, str]
+    videos: Mapping[str, str]
+    pictures: Mapping[str, str]
+    stamps: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
+    """The plan for a set with this ``meta/info.json``.
+
+    Raises:
+      BadInput: no actions, or no frame rate.
+    """
+    features: Mapping[str, Mapping[str, Any]] = info["features"]
+    if "action" not in features:
+        raise BadInput(what, got="no feature 'action'", expected="one", available=features)
+    observation: dict[str, ArraySpec] = {}
+    vectors: dict[str, str] = {}
+    videos: dict[str, str] = {}
+    pictures: dict[str, str] = {}
+    stamps: dict[str, str] = {}
+    notes: list[str] = []
+    for name, feature in features.items():
+        kind = str(feature["dtype"])
+        if name in OUTCOMES or name in INDICES or name == "action":
+            continue
+        if name.startswith("stamp."):
+            stamps[name.removeprefix("stamp.")] = name
+        elif kind in ("video", "image"):
+            shape = picture_shape(feature)
+            camera = key_of(name).removeprefix("images.").replace("/", "_")
+            if shape is None:
+                notes.append(f"{name} is left out: not an RGB image ({feature['shape']})")
+            elif options.takes(camera):
+                observation[f"images.{camera}"] = ArraySpec(shape, "uint8")
+                (videos if kind == "video" else pictures)[f"images.{camera}"] = name
+        elif name.startswith("observation.") and kind.startswith(_NUMBERS):
+            vectors[key_of(name)] = name
+            observation[key_of(name)] = _vector(feature)
+        else:
+            notes.append(f"{name} ({kind}) is left out")
+    interface = Interface(
+        observation=observation,
+        action=_vector(features["action"]),
+        control_hz=options.hz or float(info["fps"]),
+        embodiment=options.embodiment or str(info.get("robot_type") or "none"),
+        action_kind=options.action_kind or "native",
+    )
+    if INTERFACE_KEY in info:
+        own = options.applied(Interface.from_json(info[INTERFACE_KEY]))
+        kept = {key: spec for key, spec in own.observation.items() if key in observation}
+        interface = replace(own, observation={**kept, **{k: v for k, v in observation.items() if k not in kept}})
+    return Plan(interface, vectors, videos, pictures, stamps, tuple(notes))
+
+
+def draft(
+    plan: Plan, table: pa.Table, tasks: Mapping[int, str], videos: Mapping[str, Images], options: ReadOptions, what: str
+) -> Draft:
+    """The episode whose frames are the rows of `table`, in their order.
+
+    Args:
+      tasks: task index → the task in words.
+      videos: ``images.<camera>`` → its images, for the features of `plan.videos`.
+      what: names file and episode in messages.
+    """
+    length = table.num_rows
+    if not length:
+        raise BadInput(what, got="no frames", expected="at least one")
+
+    def column(name: str, shape: tuple[int, ...] = (), dtype: str = "float32") -> NDArray:
+        if name not in table.column_names:
+            raise BadInput(what, got=f"no column {name!r}", expected="it", available=table.column_names)
+        return array_of(table[name], shape, dtype, what=f"{what}, {name}")
+
+    def plain(name: str, dtype: str) -> NDArray | None:
+        return column(name, (), dtype) if name in table.column_names else None
+
+    frame = plain("frame_index", "int64")
+    if frame is not None and not np.array_equal(frame, np.arange(length)):
+        at = int(np.flatnonzero(frame != np.arange(length))[0])
+        raise BadInput(f"{what}, row {at}: frame_index", got=int(frame[at]), expected=at)
+    interface = plan.interface
+    numbers = {key: column(name, interface.observation[key].shape) for key, name in plan.vectors.items()}
+    images: dict[str, Images] = dict(videos)
+    for key, name in plan.pictures.items():
+        images[key] = np.stack(
+            [_picture(cell, f"{what}, frame {t}, {name}") for t, cell in enumerate(table[name].to_pylist())]
+        )
+    reward = plain("next.reward", "float32")
+    success, terminated = plain("next.success", "bool"), plain("next.terminated", "bool")
+    truncated, task = plain("next.truncated", "bool"), plain("task_index", "int64")
+    ended = bool(terminated.any()) if terminated is not None else bool(success is not None and success.any())
+    episode = Episode(
+        observation=numbers,
+        action=column("action", interface.action.shape),
+        reward=np.zeros(length, np.float32) if reward is None else reward,
+        success=bool(success is not None and success.any()),
+        terminated=ended,
+        truncated=not ended if truncated is None else bool(truncated.any()),
+        task=options.task or (_task(tasks, int(task[0]), what) if task is not None else ""),
+        intervention=plain("is_intervention", "bool"),
+        stamps={key: column(name, (), "float64") for key, name in plan.stamps.items()},
+    )
+    return Draft(episode, images, what)
+
+
+def success_note(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a set that does not say which episodes succeeded is taken for."""
+    if "next.success" in info["features"]:
+        return ()
+    return ("the set does not say which episodes succeeded: none is marked as a success",)
+
+
+def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
+    if index not in tasks:
+        raise BadInput(f"{what}: task_index", got=index, available=tasks)
+    return tasks[index]
+
+
+def _vector(feature: Mapping[str, Any]) -> ArraySpec:
+    names = feature.get("names")
+    if isinstance(names, Mapping):  # older sets nest them under the name of an axis
+        names = next(iter(names.values()), None)
+    shape = tuple(int(extent) for extent in feature["shape"])
+    flat = isinstance(names, list) and len(shape) == 1 and len(names) == shape[0]
+    return ArraySpec(shape, "float32", tuple(str(name) for name in names) if flat and names else ())
+
+
+def _picture(cell: Any, what: str) -> NDArray[np.uint8]:
+    """An image that a parquet cell holds as an encoded file."""
+    import av
+    from av.error import FFmpegError
+
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(content, bytes):
+        raise BadInput(what, got="no image bytes in the table", expected="an encoded image")
+    try:
+        with av.open(io.BytesIO(content), "r") as container:
+            return next(container.decode(video=0)).to_ndarray(format="rgb24").astype(np.uint8, copy=False)
+    except (FFmpegError, StopIteration, IndexError) as error:
+        raise BadInput(what, got=f"an image that does not decode ({error})") from None

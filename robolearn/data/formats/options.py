@@ -1,0 +1,47 @@
+"""What a user may say about files that do not say it themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from robolearn.core import Interface
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Each is None or empty where the file is to be believed.
+
+    Attributes:
+      task: the task in words.
+      hz: frames per second.
+      embodiment: name of the arm.
+      action_kind: what an action means, e.g. ``"tcp_delta"``.
+      proprio: the features that make up ``proprio``, in order.
+      cameras: the cameras to take; None takes all, an empty tuple none.
+    """
+
+    task: str = ""
+    hz: float | None = None
+    embodiment: str = ""
+    action_kind: str = ""
+    proprio: tuple[str, ...] = ()
+    cameras: tuple[str, ...] | None = None
+
+    def takes(self, camera: str) -> bool:
+        """Whether the images of `camera` are wanted."""
+        return self.cameras is None or camera in self.cameras
+
+    def applied(self, interface: Interface) -> Interface:
+        """`interface`, which files brought along, with what the user says in place of what it says."""
+        wanted = {
+            key: spec
+            for key, spec in interface.observation.items()
+            if not key.startswith("images.") or self.takes(key.removeprefix("images."))
+        }
+        return replace(
+            interface,
+            observation=wanted,
+            control_hz=self.hz or interface.control_hz,
+            embodiment=self.embodiment or interface.embodiment,
+            action_kind=self.action_kind or interface.action_kind,
+        )

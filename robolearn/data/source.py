@@ -1,0 +1,209 @@
+"""Episodes on their way into a new data set, from wherever they come: another set, another format, an edit.
+
+A `Source` hands out one `Draft` after the other, numbers in memory and images as segments that are decoded when they
+are needed, so the size of a set does not matter. `store` writes them all into a new folder, or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from robolearn.core import BadInput, Episode, Interface
+from robolearn.data import layout
+from robolearn.data.checks import picture
+from robolearn.data.features import image_keys
+from robolearn.data.pixels import describe_frames
+from robolearn.data.segments import Images, Segment, copy_stream, facts, frames, size_of
+from robolearn.data.video import Clip, VideoConfig, VideoEncoder
+from robolearn.data.writer import EpisodeWriter
+
+Progress = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One episode to be stored.
+
+    Attributes:
+      episode: its numbers; `episode.observation` holds the vectors only.
+      images: ``images.<camera>`` → T images.
+      name: what it is called where it comes from, for messages, e.g. ``"demo_7"``.
+    """
+
+    episode: Episode
+    images: Mapping[str, Images] = field(default_factory=dict)
+    name: str = ""
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Episodes to be stored.
+
+    Attributes:
+      interface: of all of them, images included; actions are in [-1, 1].
+      drafts: gone through once.
+      count: how many they are.
+      stamps: the names of the raw timestamps that every episode has.
+      notes: what a user should know about how they were read, one sentence each.
+    """
+
+    interface: Interface
+    drafts: Iterable[Draft]
+    count: int
+    stamps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What `store` wrote."""
+
+    episodes: int
+    frames: int
+    successes: int
+
+
+def store(source: Source, out: str | Path, *, progress: Progress | None = None) -> Stored:
+    """Write `source` as a new LeRobotDataset v3.0 in the folder `out`: all of it, or nothing.
+
+    Raises:
+      BadInput: `out` is there already, or an episode cannot be stored; it is named.
+    """
+    successes = 0
+    drafts = iter(source.drafts)
+    first = next(drafts, None)
+    if first is None:
+        raise BadInput(f"data set {out}", got="no episodes", expected="at least one")
+    config = _config(first)
+    with (
+        new_folder(out) as part,
+        EpisodeWriter(part, source.interface, stamps=source.stamps, video=config) as writer,
+    ):
+        for draft in itertools.chain([first], drafts):
+            name = draft.name or f"episode {writer.episodes}"
+            try:
+                _write(writer, draft, source.stamps, part.parent, config)
+            except BadInput as error:
+                raise BadInput(f"{name}: {error}") from None
+            successes += draft.episode.success
+            if progress is not None:
+                progress(writer.episodes, {})
+        stored = Stored(writer.episodes, writer.frames, successes)
+    return stored
+
+
+def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: Path, config: VideoConfig) -> None:
+    """Store `draft`; its videos are made in the folder `aside`."""
+    episode = draft.episode
+    stamps = {name: episode.stamps[name] for name in wanted if name in episode.stamps}
+    videos: dict[str, Clip] = {}
+    try:
+        for key in image_keys(writer.interface):
+            if key not in draft.images:
+                raise BadInput(key, got="no images", expected=f"{len(episode)}", available=draft.images)
+            videos[key] = write_video(draft.images[key], aside / f"{key}.mp4", key, writer.interface, config)
+        writer.take(replace(episode, stamps=stamps), videos)
+    finally:
+        for clip in videos.values():
+            clip.path.unlink(missing_ok=True)
+
+
+def _config(draft: Draft) -> VideoConfig:
+    """How images are encoded that cannot be copied: as those that can are."""
+    try:
+        kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, Segment)}
+    except BadInput:
+        kinds = set()  # said again, with the episode, when it is its turn
+    return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
+
+
+def write_video(images: Images, path: Path, key: str, interface: Interface, config: VideoConfig | None = None) -> Clip:
+    """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
+    spec, hz = interface.observation[key], interface.control_hz
+    if isinstance(images, Segment) and images.whole:
+        if (size := size_of(images.path)) != spec.shape[:2]:
+            raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
+        if copy_stream(images, path, hz):
+            return Clip(path, len(images), images.stats or describe_frames(frames(images)))
+    encoder = VideoEncoder(path, key, spec, hz, config or VideoConfig())
+    try:
+        for t, image in enumerate(frames(images)):
+            encoder.put(picture(image, spec, (), key, f" at frame {t}"))
+        return encoder.finish()
+    except BaseException:
+        encoder.abort()
+        raise
+
+
+@contextmanager
+def new_folder(out: str | Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place `out` when all went well and disappears otherwise.
+
+    Raises:
+      BadInput: `out` is there already, or another process is filling it.
+    """
+    out = Path(out)
+    check_new(out)
+    part = out.with_name(f".{out.name}.part")
+    part.mkdir(parents=True, exist_ok=True)
+    guard = layout.lock(part)  # held by nobody where a killed process left the folder behind
+    try:
+        for child in part.iterdir():
+            if child.name != layout.LOCK_PATH:
+                _remove(child)
+        inner = part / "set"
+        inner.mkdir()
+        yield inner
+        check_new(out)
+        os.rename(inner, out)
+        with contextlib.suppress(OSError):
+            _sync(out.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        guard.close()
+
+
+def check_new(out: str | Path) -> None:
+    """Raise `BadInput` where `out` is there and not an empty folder."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        what = "a file" if not out.is_dir() else "a folder with content"
+        raise BadInput(f"--out {out}", got=what, expected="a new folder", hint="Nothing is overwritten")
+    if not out.name or out.name == "..":
+        raise BadInput("--out", got=out, expected="the name of a new folder")
+
+
+def concatenated(*sources: Source) -> Iterator[Draft]:
+    """The drafts of all `sources`, one after the other."""
+    for source in sources:
+        yield from source.drafts
+
+
+def stamps_of(episode: Episode) -> tuple[str, ...]:
+    """The names of the raw timestamps of `episode`."""
+    return tuple(getattr(episode, "stamps", {}) or {})
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""Every check of a data set: pure functions from what could be read to findings; none stops at the first fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from robolearn.data.validate import clocks, counts, numbers, statistics, videos
+from robolearn.data.validate.finding import Finding, Limits
+from robolearn.data.validate.opened import opened
+
+__all__ = ["CHECKS", "Finding", "Limits", "validate"]
+
+CHECKS = (
+    counts.counts,
+    counts.order,
+    counts.tasks,
+    counts.duplicates,
+    counts.unfinished,
+    counts.weights,
+    numbers.finite,
+    numbers.bounded,
+    clocks.grid,
+    clocks.sources,
+    statistics.whole,
+    statistics.by_episode,
+    videos.videos,
+)
+
+
+def validate(
+    root: str | Path, limits: Limits | None = None, seen: Callable[[str], None] | None = None
+) -> Iterator[Finding]:
+    """All faults of the data set in the folder `root`; `seen` is told of every video that has been looked at.
+
+    Raises:
+      BadInput: `root` is no data set.
+    """
+    data = opened(Path(root), seen)
+    yield from data.findings
+    for check in CHECKS:
+        yield from check(data, limits or Limits())

@@ -1,0 +1,65 @@
+"""Time: the grid of the frame rate, and the raw timestamps of the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from robolearn.data.features import STAMP
+from robolearn.data.validate.finding import Finding, Limits, frames_text, runs
+from robolearn.data.validate.opened import Opened, Rows
+
+PERIODS = 3  # a stamp may stand still or jump by this many control periods, if that is more than `gap_s`
+
+
+def grid(data: Opened, limits: Limits) -> Iterator[Finding]:
+    """timestamp = frame_index / fps, always forwards."""
+    for rows in data.episodes.values():
+        stamps = rows.columns.get("timestamp")
+        if stamps is None or not len(stamps):
+            continue
+        stamps = stamps.astype(np.float64)
+        back = np.diff(stamps, prepend=-np.inf) <= 0
+        for first, last in runs(back):
+            what = f"timestamp {stamps[first]:.4f} s after {stamps[first - 1]:.4f} s{frames_text(first, last)}"
+            yield Finding("time goes back", what, rows.file, rows.index, first)
+        expected = np.arange(len(stamps)) / data.fps
+        # float32 itself is coarser than the tolerance after some minutes.
+        allowed = limits.grid_s + np.spacing(expected.astype(np.float32))
+        for first, last in runs((np.abs(stamps - expected) > allowed) & ~back):
+            what = f"timestamp {stamps[first]:.4f} s, expected {expected[first]:.4f} s{frames_text(first, last)}"
+            yield Finding("off the grid", what, rows.file, rows.index, first)
+
+
+def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
+    """Raw timestamps go forwards, neither stand still nor jump."""
+    allowed = max(limits.gap_s, PERIODS / data.fps)
+    for rows in data.episodes.values():
+        for key, values in rows.columns.items():
+            if key.startswith(STAMP) and values.ndim == 1 and np.isfinite(values).all():
+                yield from _source(rows, key, values, allowed)
+
+
+def _source(rows: Rows, key: str, stamps: np.ndarray, allowed: float) -> Iterator[Finding]:
+    """One source, whose own steps say how fast it usually is."""
+    step = np.diff(stamps)
+    if not len(step):
+        return
+    for first, last in runs(step < 0):
+        what = f"{key} {stamps[first + 1]:.4f} s after {stamps[first]:.4f} s{frames_text(first + 1, last + 1)}"
+        yield Finding("time goes back", what, rows.file, rows.index, first + 1)
+    usual = float(np.median(step[step > 0])) if (step > 0).any() else 0.0
+    still = np.zeros(len(stamps), bool)
+    for first, last in runs(step == 0):
+        # How long it stood still is what the clock shows when it goes on, or as many steps as others take.
+        count = last - first + 1
+        jump = stamps[last + 2] - stamps[first] if last + 2 < len(stamps) else usual * (count + 1)
+        stood = max(jump, usual * count)
+        if stood > allowed or (usual == 0.0 and count >= PERIODS):
+            what = f"{key} stays at {stamps[first]:.4f} s until frame {last + 1}"
+            yield Finding("frozen clock", what, rows.file, rows.index, first + 1)
+            still[first : last + 2] = True
+    for first, _ in runs((step > allowed) & ~still[:-1]):
+        what = f"{key} jumps by {step[first]:.3f} s, expected at most {allowed:.3f} s"
+        yield Finding("gap", what, rows.file, rows.index, first + 1)

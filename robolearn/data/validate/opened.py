@@ -1,0 +1,198 @@
+"""A data set read with patience: what cannot be read becomes a finding, and the rest is looked at all the same."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+from robolearn.data import layout
+from robolearn.data.tables import tasks_of
+from robolearn.data.validate.finding import Finding
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The frames of one episode as they stand in its table.
+
+    Attributes:
+      index: of the episode.
+      file: relative to the set.
+      columns: name → (T,) or (T, D) of whatever numbers are there.
+    """
+
+    index: int
+    file: str
+    columns: dict[str, NDArray]
+
+    @property
+    def length(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What could be read.
+
+    Attributes:
+      root: the folder.
+      info: ``meta/info.json``.
+      rows: of ``meta/episodes``, those of committed episodes, in order of their index.
+      tasks: in words, by index; None where they cannot be read.
+      stats: ``meta/stats.json``; None where it is not there or cannot be read.
+      episodes: by index, those whose table can be read.
+      live: whether a writer is at work in it.
+      findings: what went wrong on the way.
+      seen: told the name of every video that has been looked at.
+    """
+
+    root: Path
+    info: dict[str, Any]
+    rows: list[dict[str, Any]]
+    tasks: list[str] | None
+    stats: dict[str, Any] | None
+    episodes: dict[int, Rows]
+    live: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    seen: Callable[[str], None] = lambda name: None
+
+    @property
+    def fps(self) -> float:
+        return float(self.info["fps"])
+
+    @property
+    def videos(self) -> list[str]:
+        """The features that are videos."""
+        return [name for name, feature in self.info["features"].items() if feature.get("dtype") == "video"]
+
+
+def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
+    """Read what there is.
+
+    Raises:
+      BadInput: ``meta/info.json`` is missing or unreadable: this is no data set.
+    """
+    info = layout.read_info(root)
+    if not str(info["codebase_version"]).startswith("v3."):
+        raise BadInput(f"data set {root}", got=f"format {info['codebase_version']}", expected=layout.VERSION,
+                       hint="robolearn dataset import reads v2.1")  # fmt: skip
+    _check_info(root, info)
+    findings: list[Finding] = []
+    rows = _rows(root, int(info["total_episodes"]), findings)
+    tasks = stats = None
+    try:
+        tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=layout.TASKS_PATH)
+    except BadInput as error:
+        findings.append(Finding("tasks", _short(error, root), layout.TASKS_PATH))
+    try:
+        stats = layout.read_json(root, layout.STATS_PATH)
+    except BadInput as error:
+        findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
+    episodes = dict(_tables(root, info, rows, findings))
+    return Opened(root, info, rows, tasks, stats, episodes, _live(root), findings, seen or (lambda name: None))
+
+
+def _check_info(root: Path, info: dict[str, Any]) -> None:
+    """Raise `BadInput` where ``meta/info.json`` says things that nothing can be read with."""
+    what = f"data set {root}: {layout.INFO_PATH}"
+    for key in ("total_episodes", "total_frames", "total_tasks"):
+        if not isinstance(info[key], int) or info[key] < 0:
+            raise BadInput(f"{what}: {key}", got=info[key], expected="a number")
+    if not isinstance(info["fps"], int | float) or not info["fps"] > 0:
+        raise BadInput(f"{what}: fps", got=info["fps"], expected="a positive number")
+    features = info["features"]
+    if not isinstance(features, dict) or not all(isinstance(feature, dict) for feature in features.values()):
+        raise BadInput(f"{what}: features", got=type(features).__name__, expected="a dict of dicts")
+    for name, feature in features.items():
+        shape = feature.get("shape")
+        if not isinstance(shape, list) or not all(isinstance(extent, int) for extent in shape):
+            raise BadInput(f"{what}: features: {name}: shape", got=shape, expected="a list of numbers")
+    for key, default in (("data_path", layout.DATA_PATH), ("video_path", layout.VIDEO_PATH)):
+        try:
+            str(info.get(key) or default).format(chunk_index=0, file_index=0, video_key="x")
+        except (KeyError, IndexError, ValueError):
+            raise BadInput(f"{what}: {key}", got=info[key], expected=default) from None
+
+
+def _live(root: Path) -> bool:
+    """Whether somebody holds the writer's lock."""
+    try:
+        with open(root / layout.LOCK_PATH) as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for path in sorted(root.glob("meta/episodes/*/*.parquet")):
+        name = str(path.relative_to(root))
+        try:
+            table = layout.read_parquet(root, name)
+        except BadInput as error:
+            findings.append(Finding("corrupt file", _short(error, root), name))
+            continue
+        needed = ("episode_index", "length", "data/chunk_index", "data/file_index")
+        lacking = [key for key in needed if key not in table.column_names]
+        if lacking:
+            findings.append(Finding("episodes", f"no column {lacking[0]!r}", name))
+            continue
+        rows += [{**row, "file": name} for row in table.to_pylist() if row["episode_index"] < count]
+    if not rows and not findings and count:
+        findings.append(Finding("episodes", f"no rows in meta/episodes, expected {count}"))
+    return sorted(rows, key=lambda row: row["episode_index"])
+
+
+def _tables(
+    root: Path, info: dict[str, Any], rows: list[dict[str, Any]], findings: list[Finding]
+) -> Iterator[tuple[int, Rows]]:
+    files: dict[str, list[int]] = {}
+    pattern = str(info.get("data_path") or layout.DATA_PATH)
+    for row in rows:
+        name = pattern.format(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
+        files.setdefault(name, []).append(row["episode_index"])
+    for name, indices in files.items():
+        span = f"episodes {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"episode {indices[0]}"
+        try:
+            table = layout.read_parquet(root, name)
+        except BadInput as error:
+            findings.append(Finding("corrupt file", f"{_short(error, root)}; {span} cannot be read", name, indices[0]))
+            continue
+        if "episode_index" not in table.column_names:
+            findings.append(Finding("corrupt file", f"no column 'episode_index'; {span} cannot be read", name))
+            continue
+        columns = {key: values for key in table.column_names if (values := _numbers(table[key])) is not None}
+        for key in info["features"]:
+            if info["features"][key].get("dtype") not in ("video", "image", "string") and key not in columns:
+                findings.append(Finding("features", f"no column {key!r} of numbers, which info.json has", name))
+        for index in indices:
+            mine = columns["episode_index"] == index
+            yield index, Rows(index, name, {key: values[mine] for key, values in columns.items()})
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray | None:
+    """(N,) or (N, D), or None for what is neither or has rows of different lengths."""
+    flat, size = column.combine_chunks(), len(column)
+    while kinds.is_list(flat.type) or kinds.is_fixed_size_list(flat.type) or kinds.is_large_list(flat.type):
+        flat = flat.flatten()
+    if not (kinds.is_integer(flat.type) or kinds.is_floating(flat.type) or kinds.is_boolean(flat.type)):
+        return None
+    if size and len(flat) % size:
+        return None
+    values = flat.to_numpy(zero_copy_only=False)
+    return values if len(flat) == size else values.reshape(size, -1)
+
+
+def _short(error: BadInput, root: Path) -> str:
+    """What `error` says, without the name of the set."""
+    return str(error).removeprefix(f"data set {root}").removeprefix(": ")

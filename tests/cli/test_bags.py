@@ -1,0 +1,422 @@
+"""Bags at realistic, irregular rates: into a data set and back, and every fault refused with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rosbags.highlevel import AnyReader
+from rosbags.rosbag2 import StoragePlugin, Writer
+
+from hardware.contract import Contract, load_contract
+from robolearn.cli.main import main
+from robolearn.data import Dataset
+from robolearn.data.bags.messages import Messages
+from robolearn.data.bags.station import COMPRESSED, EPISODE_EVENTS, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY
+from robots import make_control
+
+T0 = 1_790_000_000_123_456_789  # [ns]
+SIZE = (48, 64)
+
+CONTRACT = """
+robot: {robot}
+action_kind: {kind}
+control_hz: 20
+stream_hz: 200
+joints: [{joints}]
+joint_states: {{topic: /joint_states, type: sensor_msgs/msg/JointState, max_age_s: 0.06}}
+command: {{topic: /arm/command, type: {command}, max_age_s: 0.1}}
+gripper: {{joints: [finger], topic: /hand/command, type: std_msgs/msg/Float64MultiArray, unit: opening}}
+cameras:
+  front: {{topic: /front/image, type: sensor_msgs/msg/Image, size: [48, 64], max_age_s: 0.2}}
+  wrist: {{topic: /wrist/compressed, type: sensor_msgs/msg/CompressedImage, size: [48, 64], max_age_s: 0.2}}
+"""
+
+
+def write_contract(folder: Path, *, robot: str = "panda", kind: str = "tcp_delta", command: str = FLOATS) -> Path:
+    from robots import ROBOTS
+
+    path = folder / "station.yaml"
+    joints = ", ".join(f"left_{joint}" for joint in ROBOTS[robot].joints)
+    path.write_text(CONTRACT.format(robot=robot, kind=kind, joints=joints, command=command))
+    return path
+
+
+class Recorder:
+    """Writes a bag of an arm that is moved by random actions, with the rates and the jitter of real drivers."""
+
+    def __init__(self, contract: Contract, seed: int = 0) -> None:
+        self.contract, self.rng, self.make = contract, np.random.default_rng(seed), Messages()
+        self.said: list[tuple[int, str, str, Any]] = []  # logged [ns], topic, type, message
+        self.control = make_control(contract.action_kind, contract.robot)
+        self.now = T0
+
+    def say(self, at: float, topic: str, kind: str, message: Any, late: float = 0.0) -> None:
+        self.said.append((int(at + late), topic, kind, message))
+
+    def event(self, kind: str, task: str = "") -> None:
+        self.say(self.now, EPISODE_EVENTS, STRING, self.make.text(json.dumps({"event": kind, "task": task})))
+
+    def times(self, hz: float, until: int) -> np.ndarray:
+        """Irregular stamps [ns] from now on: periods vary by a fifth."""
+        count = int((until - self.now) * 1e-9 * hz * 1.5) + 2
+        steps = (1e9 / hz) * (1 + 0.2 * self.rng.uniform(-1, 1, count))
+        at = self.now + np.cumsum(steps).astype(np.int64)
+        return at[at < until]
+
+    def move(self, seconds: float, q: np.ndarray) -> np.ndarray:
+        """Joints, commands, openings and images for a while; where the arm is then."""
+        c, until, step = self.contract, self.now + int(seconds * 1e9), 50_000_000
+        begin = self.now
+        frames = int((until - begin) // step) + 1
+        path, goals, openings = [q], [], []
+        for i in range(frames):
+            action = 0.15 * np.sin(0.3 * i + np.arange(self.control.spec.size))
+            if c.action_kind == "joint_position":
+                lower, upper = c.robot.lower, c.robot.upper
+                action[:-1] = np.clip(2 * (path[-1] + 0.02 * action[:-1] - lower) / (upper - lower) - 1, -1, 1)
+            goal, _ = self.control.targets(path[-1][None], None, action[None])
+            goals.append(goal[0])
+            openings.append(0.04 if i % 12 < 6 else 0.01)
+            path.append(goal[0])
+        knots = begin + step * np.arange(frames + 1)
+
+        def q_at(t: int) -> np.ndarray:
+            # The arm moves within the first half of a step: at grid points it stands where the step begins.
+            i = min(int((t - begin) // step), frames - 1)
+            share = min(1.0, 2 * (t - knots[i]) / step)
+            return path[i] + share * (path[i + 1] - path[i])
+
+        names = (*c.joints, "finger", "other_joint")
+        order = self.rng.permutation(len(names))
+        for t in self.times(200.0, until):
+            positions = np.array([*q_at(int(t)), 0.02 + 0.01 * np.sin(1e-9 * (t - T0)), 7.0])
+            message = self.make.joint_state([names[k] for k in order], positions[order], int(t))
+            self.say(t, "/joint_states", JOINT_STATE, message, late=self.rng.uniform(2e5, 2e6))
+        for t in self.times(100.0, until):
+            i = min(int((t - begin) // step), frames - 1)
+            values = goals[i]
+            if c.command.type == TRAJECTORY:
+                message = self.make.trajectory(c.joints, values, 0.05)
+            elif c.command.type == FLOATS:
+                message = self.make.floats(values)
+            else:
+                from robolearn.core.se3 import matrix_to_quat
+
+                pos, rot = c.robot.chain.forward(values[None])
+                message = self.make.pose(pos[0], matrix_to_quat(rot)[0], int(t))
+            self.say(t, c.command.topic, c.command.type, message)
+        for i in range(0, frames, 6):
+            t = knots[i] + int(self.rng.uniform(1e6, 9e6))
+            if t < until:
+                self.say(t, "/hand/command", FLOATS, self.make.floats([openings[i]]))
+        for topic, kind, hz in (("/front/image", IMAGE, 30.0), ("/wrist/compressed", COMPRESSED, 15.0)):
+            for t in self.times(hz, until):
+                level = int(1e-9 * (t - T0) * 20) % 200 + 20
+                picture = np.full((*SIZE, 3), level, np.uint8)
+                picture[:, : SIZE[1] // 2] = (level, 250 - level, 60)
+                message = self.make.image(kind, picture, int(t))
+                self.say(t, topic, kind, message, late=self.rng.uniform(5e6, 2e7))
+        self.now = until
+        return path[-2]
+
+    def episode(self, seconds: float, q: np.ndarray, end: str = "success", task: str = "") -> np.ndarray:
+        self.event("start", task)
+        q = self.move(seconds, q)
+        self.event(end)
+        return self.move(0.4, q)
+
+    def write(self, path: Path) -> Path:
+        with Writer(path, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
+            connections: dict[str, Any] = {}
+            for at, topic, kind, message in sorted(self.said, key=lambda said: said[0]):
+                if topic not in connections:
+                    connections[topic] = bag.add_connection(topic, kind, typestore=self.make.store)
+                bag.write(connections[topic], at, bytes(self.make.store.serialize_cdr(message, kind)))
+        return path
+
+
+Record = Callable[..., tuple[Path, Path]]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """(bag, contract): three episodes, one of them discarded, and one that never ended."""
+
+    def make(change: Callable[[Recorder], None] = lambda recorder: None, **contract: str) -> tuple[Path, Path]:
+        path = write_contract(tmp_path, **contract)
+        station = load_contract(path)
+        recorder = Recorder(station)
+        q = recorder.move(0.5, np.array(station.robot.home))
+        q = recorder.episode(1.2, q, "success", "lift the cube")
+        q = recorder.episode(0.6, q, "discard")
+        q = recorder.episode(0.9, q, "failure")
+        recorder.event("start")
+        recorder.move(0.3, q)
+        change(recorder)
+        return recorder.write(tmp_path / "bag"), path
+
+    return make
+
+
+def run(*args: Any) -> int:
+    return main([str(arg) for arg in args])
+
+
+def heard(path: Path) -> dict[str, dict[int, Any]]:
+    """Topic → stamp [µs] → message; a message without a stamp counts from when it was recorded."""
+    found: dict[str, dict[int, Any]] = {}
+    with AnyReader([path]) as reader:
+        for connection, logged, raw in reader.messages():
+            message: Any = reader.deserialize(raw, connection.msgtype)
+            header = getattr(message, "header", None)
+            stamp = 0 if header is None else header.stamp.sec * 10**9 + header.stamp.nanosec
+            found.setdefault(connection.topic, {})[round((stamp or logged) / 1000)] = message
+    return found
+
+
+def original(at: int, said: dict[int, Any]) -> Any:
+    """What was said within a microsecond of `at` [µs]: stored stamps are float64."""
+    return next((said[t] for t in (at, at - 1, at + 1) if t in said), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("tcp_delta", FLOATS), ("joint_position", TRAJECTORY), ("tcp_delta", "geometry_msgs/msg/PoseStamped")],
+)
+def test_bag_to_set_to_bag(record: Record, tmp_path: Path, kind: str, command: str) -> None:
+    bag, contract = record(kind=kind, command=command)
+    assert run("dataset", "import", bag, "--format", "mcap", "--robot", contract, "--out", tmp_path / "set") == 0
+    assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", contract, "--out",
+               tmp_path / "back.mcap") == 0  # fmt: skip
+    before, after = heard(bag), heard(tmp_path / "back.mcap")
+    assert set(after) == set(before)
+    counts = {topic: len(messages) for topic, messages in after.items()}
+    assert counts[EPISODE_EVENTS] == 4 and counts["/joint_states"] == counts["/arm/command"] == 24 + 18
+    assert 20 < counts["/wrist/compressed"] < counts["/front/image"] <= 42 and 4 <= counts["/hand/command"] <= 8
+    tolerance = 1e-3 if command.endswith("PoseStamped") else 2e-4
+    for topic, messages in after.items():
+        for at, message in messages.items():
+            source = original(at, before[topic])
+            assert source is not None, f"{topic} at {at} was never said"
+            if topic == "/joint_states":
+                wanted = dict(zip(source.name, source.position, strict=True))
+                assert [wanted[name] for name in message.name] == pytest.approx(message.position.tolist(), abs=1e-6)
+            elif topic == "/arm/command" and command == FLOATS:
+                assert message.data.tolist() == pytest.approx(source.data.tolist(), abs=tolerance)
+            elif topic == "/arm/command" and command == TRAJECTORY:
+                assert message.joint_names == source.joint_names
+                assert message.points[0].positions.tolist() == pytest.approx(
+                    source.points[0].positions.tolist(), abs=tolerance
+                )
+            elif topic == "/arm/command":
+                for part, names in (("position", "xyz"), ("orientation", "wxyz")):
+                    got, want = getattr(message.pose, part), getattr(source.pose, part)
+                    assert [getattr(got, n) for n in names] == pytest.approx(
+                        [getattr(want, n) for n in names], abs=tolerance
+                    )
+            elif topic == "/hand/command":
+                assert message.data.tolist() == pytest.approx(source.data.tolist(), abs=1e-6)
+            elif topic == "/front/image":
+                difference = np.abs(message.data.astype(int) - source.data.astype(int))
+                assert message.encoding == "rgb8" and difference.mean() < 6
+            elif topic == EPISODE_EVENTS:
+                assert json.loads(message.data)["event"] == json.loads(source.data)["event"]
+
+    # And the same data set again.
+    assert run("dataset", "import", tmp_path / "back.mcap", "--robot", contract, "--out", tmp_path / "again") == 0
+    first, second = Dataset.open(tmp_path / "set"), Dataset.open(tmp_path / "again")
+    assert first.lengths.tolist() == second.lengths.tolist() == [24, 18]
+    assert first.success.tolist() == second.success.tolist() == [True, False]
+    assert first.tasks == second.tasks == ["lift the cube", ""]
+    assert np.abs(first.observation["proprio"] - second.observation["proprio"]).max() < 1e-5
+    assert np.abs(first.action - second.action).max() < 1e-3
+    for name, stamps in first.stamps.items():
+        assert np.abs(stamps - second.stamps[name]).max() < 2e-6, name
+
+
+def test_frames_hold_the_newest_message_before_them(record: Record, tmp_path: Path) -> None:
+    bag, contract = record()
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set", "--json") == 0
+    dataset, said = Dataset.open(tmp_path / "set", cache=False), heard(bag)
+    at = dataset.stamps["frame"]
+    assert np.diff(at[:24]) == pytest.approx(0.05, abs=1e-6)
+    for name, topic in (("proprio", "/joint_states"), ("images.wrist", "/wrist/compressed")):
+        stamps = 1e-6 * np.array(sorted(said[topic]))
+        expected = stamps[np.searchsorted(stamps, at, side="right") - 1]
+        assert np.abs(dataset.stamps[name] - expected).max() < 2e-6
+    # The action is what was commanded in the step that begins with its frame.
+    assert (dataset.stamps["action"] > at).all() and (dataset.stamps["action"] < at + 0.05).all()
+    front = dataset.images("front")
+    message = original(round(1e6 * dataset.stamps["images.front"][5]), said["/front/image"])
+    assert np.abs(front[5].astype(int) - message.data.reshape(*SIZE, 3).astype(int)).mean() < 6
+
+
+def test_a_bag_without_events_is_one_episode(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    def silent(recorder: Recorder) -> None:
+        recorder.said = [said for said in recorder.said if said[1] != EPISODE_EVENTS]
+
+    bag, contract = record(silent)
+    args = ("dataset", "import", next(bag.glob("*.mcap")), "--robot", contract, "--no-images", "--json")
+    assert run(*args, "--out", tmp_path / "a") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["episodes"] == 1 and result["successes"] == 0 and "does not say" in result["notes"][0]
+    assert run(*args, "--out", tmp_path / "b", "--outcome", "success", "--task", "wave") == 0
+    dataset = Dataset.open(tmp_path / "b")
+    assert dataset.success.tolist() == [True] and dataset.tasks == ["wave"] and 80 <= dataset.frames <= 102
+
+
+def _drop(topic: str) -> Callable[[Recorder], None]:
+    def change(recorder: Recorder) -> None:
+        recorder.said = [said for said in recorder.said if said[1] != topic]
+
+    return change
+
+
+def _gap(topic: str, begin: float, end: float) -> Callable[[Recorder], None]:
+    def change(recorder: Recorder) -> None:
+        recorder.said = [s for s in recorder.said if s[1] != topic or not begin < 1e-9 * (s[0] - T0) < end]
+
+    return change
+
+
+def _retype(recorder: Recorder) -> None:
+    recorder.said = [
+        (at, topic, STRING, recorder.make.text("?")) if topic == "/arm/command" else (at, topic, kind, message)
+        for at, topic, kind, message in recorder.said
+    ]
+
+
+def _nan(recorder: Recorder) -> None:
+    message = next(said[3] for said in recorder.said if said[1] == "/joint_states" and said[0] > T0 + 9e8)
+    message.position[:] = np.nan
+
+
+def _nameless(recorder: Recorder) -> None:
+    message = next(said[3] for said in recorder.said if said[1] == "/joint_states" and said[0] > T0 + 9e8)
+    message.name[message.name.index("left_panda_joint3")] = "stranger"
+
+
+def _other_clock(recorder: Recorder) -> None:
+    for _, topic, _, message in recorder.said:
+        if topic == "/front/image":
+            message.header = recorder.make.header(message.header.stamp.sec * 10**9 - 3600 * 10**9)
+
+
+def _words(recorder: Recorder) -> None:
+    recorder.said.append((T0 + 10**8, EPISODE_EVENTS, STRING, recorder.make.text("begin!")))
+
+
+def _end_first(recorder: Recorder) -> None:
+    recorder.said.append((T0 + 10**8, EPISODE_EVENTS, STRING, recorder.make.text('{"event": "success"}')))
+
+
+def _bad_picture(recorder: Recorder) -> None:
+    for _, topic, _, message in recorder.said:
+        if topic == "/wrist/compressed":
+            message.data = message.data[:10]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_drop("/arm/command"), ["topic /arm/command (command of contract station)", "got none", "Float64MultiArray"]),
+        (_drop("/wrist/compressed"), ["topic /wrist/compressed (images.wrist", "available: /arm/command"]),
+        (_retype, ["topic /arm/command", "got std_msgs/msg/String", "expected std_msgs/msg/Float64MultiArray"]),
+        (_gap("/joint_states", 1.0, 1.3), ["/joint_states: episode 0, frame ", "1.0", "a gap of 0.", "0.06 s"]),
+        (_gap("/front/image", 3.0, 9.0), ["/front/image: episode 1, frame", "no more messages", "0.2 s"]),
+        (_gap("/arm/command", 0.8, 1.2), ["/arm/command: episode 0, frame", "a gap of 0.4"]),
+        (_nan, ["/joint_states, message", "NaN or infinity"]),
+        (_nameless, ["/joint_states, message", "no 'left_panda_joint3'"]),
+        (_other_clock, ["/front/image", "stamps 3600", "one clock"]),
+        (_words, [EPISODE_EVENTS, "begin!", '{"event": "start"}']),
+        (_end_first, [EPISODE_EVENTS, "0.09", "never began"]),
+        (_bad_picture, ["/wrist/compressed at", "no picture"]),
+    ],
+)
+def test_faults_are_refused_with_their_place(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture, change: Callable[[Recorder], None], words: list[str]
+) -> None:
+    bag, contract = record(change)
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set", "--json") == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert str(bag) in said
+    for word in words:
+        assert word in said, said
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.4, 0.95])
+def test_a_truncated_file(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture, keep: float) -> None:
+    bag, contract = record()
+    file = next(bag.glob("*.mcap"))
+    file.write_bytes(file.read_bytes()[: int(keep * file.stat().st_size)])
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set") == 2
+    said = capsys.readouterr().err
+    assert "cannot be read" in said and str(bag) in said and "mcap recover" in said
+
+
+def test_what_is_asked_for_wrongly(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    bag, contract = record()
+    (tmp_path / "empty").mkdir()
+    assert run("dataset", "import", tmp_path / "empty", "--format", "mcap", "--robot", contract, "--out",
+               tmp_path / "set") == 2  # fmt: skip
+    assert "without metadata.yaml" in capsys.readouterr().err
+    assert run("dataset", "import", bag, "--out", tmp_path / "set") == 2
+    assert "--robot" in capsys.readouterr().err
+    assert run("dataset", "import", bag, "--robot", contract, "--no-images", "--out", tmp_path / "set") == 0
+    assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", "ur5e", "--out",
+               tmp_path / "out.mcap") == 2  # fmt: skip
+    assert "embodiment" in capsys.readouterr().err and not (tmp_path / "out.mcap").exists()
+
+
+def test_a_set_without_stamps_gets_those_of_its_frames(demos: Path, tmp_path: Path) -> None:
+    args = ("--format", "mcap", "--robot", "sim", "--out", tmp_path / "bag")
+    assert run("dataset", "export", demos, *args) == 0
+    assert run("dataset", "import", tmp_path / "bag", "--robot", "sim", "--no-images", "--out",
+               tmp_path / "set") == 0  # fmt: skip
+    first, second = Dataset.open(demos), Dataset.open(tmp_path / "set")
+    assert first.lengths.tolist() == second.lengths.tolist()
+    assert first.success.tolist() == second.success.tolist()
+    for key, values in first.observation.items():
+        assert np.abs(values - second.observation[key]).max() < 1e-4
+    # Actions of the expert that the limits of the joints cut short lead to the same place.
+    assert np.quantile(np.abs(first.action - second.action).max(axis=1), 0.95) < 1e-2
+
+
+def test_a_live_recording_keeps_its_stamps(tmp_path: Path) -> None:
+    """A set whose frames jitter as those of `robolearn record` do, and which has no stamp of the frame itself."""
+    from robolearn.core import Episode
+    from robolearn.data import EpisodeWriter
+    from robots.proprio import proprio
+
+    path = write_contract(tmp_path, kind="joint_position")
+    contract = load_contract(path).with_cameras(())
+    rng, robot = np.random.default_rng(2), contract.robot
+    with EpisodeWriter(tmp_path / "set", contract.interface, stamps=("proprio", "action", "device")) as writer:
+        for e in range(2):
+            q = np.array(robot.home) + 0.01 * np.cumsum(rng.uniform(-1, 1, (30, len(robot.home))), axis=0)
+            goal = q + 0.01
+            action = make_control("joint_position", robot).actions(q, goal, np.full(30, 0.04)).astype(np.float32)
+            at = 1e-9 * T0 + 10 * e + 0.05 * np.arange(30) + rng.uniform(0, 2e-3, 30)
+            stamps = {"proprio": at - rng.uniform(0, 5e-3, 30), "action": at + 1e-3, "device": at - 0.1}
+            writer.write(
+                Episode(
+                    {"proprio": proprio(q, np.full(30, 0.04), *robot.chain.forward(q))},
+                    action, np.zeros(30, np.float32), bool(e), True, False, "wave", stamps=stamps,
+                )
+            )  # fmt: skip
+    assert (
+        run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", path, "--out", tmp_path / "bag") == 0
+    )
+    assert run("dataset", "import", tmp_path / "bag", "--robot", path, "--no-images", "--out", tmp_path / "again") == 0
+    first, second = Dataset.open(tmp_path / "set"), Dataset.open(tmp_path / "again")
+    assert second.lengths.tolist() == [30, 30] and second.success.tolist() == [False, True]
+    for name in ("proprio", "action"):
+        assert np.abs(first.stamps[name] - second.stamps[name]).max() < 2e-6
+    assert np.abs(first.action - second.action).max() < 1e-5
+    assert np.abs(first.observation["proprio"] - second.observation["proprio"]).max() < 1e-5

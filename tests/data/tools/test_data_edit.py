@@ -1,0 +1,155 @@
+"""Edits write new sets; whole episodes keep their videos to the byte, cut ones keep the right frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.core import BadInput, Episode
+from robolearn.data import edit
+from robolearn.data.existing import drafts, open_numbers
+from robolearn.data.segments import array
+from robolearn.data.source import Source, store
+from robolearn.data.validate import validate
+
+CAMERA = "images.front"
+
+
+def stored(source: Source, out: Path) -> list[Episode]:
+    """The episodes of `source` after it was stored, with the images of one camera; the set is sound."""
+    store(source, out)
+    assert list(validate(out)) == []
+    return episodes(out)
+
+
+def episodes(path: Path) -> list[Episode]:
+    read = []
+    for draft in drafts(open_numbers(path)):
+        images = {key: array(segment) for key, segment in draft.images.items() if key == CAMERA}
+        read.append(Episode(**{**vars(draft.episode), "observation": {**draft.episode.observation, **images}}))
+    return read
+
+
+def same(a: Episode, b: Episode) -> None:
+    for key in b.observation:
+        np.testing.assert_array_equal(a.observation[key], b.observation[key])
+    for name in ("action", "reward", "intervention"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    for name in b.stamps:
+        np.testing.assert_array_equal(a.stamps[name], b.stamps[name])
+    assert (a.success, a.terminated, a.truncated, a.task) == (b.success, b.terminated, b.truncated, b.task)
+
+
+def mp4s(path: Path) -> list[bytes]:
+    return [file.read_bytes() for file in sorted(path.glob("videos/*/*/*.mp4"))]
+
+
+def test_drop_keeps_everything_of_the_others_and_their_videos_to_the_byte(filmed: Path, tmp_path: Path) -> None:
+    before = episodes(filmed)
+    after = stored(edit.drop(open_numbers(filmed), [1]), tmp_path / "out")
+    same(after[0], before[0])
+    same(after[1], before[2])
+    assert len(after) == 2 and after[0].intervention is not None and after[0].intervention[3]
+    assert len(mp4s(tmp_path / "out")) == 4 and set(mp4s(tmp_path / "out")) < set(mp4s(filmed))
+
+
+def test_split_and_merge_give_back_the_same_episodes(filmed: Path, tmp_path: Path) -> None:
+    dataset = open_numbers(filmed)
+    parts = edit.split(dataset, (2, 1), seed=None)
+    assert parts == [[0, 1], [2]]
+    for i, part in enumerate(parts):
+        store(edit.keep(dataset, part), tmp_path / f"part{i}")
+    merged = stored(edit.merge([open_numbers(tmp_path / "part0"), open_numbers(tmp_path / "part1")]), tmp_path / "all")
+    for a, b in zip(merged, episodes(filmed), strict=True):
+        same(a, b)
+    assert mp4s(tmp_path / "all") == mp4s(filmed)
+
+
+def test_split_deals_every_episode_once(plain: Path) -> None:
+    dataset = open_numbers(plain)
+    for fractions in ((0.9, 0.1), (1e-6, 1), (1, 1, 1), (0.01, 0.01, 1)):
+        parts = edit.split(dataset, fractions, seed=3)
+        assert sorted(e for part in parts for e in part) == [0, 1, 2] and all(parts)
+    assert edit.split(dataset, (1, 2), 5) == edit.split(dataset, (1, 2), 5)
+
+
+def test_rename_task_renames_one_or_all(plain: Path, tmp_path: Path) -> None:
+    dataset = open_numbers(plain)
+    one = stored(edit.rename_task(dataset, "place it", "put it down"), tmp_path / "one")
+    assert [episode.task for episode in one] == ["lift the cube", "lift the cube", "put it down"]
+    every = stored(edit.rename_task(dataset, None, "work"), tmp_path / "all")
+    assert {episode.task for episode in every} == {"work"}
+
+
+def test_crop_cuts_numbers_images_and_stamps_alike(filmed: Path, tmp_path: Path) -> None:
+    before = episodes(filmed)
+    after = stored(edit.crop(open_numbers(filmed), 2, 3, [0, 2]), tmp_path / "out")
+    same(after[1], before[1])
+    for e in (0, 2):
+        cut = slice(2, len(before[e]) - 3)
+        np.testing.assert_array_equal(after[e].action, before[e].action[cut])
+        np.testing.assert_array_equal(after[e].stamps["proprio"], before[e].stamps["proprio"][cut])
+        # Encoded once more, so not to the bit; the bar grows by 10 a frame.
+        shown, meant = after[e].observation[CAMERA], before[e].observation[CAMERA][cut]
+        assert np.abs(shown[:, 32, 20].astype(int) - meant[:, 32, 20]).max() <= 3
+        assert after[e].success == before[e].success and after[e].terminated == before[e].terminated
+
+
+def test_subsample_lowers_the_rate_and_means_the_motion(filmed: Path, tmp_path: Path) -> None:
+    before = episodes(filmed)
+    after = stored(edit.subsample(open_numbers(filmed), 3), tmp_path / "out")
+    dataset = open_numbers(tmp_path / "out")
+    assert dataset.interface.control_hz == pytest.approx(10 / 3) and dataset.interface.extra["subsampled"] == 3
+    assert [len(episode) for episode in after] == [5, 3, 6]
+    np.testing.assert_allclose(after[0].action[0, 0], before[0].action[:3, 0].mean(), atol=1e-6)
+    np.testing.assert_allclose(after[0].action[-1, 0], before[0].action[12:, 0].mean(), atol=1e-6)
+    np.testing.assert_array_equal(after[0].action[:, 1], before[0].action[[2, 5, 8, 11, 13], 1])  # the gripper's last
+    np.testing.assert_array_equal(after[0].observation["proprio"], before[0].observation["proprio"][::3])
+    assert after[0].reward.sum() == before[0].reward.sum() and list(np.flatnonzero(after[0].intervention)) == [1]
+    shown, meant = after[2].observation[CAMERA], before[2].observation[CAMERA][::3]
+    assert np.abs(shown[:, 32, 20].astype(int) - meant[:, 32, 20]).max() <= 3
+
+
+def test_a_sum_that_leaves_the_range_is_refused(plain: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="sum of actions: got 3 at frame 0"):
+        store(edit.subsample(open_numbers(plain), 3, "sum"), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: edit.drop(d, [0, 1, 2]), "no episode left"),
+        (lambda d: edit.drop(d, [7]), "got 7, expected 0 to 2"),
+        (lambda d: edit.crop(d, 5, 4), "episode 1: got 9 steps"),
+        (lambda d: edit.crop(d, 0, 0), "a step at least"),
+        (lambda d: edit.subsample(d, 1), "at least 2"),
+        (lambda d: edit.rename_task(d, "lift the cub", "x"), "did you mean lift the cube"),
+        (lambda d: edit.rename_task(d, None, " "), "in words"),
+        (lambda d: edit.split(d, (1, 1, 1, 1), None), "got 3 episodes"),
+        (lambda d: edit.split(d, (1, 0), None), "positive numbers"),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_error(plain: Path, change, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        change(open_numbers(plain))
+
+
+def test_merging_different_interfaces_names_the_difference(plain: Path, filmed: Path) -> None:
+    with pytest.raises(BadInput, match=r"images\.front"):
+        edit.merge([open_numbers(plain), open_numbers(filmed)])
+
+
+def test_what_is_there_is_never_overwritten_and_failures_leave_nothing(plain: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x")
+    with pytest.raises(BadInput, match="Nothing is overwritten"):
+        store(edit.keep(open_numbers(plain), [0]), tmp_path / "out")
+    assert (tmp_path / "out" / "precious").read_text() == "x"
+    # What a killed edit left behind is in nobody's way.
+    (tmp_path / ".new.part").mkdir()
+    (tmp_path / ".new.part" / "half").write_text("x")
+    assert store(edit.keep(open_numbers(plain), [0]), tmp_path / "new").episodes == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "out"]

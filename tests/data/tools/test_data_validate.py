@@ -1,0 +1,269 @@
+"""Every fault is found where it is, and the search goes on after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.data import EpisodeWriter
+from robolearn.data.validate import Finding, Limits, validate
+
+DATA = "data/chunk-000/file-000.parquet"
+ROWS = "meta/episodes/chunk-000/file-000.parquet"
+VIDEO = "videos/observation.images.front/chunk-000/file-001.mp4"
+Copy = Callable[[Path], Path]
+
+
+def found(root: Path, limits: Limits | None = None) -> list[tuple[str, int | None, int | None]]:
+    return [(finding.check, finding.episode, finding.frame) for finding in validate(root, limits)]
+
+
+def edit_table(root: Path, name: str, column: str, change: Callable[[list[Any]], None]) -> None:
+    """Change the values of a column in place; vectors are lists."""
+    table = pq.read_table(root / name)
+    values = table[column].to_pylist()
+    change(values)
+    position, field = table.column_names.index(column), table.schema.field(column)
+    pq.write_table(table.set_column(position, field, pa.array(values, field.type)), root / name)
+
+
+def edit_json(root: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    value = json.loads((root / name).read_text())
+    change(value)
+    (root / name).write_text(json.dumps(value))
+
+
+def test_a_sound_set_has_no_faults(filmed: Path, plain: Path) -> None:
+    assert list(validate(filmed)) == [] and list(validate(plain)) == []
+    assert list(validate(filmed, Limits(decode=False))) == []
+
+
+def test_what_is_no_set_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no meta/info\.json"):
+        list(validate(tmp_path))
+
+
+def test_many_faults_at_once_are_all_listed(filmed: Path, copy: Copy) -> None:
+    root = copy(filmed)
+    edit_table(root, DATA, "action", lambda rows: rows[16].__setitem__(0, 1.5))
+    edit_table(root, DATA, "observation.state", lambda rows: [rows[i].__setitem__(2, np.nan) for i in (25, 26)])
+    (root / VIDEO).unlink()
+    findings = list(validate(root))
+    texts = {finding.where: finding.what for finding in findings}
+    assert texts[f"episode 1, frame 2, {DATA}"] == "component 0 is 1.5, expected [-1, 1]"
+    assert texts[f"episode 2, frame 2, {DATA}"] == "observation.state: component 2 is nan (until frame 3)"
+    assert texts[f"episode 1, {VIDEO}"] == "the file is not there"
+    assert {f.check for f in findings} == {"action range", "not finite", "missing video", "stats"}
+
+
+def test_a_parquet_without_its_footer(plain: Path, copy: Copy) -> None:
+    root = copy(plain)
+    (root / DATA).write_bytes((root / DATA).read_bytes()[:-20])
+    (finding,) = validate(root)
+    assert finding.check == "corrupt file" and finding.file == DATA and "episodes 0 to 2" in finding.what
+
+
+def test_a_flipped_bit_in_the_data(plain: Path, copy: Copy) -> None:
+    root = copy(plain)
+    content = bytearray((root / DATA).read_bytes())
+    content[len(content) // 3] ^= 0x40
+    (root / DATA).write_bytes(content)
+    assert [f.check for f in validate(root)] == ["corrupt file"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda r: edit_json(r, "meta/info.json", lambda i: i.update(total_frames=40)), ("counts", None, None)),
+        (lambda r: edit_table(r, ROWS, "length", lambda v: v.__setitem__(1, 8)), ("counts", 1, None)),
+        (lambda r: edit_table(r, ROWS, "length", lambda v: v.__setitem__(1, 0)), ("empty episode", 1, None)),
+        (lambda r: edit_table(r, ROWS, "episode_index", lambda v: v.__setitem__(2, 1)), ("counts", 2, None)),
+        (lambda r: edit_table(r, ROWS, "dataset_from_index", lambda v: v.__setitem__(2, 9)), ("counts", 2, None)),
+        (lambda r: edit_table(r, DATA, "frame_index", lambda v: v.__setitem__(17, 7)), ("order", 1, 3)),
+        (lambda r: edit_table(r, DATA, "index", lambda v: v.__setitem__(5, 7)), ("order", 0, 5)),
+        (lambda r: edit_table(r, DATA, "task_index", lambda v: v.__setitem__(18, 5)), ("tasks", 1, 4)),
+        (lambda r: (r / "meta/tasks.parquet").unlink(), ("tasks", None, None)),
+        (lambda r: edit_table(r, "meta/tasks.parquet", "__index_level_0__", lambda v: v.__setitem__(1, " ")),
+         ("tasks", 2, None)),
+        (lambda r: (r / "meta/stats.json").unlink(), ("stats", None, None)),
+        (lambda r: edit_json(r, "meta/stats.json", lambda s: s["action"]["mean"].__setitem__(0, 0.7)),
+         ("stats", None, None)),
+        (lambda r: edit_json(r, "meta/stats.json", lambda s: s["action"].update(count=[30])), ("stats", None, None)),
+        (lambda r: edit_json(r, "meta/stats.json", lambda s: s.pop("action")), ("stats", None, None)),
+        (lambda r: edit_table(r, ROWS, "stats/action/max", lambda v: v[1].__setitem__(0, 3.0)), ("stats", 1, None)),
+        (lambda r: edit_table(r, DATA, "timestamp", lambda v: v.__setitem__(10, 1.003)), ("off the grid", 0, 10)),
+        (lambda r: edit_table(r, DATA, "timestamp", lambda v: v.__setitem__(10, 0.8)), ("time goes back", 0, 10)),
+        (lambda r: edit_table(r, DATA, "stamp.proprio", lambda v: v.__setitem__(20, 990.0)), ("time goes back", 1, 6)),
+        (lambda r: edit_table(r, DATA, "next.reward", lambda v: v.__setitem__(3, np.inf)), ("not finite", 0, 3)),
+    ],
+)  # fmt: skip
+def test_each_fault_of_the_tables_is_found_at_its_place(
+    plain: Path, copy: Copy, damage: Callable[[Path], Any], expected: tuple
+) -> None:
+    root = copy(plain)
+    damage(root)
+    assert expected in found(root)
+
+
+def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
+    from robolearn.data.edit import keep
+    from robolearn.data.existing import open_numbers
+    from robolearn.data.source import store
+
+    store(keep(open_numbers(plain), [0, 2, 0]), tmp_path / "out")
+    (finding,) = validate(tmp_path / "out")
+    assert (finding.check, finding.episode) == ("duplicate episode", 2) and "as episode 0" in finding.what
+
+
+def stamped(root: Path, stamps: np.ndarray, hz: float = 20.0) -> list[tuple[str, int | None, int | None]]:
+    """What is found in a set of one episode with these raw timestamps."""
+    interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), hz)
+    with EpisodeWriter(root, interface, stamps=["proprio"]) as writer:
+        for t, stamp in enumerate(stamps):
+            writer.add({"proprio": [t]}, [0.0], stamps={"proprio": stamp})
+        writer.end(success=True, terminated=True, task="wait")
+    return found(root)
+
+
+def test_raw_timestamps_that_stand_still_or_jump(tmp_path: Path) -> None:
+    usual = 1e9 + np.arange(60) / 20 + np.random.default_rng(0).normal(0, 0.005, 60)
+    assert stamped(tmp_path / "jitter", usual) == []
+    assert stamped(tmp_path / "slow", 5.0 + (np.arange(60) // 2) / 10) == []  # a source at half the rate
+    gap = usual + np.where(np.arange(60) >= 30, 0.5, 0.0)
+    assert stamped(tmp_path / "gap", gap) == [("gap", 0, 30)]
+    frozen = usual.copy()
+    frozen[20:32] = frozen[20]
+    assert stamped(tmp_path / "frozen", frozen) == [("frozen clock", 0, 21)]
+    dead = usual.copy()
+    dead[40:] = dead[40]
+    assert stamped(tmp_path / "dead", dead) == [("frozen clock", 0, 41)]
+
+
+# Videos
+
+
+def film(path: Path, images: np.ndarray, rate: int = 10) -> None:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=rate, options={"g": "2"})
+        stream.height, stream.width, stream.pix_fmt = *images.shape[1:3], "yuv420p"
+        for image in images:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def pictures(length: int, size: int = 64) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (length, size, size, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "expected"),
+    [
+        (7, 10, [("video length", 1, 7)]),
+        (11, 10, [("video length", 1, 9)]),
+        (9, 11, [("video time", 1, 1)]),
+    ],
+)
+def test_a_video_that_does_not_fit_its_table(
+    filmed: Path, copy: Copy, length: int, rate: int, expected: list[tuple]
+) -> None:
+    root = copy(filmed)
+    film(root / VIDEO, pictures(length), rate)
+    assert found(root, Limits(decode=False)) == expected
+    assert found(root) == expected
+
+
+def test_a_video_of_another_size(filmed: Path, copy: Copy) -> None:
+    root = copy(filmed)
+    film(root / VIDEO, pictures(9, 96))
+    (finding,) = validate(root)
+    assert finding == Finding("video", "96 × 96 pixels, info.json says [64, 64, 3]", VIDEO, 1)
+
+
+def test_a_video_that_stops_in_the_middle_or_is_none(filmed: Path, copy: Copy) -> None:
+    root = copy(filmed)
+    content = bytearray((root / VIDEO).read_bytes())
+    (root / VIDEO).write_bytes(b"no video at all")
+    (finding,) = validate(root)
+    assert finding.check == "video" and "does not open" in finding.what and finding.file == VIDEO
+    film(root / VIDEO, pictures(9))
+    with av.open(str(root / VIDEO)) as container:
+        packets = [packet for packet in container.demux(video=0) if packet.size]
+        where, size = packets[5].pos, packets[5].size
+    content = bytearray((root / VIDEO).read_bytes())
+    assert where is not None
+    content[where : where + size] = bytes(size)
+    (root / VIDEO).write_bytes(content)
+    findings = list(validate(root))
+    assert findings and {(f.file, f.episode) for f in findings} == {(VIDEO, 1)}
+
+
+def recorded(root: Path, still: slice, moves: bool) -> list[tuple[str, int | None, int | None]]:
+    """What is found in a recording whose camera shows one picture during `still`."""
+    interface = Interface(
+        {"proprio": ArraySpec((2,)), "images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0
+    )
+    with EpisodeWriter(root, interface) as writer:
+        for e in range(2):
+            for t in range(40):
+                s = still.start if e == 1 and still.start <= t < still.stop else t
+                image = np.full((64, 64, 3), 90, np.uint8)
+                image[20:36, s : s + 16] = 255  # the arm goes on by a pixel a frame
+                at = t if e == 0 or moves else min(t, still.start)
+                writer.add({"proprio": [at, e], "images.front": image}, [0.0])
+            writer.end(success=True, terminated=True, task=f"watch {e}")
+    return found(root)
+
+
+def test_a_camera_that_freezes_while_the_arm_moves(tmp_path: Path) -> None:
+    assert recorded(tmp_path / "frozen", slice(10, 25), moves=True) == [("frozen camera", 1, 10)]
+    assert recorded(tmp_path / "short", slice(10, 18), moves=True) == []
+    assert recorded(tmp_path / "resting", slice(10, 40), moves=False) == []
+
+
+def test_what_lies_beyond_the_last_commit_is_no_fault(filmed: Path, copy: Copy) -> None:
+    root = copy(filmed)
+
+    def two(info: dict[str, Any]) -> None:
+        info.update(total_episodes=2, total_frames=23)
+
+    edit_json(root, "meta/info.json", two)
+    assert {check for check, _, _ in found(root)} == {"stats"}  # which a killed writer leaves behind
+
+
+def test_a_recording_that_was_killed_is_told_from_one_that_runs(tmp_path: Path, copy: Copy) -> None:
+    interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 10.0)
+    with EpisodeWriter(tmp_path / "set", interface) as writer:
+        for t in range(3):
+            writer.add({"proprio": [t]}, [0.0])
+        writer.end(success=True, task="wait")
+        writer.add({"proprio": [0.5]}, [0.0])
+        assert found(tmp_path / "set") == []
+        root = copy(tmp_path / "set")  # as a kill at this moment would leave it
+    assert found(root) == [("unfinished episode", None, None)]
+
+
+def test_weights_of_another_number_of_episodes(plain: Path, copy: Copy) -> None:
+    root = copy(plain)
+    (root / "meta/robolearn_weights.json").write_text('{"weights": [1, 2]}')
+    (finding,) = validate(root)
+    assert finding.what == "got 2 weights, expected one for each of 3 episodes"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"fps": 0}, {"fps": "x"}, {"total_tasks": None}, {"total_frames": -1}, {"features": []}, {"data_path": "{x}"}],
+)
+def test_nonsense_in_info_is_one_clear_error(plain: Path, copy: Copy, change: dict[str, Any]) -> None:
+    root = copy(plain)
+    edit_json(root, "meta/info.json", lambda info: info.update(change))
+    with pytest.raises(BadInput, match=rf"info\.json: {next(iter(change))}"):
+        list(validate(root))

@@ -1,0 +1,147 @@
+"""A station with a Cartesian impedance controller and two cameras, over real rclpy and DDS.
+
+The arm here takes poses of the tcp, finds joints for them by its own inverse kinematics, and says where they are; its
+cameras send one picture raw and one compressed. The policy sees both, and moves the tcp by what it sees.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
+
+from geometry_msgs.msg import PoseStamped
+from sensor_msgs.msg import CompressedImage, Image
+
+from hardware.contract import Camera, Topic, load_contract
+from hardware.ros2 import messages, qos
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.operator import Operator
+from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.safety_node import SafetyNode
+from hardware.ros2.streamer_node import StreamerNode
+from robolearn.core import ActionChunk, Observation
+from robolearn.core.se3 import quat_to_matrix
+from robots.ik import IKConfig, solve
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from ros_station import Arm, Swing  # noqa: E402
+
+RAW, COMPRESSED = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
+SIM = load_contract("sim")
+CONTRACT = replace(
+    SIM,
+    command=Topic("/impedance/pose", "geometry_msgs/msg/PoseStamped"),
+    cameras={
+        "front": Camera("/front/image_raw", RAW, max_age_s=0.5, size=(48, 64)),
+        "wrist": Camera("/wrist/image/compressed", COMPRESSED, max_age_s=0.5, size=(32, 32)),
+    },
+)
+
+
+class CartesianArm(Arm):
+    """Follows poses; its cameras show one grey level, `brightness`."""
+
+    def configure(self) -> None:
+        c = self.contract
+        assert c.gripper is not None
+        deep = qos.CONTROLLER
+        deep.depth = 100
+        self.brightness, self.poses, self.films = 40, [], True
+        self._states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
+        self.create_subscription(PoseStamped, c.command.topic, self._on_pose, deep)
+        self.create_subscription(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper, deep)
+        self._front = self.create_publisher(Image, c.cameras["front"].topic, qos.sensor(2))
+        self._wrist = self.create_publisher(CompressedImage, c.cameras["wrist"].topic, qos.sensor(2))
+        self.every(0.005, self._tick)
+        self.every(0.05, self._film)
+
+    def _on_pose(self, message: PoseStamped) -> None:
+        p, o = message.pose.position, message.pose.orientation
+        pos, quat = np.array([p.x, p.y, p.z]), np.array([o.w, o.x, o.y, o.z])
+        chain = self.contract.robot.chain
+        config = IKConfig(iterations=20, damping=0.01, posture_gain=0.0)
+        self.q = solve(chain, self.q[None], pos[None], quat_to_matrix(quat)[None], rest=self.q, config=config)[0]
+        self.poses.append((pos, message.header.frame_id))
+        self.commands.append((time.monotonic(), self.q))
+
+    def _film(self) -> None:
+        if self.films:
+            now = 1e-9 * self.get_clock().now().nanoseconds
+            shade = np.full((96, 128, 3), self.brightness, np.uint8)  # larger than the contract's: it is resized
+            self._front.publish(messages.image(shade, now))
+            self._wrist.publish(messages.compressed_image(shade, now))
+
+
+class Looks(Swing):
+    """Up where it is bright, else down; keeps what it saw."""
+
+    seen: Observation
+
+    def act(self, observation: Observation) -> ActionChunk:
+        self.seen = observation
+        actions = np.zeros((1, 4, self.interface.action.size), np.float32)
+        # The tcp looks down: its own z points at the table.
+        actions[..., 2] = -0.5 if observation["images.front"].mean() > 128 else 0.5
+        return actions
+
+
+@pytest.fixture
+def station() -> Iterator[tuple[CartesianArm, Looks, Operator]]:
+    backgrounds = [Background() for _ in range(4)]
+    a, b, c, d = backgrounds
+    policy = Looks(CONTRACT)
+    arm = a.add(CartesianArm(CONTRACT, context=a.context))
+    nodes = [
+        arm,
+        b.add(SafetyNode(contract=CONTRACT, context=b.context)),
+        c.add(StreamerNode(contract=CONTRACT, context=c.context)),
+        d.add(PolicyNode(lambda _: policy, contract=CONTRACT, context=d.context)),
+    ]
+    for node in nodes:
+        node.start()
+    operator = Operator(a)
+    yield arm, policy, operator
+    for background in backgrounds:
+        background.close()
+    assert [b.errors for b in backgrounds] == [[], [], [], []]
+
+
+def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, Operator]) -> None:
+    arm, policy, operator = station
+    operator.wait_ready(30)
+    tcp = CONTRACT.robot.chain.forward(arm.q[None])[0][0]
+    operator.arm()
+    wait_until(lambda: arm.poses and arm.poses[-1][0][2] < tcp[2] - 0.02, 10, "the tcp to go down")
+    assert policy.seen["images.front"].shape == (1, 48, 64, 3) and policy.seen["images.wrist"].shape == (1, 32, 32, 3)
+    assert policy.seen["images.front"].dtype == np.uint8
+    assert abs(int(policy.seen["images.front"].mean()) - 40) <= 2 and abs(policy.seen["images.wrist"].mean() - 40) <= 4
+    arm.brightness = 200
+    low = min(pose[2] for pose, _ in arm.poses)
+    wait_until(lambda: arm.poses[-1][0][2] > low + 0.02, 10, "the tcp to rise when it is bright")
+    positions = np.array([pose for pose, _ in arm.poses])
+    # 2 cm a step at full deflection, half of it here: no leap among the poses either
+    assert np.linalg.norm(np.diff(positions, axis=0), axis=1).max() < 0.01
+    assert np.abs(positions[:, :2] - tcp[:2]).max() < 0.02, "straight up and down"
+    assert {frame for _, frame in arm.poses} == {"base"}
+    assert (CONTRACT.robot.chain.forward(arm.q[None])[0][0] - positions[-1]).max() < 0.02
+    operator.disarm()
+
+
+def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, Operator]) -> None:
+    arm, _, operator = station
+    operator.wait_ready(30)
+    operator.arm()
+    wait_until(lambda: arm.moved(0) > 0.01, 10, "motion")
+    arm.films = False
+    report = operator.wait_for("latched", 5)
+    assert report.reason
