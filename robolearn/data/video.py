@@ -17,6 +17,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -236,10 +237,9 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+                    with nullcontext() if self._frames else humbly():  # the first one starts more of its threads
+                        mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
-                    if self._frames == 1:  # the encoder has begun: there are more threads now
-                        humble()
                 mux(stream.encode())
         except Exception as error:
             raise output.error or error from None  # FFmpeg says less about a full disk than the system did
