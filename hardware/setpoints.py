@@ -23,6 +23,7 @@ class SetPoints:
 
     def __init__(self, contract: Contract) -> None:
         self._control = make_control(contract.action_kind, contract.robot)
+        self._relative = contract.action_kind == "tcp_delta"
         self.names = (*contract.joints, GRIPPER)
         self.spec = self._control.spec
         # Compile now, not while the arm moves.
@@ -33,6 +34,10 @@ class SetPoints:
         """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad]."""
         goal, width = self._control.targets(q[None], None, action[None])
         return np.concatenate([goal[0], width])
+
+    def at_rest(self, action: NDArray) -> bool:
+        """Whether `action` (Da,) asks for no motion of the arm."""
+        return self._relative and not np.any(action[:-1])
 
     def action(self, q: Array, target: Array) -> Array:
         """(Da,) in [-1, 1]: the action that leads from `q` (n,) to `target` (n + 1,), or as near as any does."""

@@ -43,6 +43,7 @@ BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on wi
 UNTOLD_S = 0.5  # after which a target of which the safety filter has said nothing is a fault
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 GIVE_UP = 3  # episodes in a row, when nobody is there
+BLIND_S = 10.0  # between two episodes, when nobody is there
 
 
 class Writer(Protocol):
@@ -155,6 +156,7 @@ class RecordNode(TeleopNode):
         self._accepted: dict[tuple[int, int], NDArray] = {}  # stamp of a target → what became of it
         self._count = 0  # of rows handed over
         self._up_by = time.monotonic() + self.session.start_s
+        self._blind_since = time.monotonic()
         self._sim_episode, self._outcome = -1, None
         self.inputs.append(self.poll(JointTrajectory, topics.ACCEPTED, self._on_accepted, qos.ACCEPTED))
         if self.session.simulated:
@@ -191,6 +193,10 @@ class RecordNode(TeleopNode):
             self.session.watch(self.episodes)
         except RobolearnError as error:
             self.fail(error)
+        if self.episodes.phase is not Phase.WAITING or not self.problem:
+            self._blind_since = time.monotonic()
+        elif self.session.judged and time.monotonic() - self._blind_since > BLIND_S:
+            self.fail(RobolearnError(self.problem))  # nobody is there to see to it
         if self.episodes.phase is Phase.STARTING and time.monotonic() > self._up_by:
             self.fail(RobolearnError(f"not ready after {self.session.start_s:g} s: {self.status.message}"))
 
@@ -311,6 +317,7 @@ class RecordNode(TeleopNode):
             return
         number = self.episodes.number + (not self.episodes.storing)
         self.episodes.lost()
+        self._jobs.put(self.session.writer.discard)
         what = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else error
         self.fail(RobolearnError(f"episode {number} could not be stored: {what}"))
 

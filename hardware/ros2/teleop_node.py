@@ -111,11 +111,12 @@ class TeleopNode(Node):
         self._arming = ""  # which arming this session has asked for
         self.sample = Sample(None, False, (), 0.0)
         self._stamp = Time()  # of the newest joint state
+        self._rests = False  # the hand, in the last control step
         self._last_ns = 0  # stamp of the newest target [ns]
         self._asked: tuple[NDArray, NDArray, Time] | None = None  # q, target and stamp of the present control step
         self._work: list[Steps] = []
         self._preparing: Steps | None = None
-        self._problem = "nothing heard yet"
+        self.problem = "nothing heard yet"  # with what is observed
         self._told_deadman: tuple[bool, float] = (False, 0.0)
         self.late_steps = 0
         self._input_latency = Latencies()
@@ -230,7 +231,7 @@ class TeleopNode(Node):
         """Whether what was there is still there."""
         if self.episodes.phase is Phase.STARTING:
             ready = all(client.service_is_ready() for client in self._calls.values())
-            if self.report and ready and self._deadman_publisher.get_subscription_count() and not self._problem:
+            if self.report and ready and self._deadman_publisher.get_subscription_count() and not self.problem:
                 self.do(self.episodes.up())
         elif self.episodes.armed:
             report = self.report
@@ -248,8 +249,8 @@ class TeleopNode(Node):
         self.sample = sample = self.device.sample(observation)
         for event in sample.events:
             self.do(self.episodes.tell(event))
-        if self._problem and self.episodes.phase is Phase.RECORDING:
-            self.do(self.episodes.stopped(self._problem))
+        if self.problem and self.episodes.phase is Phase.RECORDING:
+            self.do(self.episodes.stopped(self.problem))
         if self.episodes.armed:
             self._ask(observation, sample, now)
         else:
@@ -263,23 +264,28 @@ class TeleopNode(Node):
         try:
             observation = self.observer.observation()
         except NotObserved as error:
-            self._problem = str(error)
+            self.problem = str(error)
             return None
-        self._problem = ""
+        self.problem = ""
         return {key: value[0] for key, value in observation.items()}
 
     def _ask(self, observation: dict[str, NDArray] | None, sample: Sample, now: float) -> None:
         """Set-points for this control step."""
         q = self.observer.joints.q
         assert q is not None
-        if sample.action is not None and not self._problem:
+        if sample.action is not None and not self.problem:
             action = np.asarray(sample.action, dtype=np.float64)
             target = self.set_points.target(q, action)
+            rested, self._rests = self._rests, self.set_points.at_rest(action)
+            if rested and self._rests and self._asked is not None:
+                # A hand at rest holds the arm where it came to rest: asked anew from where it is measured, it would sink
+                # a little with every step, for no controller holds an arm's weight without giving way.
+                target, action = np.append(self._asked[1][:-1], target[-1]), None
             self._input_latency.add(max(now - sample.stamp, 0.0))
         else:
             # Hold still: where the arm was told to go last, or where it stands.
             target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
-            action = None
+            action, self._rests = None, False
         self._asked = (q, target, stamp := self._unique(self._stamp))
         if observation is not None and self.episodes.phase is Phase.RECORDING:
             self.add_row(observation, q, target, action, stamp)
@@ -365,7 +371,7 @@ class TeleopNode(Node):
             yield from self.call(topics.RESET)
             yield from self._until(lambda: self._state == "disarmed", ANSWER_S, "the safety filter stays latched")
         yield from self.place()
-        yield from self._until(lambda: not self._problem, ANSWER_S, lambda: self._problem)
+        yield from self._until(lambda: not self.problem, ANSWER_S, lambda: self.problem)
         if not self.sample.engaged:
             self.episodes.message = "hold the dead-man's switch" + (f": {n}" if (n := self.sample.note) else "")
             held = self.sample.note or "the dead-man's switch is not held"
@@ -428,14 +434,14 @@ class TeleopNode(Node):
         e, q = self.episodes, self.observer.joints.q
         message = e.message
         if e.phase is Phase.STARTING:
-            message = "waiting for the safety node" if not self.report else self._problem or "waiting for services"
-        elif e.phase is Phase.WAITING and (why := self._problem or self.sample.note):
+            message = "waiting for the safety node" if not self.report else self.problem or "waiting for services"
+        elif e.phase is Phase.WAITING and (why := self.problem or self.sample.note):
             message = f"{message} ({why})"
         recording = e.phase is Phase.RECORDING
         return Status(
             state=self._state_shown(),
             message=message,
-            episode=e.number,
+            episode=max(min(e.number, e.first + e.wanted - 1), 0),
             episodes=e.first + e.wanted,
             step=self.step_count if recording else 0,
             seconds=time.monotonic() - self._begun if recording else 0.0,

@@ -24,11 +24,13 @@ os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from
 import rclpy
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
 
 from hardware.contract import CONTRACTS, IMAGE, load_contract
 from hardware.episodes import Phase
 from hardware.ros2 import messages, qos, record_node, runtime, teleop_node
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.background import wait_until
 from hardware.ros2.record_node import RecordNode, Session, stamp_names
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.setpoints import SetPoints
@@ -122,43 +124,34 @@ class Paper:
 
 
 class Lens(Arm):
-    """The arm and a camera beside it."""
+    """The arm and a camera beside it, with a heart as the nodes have one: three of them share this process."""
 
     def configure(self) -> None:
-        super().configure()
+        c = self.contract
+        assert c.gripper is not None
+        self._states = self.create_publisher(JointState, c.joint_states.topic, qos.sensor())
         self.pictures = self.create_publisher(messages.Image, "/camera/front/image_raw", qos.sensor(2))
-        self.films, self.changes, self.count = True, True, 0
-        self.every(0.05, self._film)
+        deep = qos.stream(lease_s=None, depth=100)
+        self.inputs = [
+            self.poll(Float64MultiArray, c.command.topic, lambda message, info: self._on_command(message), deep),
+            self.poll(Float64MultiArray, c.gripper.topic, lambda message, info: self._on_gripper(message), deep),
+        ]
+        self.films, self.changes, self.count, self.sag = True, True, 0, 0.0
+        self.ticks = 0
+        self.beat(0.005, self._tick)
 
-    def _film(self) -> None:
-        if self.films:
+    def _tick(self) -> None:
+        for take in self.inputs:
+            take()
+        held = self.q
+        self.q = held - self.sag  # a controller that gives way
+        super()._tick()
+        self.q = held
+        self.ticks += 1
+        if self.films and self.ticks % 10 == 0:
             self.count += self.changes
             picture = np.full((16, 16, 3), 100 + self.count % 100, np.uint8)
             self.pictures.publish(messages.image(picture, 1e-9 * self.get_clock().now().nanoseconds))
-
-
-class Station:
-    """The arm here, its safety node as a process."""
-
-    def __init__(self) -> None:
-        self.background = Background()
-        self.arm = self.background.add(Lens(CONTRACT, context=self.background.context))
-        self.arm.start()
-        env = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "robolearn.cli.nodes", "safety", "--contract", str(PATH)]
-        command += ["--realtime-priority", str(PRIORITY["realtime_priority"])]
-        self.safety = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
-
-
-@pytest.fixture(scope="module")
-def station() -> Iterator[Station]:
-    made = Station()
-    yield made
-    made.safety.terminate()
-    assert made.safety.wait(WAIT_S) == 0
-    made.background.close()
-    assert made.background.errors == []
-    shutil.rmtree(PATH.parent)
 
 
 class Hosted:
@@ -193,12 +186,35 @@ class Hosted:
         runtime.ordinary()  # all the tests that come after would go before everything else on this machine
 
 
+class Station:
+    """The arm here, its safety node as a process."""
+
+    def __init__(self) -> None:
+        self.hosted = Hosted(lambda context: Lens(CONTRACT, context=context))
+        self.arm = self.hosted.node
+        env = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "robolearn.cli.nodes", "safety", "--contract", str(PATH)]
+        command += ["--realtime-priority", str(PRIORITY["realtime_priority"])]
+        self.safety = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def station() -> Iterator[Station]:
+    made = Station()
+    yield made
+    made.safety.terminate()
+    assert made.safety.wait(WAIT_S) == 0
+    made.hosted.close()
+    shutil.rmtree(PATH.parent)
+
+
 class Recording:
     """A recorder, the hand that leads it and the paper that it writes on."""
 
     def __init__(self, station: Station, **options: Any) -> None:
         self.station, self.hand, self.paper = station, Hand(), Paper()
         station.arm.q, station.arm.films, station.arm.changes = HOME.copy(), True, True
+        station.arm.sag = 0.0
         station.arm.monitor.new_motion()
         session = Session(CONTRACT, self.hand, CONTRACT.interface, self.paper, "wave", **{"episodes": 5, **options})
         self.hosted = Hosted(lambda context: RecordNode(lambda _: session, context=context, overrides=PRIORITY))
@@ -338,6 +354,23 @@ def test_a_target_clamped_to_the_joint_box(recording: Recording) -> None:
     last = rows[-2]
     assert points.target(q[-2], move(rz=turn, gripper=1.0))[6] > limit + 0.01, "asked for"
     assert points.target(q[-2], last[1])[6] < limit + 0.01 and abs(last[1][5]) < 0.5, "done"
+
+
+def test_a_hand_at_rest_holds_the_arm_though_its_controller_gives_way(recording: Recording) -> None:
+    hand, arm = recording.hand, recording.station.arm
+    arm.sag = 0.003
+    recording.record()
+    hand.action = move(gripper=1.0)
+    recording.steps(3)
+    begun = len(arm.commands)
+    recording.steps(20)
+    assert arm.moved(begun) < 0.005, "not 0.003 rad more with every step"
+    recording.press(E.SUCCESS)
+    recording.settled()
+    wait_until(lambda: recording.paper.episodes, WAIT_S, "the episode")
+    ((_, rows),) = recording.paper.episodes
+    held = np.array([row[1] for row in rows])[5:-2]
+    assert 0 < np.abs(held[:, :6]).max() < 0.6 and np.ptp(held, axis=0).max() < 0.05, "what holding took"
 
 
 def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recording: Recording) -> None:
