@@ -80,7 +80,8 @@ test-quality: .venv/.dev
 # robosuite without what it asks for: that would take numpy back below 2, put a second OpenCV over the first and need
 # a C compiler, all for keyboards and an IK that nobody uses here.
 .venv/.dev: pyproject.toml | .venv/.made
-	@.ci/install -e '.[dev,ros]'
+	@.ci/install -e '.[dev,ros,console]'
+	@.ci/browser
 	@.ci/install --no-deps robosuite==1.5.2 termcolor
 	@$(BIN)/python .ci/ros-index
 	@touch .venv/.base $@

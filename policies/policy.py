@@ -22,6 +22,9 @@ class ChunkNet(Protocol):
     config: Any
     noise_shape: tuple[int, ...]
 
+    @property
+    def start_noise(self) -> float: ...
+
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor: ...
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor: ...
@@ -89,7 +92,7 @@ class ChunkPolicy(nn.Module):
             needed = self._remember(needed)
         tensors = {key: torch.from_numpy(value).to(self.device) for key, value in needed.items()}
         cond = self.net.encode(self.normalizer.observation(tensors))
-        x0 = torch.from_numpy(self.noise.draw(len(cond))).to(self.device)
+        x0 = torch.from_numpy(self.noise.draw(len(cond)) * np.float32(self.net.start_noise)).to(self.device)
         actions = self.normalizer.action_back(self.net.sample(cond, x0)).cpu().numpy()
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
