@@ -7,12 +7,13 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test check lint format wheel-test test-mutants test-crash test-quality ros-index clean
+.PHONY: help quickstart test check lint format wheel-test test-mutants test-record test-crash test-quality ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
 	@echo "make test         all tests"
 	@echo "make test-mutants takes each stage of the safety filter out in turn: a test must fail every time"
+	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations: the better must win"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
@@ -51,6 +52,10 @@ wheel-test: .venv/.dev
 
 ros-index: .venv/.base
 	$(BIN)/python .ci/ros-index
+
+# Wants Chromium (.ci/browser). ARGS="--episodes 2".
+test-record: .venv/.dev
+	out=$$(mktemp -d) && $(BIN)/python tests/cli/record_people.py all --out "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
 
 # ARGS="output jump" for some of them.
 test-mutants: .venv/.dev

@@ -1,5 +1,7 @@
 """The arm behind its safety filter: what deploy, teleop, record and hil have in common, each of which includes it.
 
+What streams targets to the filter is theirs: the streamer those of a policy, teleoperation its own.
+
 Shared as a launch file, not as a module: ``ros2`` runs with the system's Python, which sees the prefix that robolearn
 is installed in (AMENT_PREFIX_PATH) but not its packages. Launch files therefore import nothing but ROS's own.
 """
@@ -18,7 +20,7 @@ SIM_ARM = Path(__file__).with_name("sim_arm.launch.py")
 
 
 def generate_launch_description() -> LaunchDescription:
-    """The safety node, the streamer, and for ``robot:=sim`` the simulated arm."""
+    """The safety node, and for ``robot:=sim`` the simulated arm."""
     robot = LaunchConfiguration("robot")
     contract = ParameterValue(robot, value_type=str)
     priority = ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int)
@@ -36,8 +38,8 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "realtime_priority",
                 default_value="0",
-                description="SCHED_FIFO priority of safety node and streamer, 1 to 99, 0 for none; robolearn doctor "
-                "says whether this user may",
+                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
+                "whether this user may",
             ),
             Node(
                 package="robolearn",
@@ -48,14 +50,6 @@ def generate_launch_description() -> LaunchDescription:
                 output="screen",
                 # Never restarted: whoever looks why it ended also looks at the arm.
                 on_exit=Shutdown(reason="the safety node has ended, and nothing may move without it"),
-            ),
-            Node(
-                package="robolearn",
-                executable="streamer_node",
-                namespace="robolearn",
-                name="streamer",
-                parameters=[{"contract": contract, "realtime_priority": priority}],
-                output="screen",
             ),
             IncludeLaunchDescription(
                 PythonLaunchDescriptionSource(str(SIM_ARM)), condition=IfCondition(EqualsSubstitution(robot, "sim"))

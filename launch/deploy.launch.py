@@ -13,7 +13,7 @@ ARM = Path(__file__).with_name("arm.launch.py")
 
 
 def generate_launch_description() -> LaunchDescription:
-    """The policy node and the arm behind its safety filter."""
+    """The policy node, the streamer and the arm behind its safety filter."""
     return LaunchDescription(
         [
             DeclareLaunchArgument(
@@ -22,6 +22,12 @@ def generate_launch_description() -> LaunchDescription:
                 description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
             ),
             DeclareLaunchArgument("policy", description="folder of the policy: a run or its checkpoint"),
+            DeclareLaunchArgument(
+                "realtime_priority",
+                default_value="0",
+                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
+                "whether this user may",
+            ),
             # First, so that nothing is started where this executable is not installed.
             Node(
                 package="robolearn",
@@ -36,6 +42,19 @@ def generate_launch_description() -> LaunchDescription:
                 ],
                 output="screen",
                 on_exit=Shutdown(reason="the policy node has ended"),
+            ),
+            Node(
+                package="robolearn",
+                executable="streamer_node",
+                namespace="robolearn",
+                name="streamer",
+                parameters=[
+                    {
+                        "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
+                        "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
+                    }
+                ],
+                output="screen",
             ),
             IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
         ]

@@ -13,7 +13,7 @@ ARM = Path(__file__).with_name("arm.launch.py")
 
 
 def generate_launch_description() -> LaunchDescription:
-    """The actor and the arm behind its safety filter."""
+    """The actor, the streamer and the arm behind its safety filter."""
     return LaunchDescription(
         [
             DeclareLaunchArgument(
@@ -25,9 +25,15 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "device",
                 default_value="gamepad",
-                description="what the operator holds: gamepad, spacemouse, keyboard, leader",
+                description="what the operator holds: gamepad, spacemouse or browser",
             ),
             DeclareLaunchArgument("out", description="folder of the run"),
+            DeclareLaunchArgument(
+                "realtime_priority",
+                default_value="0",
+                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
+                "whether this user may",
+            ),
             # First, so that nothing is started where this executable is not installed.
             Node(
                 package="robolearn",
@@ -44,6 +50,19 @@ def generate_launch_description() -> LaunchDescription:
                 ],
                 output="screen",
                 on_exit=Shutdown(reason="the actor has ended"),
+            ),
+            Node(
+                package="robolearn",
+                executable="streamer_node",
+                namespace="robolearn",
+                name="streamer",
+                parameters=[
+                    {
+                        "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
+                        "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
+                    }
+                ],
+                output="screen",
             ),
             IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
         ]

@@ -1,4 +1,4 @@
-"""Demonstrations by an operator: ros2 launch robolearn record.launch.py robot:=fr3 out:=data/fr3."""
+"""Demonstrations: ros2 launch robolearn record.launch.py robot:=fr3 out:=data/fr3 words:="stack the cups"."""
 
 from pathlib import Path
 
@@ -24,9 +24,32 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "device",
                 default_value="gamepad",
-                description="what the operator holds: gamepad, spacemouse, keyboard, leader",
+                description="what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the "
+                "terminal that robolearn record has",
             ),
             DeclareLaunchArgument("out", description="folder of the data set; it is added to where it exists"),
+            DeclareLaunchArgument(
+                "words", default_value="", description="the task in words; in simulation by default those of the task"
+            ),
+            DeclareLaunchArgument("episodes", default_value="10", description="how many the data set has in the end"),
+            DeclareLaunchArgument(
+                "cameras",
+                default_value="",
+                description="those to record, e.g. front,wrist; by default all of the contract, in simulation none",
+            ),
+            DeclareLaunchArgument("seconds", default_value="60.0", description="longest episode [s]"),
+            DeclareLaunchArgument("task", default_value="lift", description="task of the simulated arm"),
+            DeclareLaunchArgument(
+                "host",
+                default_value="127.0.0.1",
+                description="where the page of device:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
+            ),
+            DeclareLaunchArgument(
+                "realtime_priority",
+                default_value="0",
+                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
+                "whether this user may",
+            ),
             # First, so that nothing is started where this executable is not installed.
             Node(
                 package="robolearn",
@@ -38,6 +61,13 @@ def generate_launch_description() -> LaunchDescription:
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
                         "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
                         "out": ParameterValue(LaunchConfiguration("out"), value_type=str),
+                        "task": ParameterValue(LaunchConfiguration("words"), value_type=str),
+                        "episodes": ParameterValue(LaunchConfiguration("episodes"), value_type=int),
+                        "cameras": ParameterValue(LaunchConfiguration("cameras"), value_type=str),
+                        "seconds": ParameterValue(LaunchConfiguration("seconds"), value_type=float),
+                        "sim_task": ParameterValue(LaunchConfiguration("task"), value_type=str),
+                        "host": ParameterValue(LaunchConfiguration("host"), value_type=str),
+                        "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
                     }
                 ],
                 output="screen",

@@ -24,7 +24,19 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "device",
                 default_value="gamepad",
-                description="what the operator holds: gamepad, spacemouse, keyboard, leader",
+                description="what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the "
+                "terminal that robolearn record has",
+            ),
+            DeclareLaunchArgument(
+                "host",
+                default_value="127.0.0.1",
+                description="where the page of device:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
+            ),
+            DeclareLaunchArgument(
+                "realtime_priority",
+                default_value="0",
+                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
+                "whether this user may",
             ),
             # First, so that nothing is started where this executable is not installed.
             Node(
@@ -36,6 +48,8 @@ def generate_launch_description() -> LaunchDescription:
                     {
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
                         "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        "host": ParameterValue(LaunchConfiguration("host"), value_type=str),
+                        "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
                     }
                 ],
                 output="screen",

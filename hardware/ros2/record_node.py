@@ -32,7 +32,7 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.contract import Contract
 from hardware.episodes import Episodes, Phase, Verdict
 from hardware.ros2 import qos, topics
-from hardware.ros2.runtime import Value
+from hardware.ros2.runtime import Value, step_back
 from hardware.ros2.teleop_node import Steps, TeleopNode
 from hardware.teleop.device import Device
 from robolearn.core import Interface, RobolearnError
@@ -151,7 +151,8 @@ class RecordNode(TeleopNode):
         super().configure()
         self._rows: deque[_Row] = deque()  # of which it is not known yet what was executed
         self._newest: tuple[_Row, NDArray] | None = None  # the last of which it is; it gets the reward
-        self._accepted: dict[tuple[int, int], NDArray] = {}
+        self._goal: NDArray | None = None  # what the filter last accepted
+        self._accepted: dict[tuple[int, int], NDArray] = {}  # stamp of a target → what became of it
         self._count = 0  # of rows handed over
         self._up_by = time.monotonic() + self.session.start_s
         self._sim_episode, self._outcome = -1, None
@@ -173,9 +174,9 @@ class RecordNode(TeleopNode):
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_accepted(self, message: JointTrajectory, info: MessageInfo) -> None:
-        stamp = message.header.stamp
-        if self.episodes.phase is Phase.RECORDING:
-            self._accepted[stamp.sec, stamp.nanosec] = np.array(message.points[0].positions)
+        stamp, points = message.header.stamp, list(message.points)
+        if self.episodes.phase is Phase.RECORDING and points:
+            self._accepted[stamp.sec, stamp.nanosec] = np.array(points[0].positions)
 
     def _on_episode(self, message: String) -> None:
         told = json.loads(message.data)
@@ -224,10 +225,17 @@ class RecordNode(TeleopNode):
 
     def _resolve(self) -> None:
         """Hand over the rows of which it is known by now what was executed, but for the newest."""
-        while self._rows and self._rows[0].stamp in self._accepted:
-            row = self._rows.popleft()
+        while self._rows and self._accepted:
+            row = self._rows[0]
+            if row.stamp in self._accepted:
+                self._goal = self._accepted.pop(row.stamp)
+            elif max(self._accepted) < row.stamp:
+                return
+            # Else the filter was held up and has not seen this target: the arm went on to the one before, or stood.
+            self._rows.popleft()
             self._hand_over(0.0)
-            self._newest = (row, self._executed(row, self._accepted.pop(row.stamp)))
+            goal = np.full(len(row.target), np.nan) if self._goal is None else self._goal
+            self._newest = (row, self._executed(row, goal))
 
     def _hand_over(self, reward: float) -> None:
         if self._newest is not None:
@@ -237,7 +245,9 @@ class RecordNode(TeleopNode):
             self._count += 1
 
     def _executed(self, row: _Row, accepted: NDArray) -> NDArray:
-        accepted = np.where(np.isnan(accepted), row.target, accepted)  # an opening that nobody asked for
+        # An opening that nobody asked for yet, or no target at all.
+        missing = np.append(row.q, row.target[-1])
+        accepted = np.where(np.isnan(accepted), missing, accepted)
         if row.action is not None and np.array_equal(accepted, row.target):
             return np.clip(row.action, -1.0, 1.0)
         return self.set_points.action(row.q, accepted)
@@ -282,9 +292,10 @@ class RecordNode(TeleopNode):
     def _forget(self) -> None:
         self._rows.clear()
         self._accepted.clear()
-        self._newest, self._count = None, 0
+        self._newest, self._goal, self._count = None, None, 0
 
     def _keep(self) -> None:
+        step_back()
         while (job := self._jobs.get()) is not None:
             try:
                 job()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import rclpy
@@ -60,9 +60,8 @@ class Node(LifecycleNode):
       active: whether the node may work: configured and activated.
       failure: what went wrong in the last transition.
       done: the node has nothing left to do: set by itself, and `spin` ends it as if it had been told to.
+      error: why it has, where something went wrong.
     """
-
-    heirs = True  # whether threads that the node starts inherit its real-time priority
 
     def __init__(
         self,
@@ -78,10 +77,11 @@ class Node(LifecycleNode):
         self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
         self._fixed = False
         self.active = self.done = False
-        self.strangers: frozenset[str] = frozenset()  # threads that were there before the node, and keep their priority
+        self.strangers: frozenset[str] = frozenset()  # threads that were there before the node
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
+        self.error: RobolearnError | None = None
         given = dict(overrides or {})
         for key in given:
             if key not in self._defaults:
@@ -189,7 +189,7 @@ class Node(LifecycleNode):
           RobolearnError: one of them failed; the cause.
         """
         if self.hosted:
-            realtime(self.value("realtime_priority"), self.heirs, self.strangers)
+            realtime(self.value("realtime_priority"), self.strangers)
         if not self.value("autostart"):
             return
         for trigger in (self.trigger_configure, self.trigger_activate):
@@ -278,7 +278,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       0 ended as told, 1 a callback failed.
 
     Raises:
-      RobolearnError: the node did not start.
+      RobolearnError: the node did not start, or ended because something went wrong.
     """
     stop = _Stop()
     strangers = frozenset(os.listdir("/proc/self/task")) if sys.platform == "linux" else frozenset()
@@ -338,7 +338,7 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
             if not node.on_fault(error):
                 code, failure = 1, failure or (error if expected else None)
                 stop.wanted = True
-    if failure is not None:
+    if failure := failure or node.error:
         raise failure
     return code
 
@@ -381,25 +381,39 @@ def _end_with_parent(stop: _Stop) -> None:
         stop.wanted = True
 
 
-def realtime(priority: int, heirs: bool = True, strangers: Collection[str] = ()) -> bool:
+def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
     """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
 
     Args:
       priority: SCHED_FIFO's.
-      heirs: threads and processes that these start later get it too.
-      strangers: ids of threads that do not.
+      strangers: ids of threads that get what `step_back` leaves.
     """
     if priority <= 0:
         return False
     try:
-        policy = os.SCHED_FIFO | (0 if heirs else os.SCHED_RESET_ON_FORK)
         for thread in os.listdir("/proc/self/task"):  # those of the middleware too
-            if thread not in strangers:
-                os.sched_setscheduler(int(thread), policy, os.sched_param(priority))
+            own = _background(priority) if thread in strangers else priority
+            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(own))
     except (OSError, AttributeError):
         log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
         return False
     return True
+
+
+def step_back() -> None:
+    """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited.
+
+    Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the
+    arm, for half a second.
+    """
+    with suppress(OSError, AttributeError):
+        if os.sched_getscheduler(0) == os.SCHED_FIFO:
+            own = _background(os.sched_getparam(0).sched_priority)
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(own))
+
+
+def _background(priority: int) -> int:
+    return max(1, priority // 2)
 
 
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -34,7 +34,7 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.runtime import Node, Value, step_back
 from hardware.setpoints import SetPoints
 from hardware.teleop.device import RECORDING, WAITING, Device, Sample, Status
 from robolearn.core import RobolearnError
@@ -65,7 +65,6 @@ class TeleopNode(Node):
       contract: the station, in place of the parameter `contract`.
     """
 
-    heirs = False  # what shows pictures or encodes them must not hold up the arm
     stop_limit_s = 10.0
 
     def __init__(
@@ -85,7 +84,6 @@ class TeleopNode(Node):
             overrides=overrides,
         )
         self._make_device, self._given = make_device, contract
-        self.error: RobolearnError | None = None  # what ended the session
         self.interrupted = False
         self.device: Device | None = None
         self._screen: threading.Thread | None = None
@@ -345,7 +343,7 @@ class TeleopNode(Node):
                     self.error = self.error or RobolearnError(self.episodes.gave_up)
                 self.done = True
         if dos:
-            log.info("%s", self.episodes.message)
+            log.log(logging.WARNING if Do.DROP in dos else logging.INFO, "%s", self.episodes.message)
 
     def _go_on(self) -> None:
         """One step of everything that takes time."""
@@ -452,6 +450,7 @@ class TeleopNode(Node):
         return RECORDING if phase is Phase.RECORDING else phase.value
 
     def _show(self) -> None:
+        step_back()
         while not self._ended:
             assert self.device is not None
             try:

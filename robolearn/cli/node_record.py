@@ -19,10 +19,19 @@ if TYPE_CHECKING:
     from hardware.contract import Contract
     from hardware.teleop import Device
 
+# Parameters of the nodes, and what their devices are told: option → the devices that know it, and its default.
 RECORD = {
     "out": "", "task": "", "episodes": 10, "cameras": "", "sim_task": "lift", "seed": 0, "quality": "expert",
-    "seconds": 60.0, "host": "127.0.0.1", "port": 8070,
+    "seconds": 60.0,
 }  # fmt: skip
+OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "host": (("browser",), "127.0.0.1"),
+    "port": (("browser",), 8070),
+    "speed": (("keyboard", "gamepad", "spacemouse"), 0.0),  # 0: as the device has it
+    "leader_port": (("leader",), "/dev/ttyACM0"),
+    "leader_id": (("leader",), "leader"),
+}
+THEIRS = {"leader_port": "port", "leader_id": "calibration"}  # what the device calls it
 FLAGS = ("contract", "device", "realtime_priority")
 
 
@@ -38,7 +47,7 @@ class Plan:
       sim_task: of the simulated arm.
       seed: of the script's choices.
       quality: of the script.
-      options: of the device, e.g. where the page of a browser listens.
+      options: of devices, as in `OPTIONS`.
     """
 
     robot: str
@@ -79,7 +88,11 @@ class Plan:
         """The device, open; a script plays the simulated arm alone."""
         from hardware.teleop import make_device
 
-        options = dict(self.options) if self.teleop == "browser" else {}
+        options: dict[str, Any] = {
+            THEIRS.get(name, name): value
+            for name, value in self.options.items()
+            if self.teleop in OPTIONS[name][0] and (name != "speed" or value)
+        }
         if self.teleop == "scripted":
             from sim.experts import make_expert
 
@@ -97,18 +110,33 @@ class Plan:
 
 
 def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool) -> Any:
-    """The data set, with room for the stamps of a recording."""
+    """The data set, with room for the stamps of a recording.
+
+    It has stored a step and forgotten it: what is loaded and compiled for that is there before the arm moves. Loading a
+    library stops a whole process for half a second.
+    """
+    import numpy as np
+
     from hardware.ros2.record_node import stamp_names
     from robolearn.data.writer import EpisodeWriter
 
-    return EpisodeWriter(out, interface, resume=resume, stamps=stamp_names(interface), task=task)
+    names = stamp_names(interface)
+    writer = EpisodeWriter(out, interface, resume=resume, stamps=names, task=task)
+    try:
+        blank = {key: np.zeros(spec.shape, spec.dtype) for key, spec in interface.observation.items()}
+        writer.add(blank, np.zeros(interface.action.shape), stamps=dict.fromkeys(names, 0.0))
+        writer.discard()
+    except BaseException:
+        writer.close()
+        raise
+    return writer
 
 
 def main_teleop(argv: Sequence[str] | None = None) -> int:
     """The teleoperation node."""
     from robolearn.cli.nodes import run_node
 
-    return run_node(_teleop_node, (*FLAGS, "host", "port"), argv)
+    return run_node(_teleop_node, (*FLAGS, *OPTIONS), argv)
 
 
 def main_record(argv: Sequence[str] | None = None) -> int:
@@ -116,18 +144,22 @@ def main_record(argv: Sequence[str] | None = None) -> int:
     from robolearn.cli.nodes import run_node
 
     with ExitStack() as stack:
-        return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD), argv)
+        return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD, *OPTIONS), argv)
 
 
 def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
 
     def make_device(contract: Contract, name: str) -> Device:
-        options = {key: node.value(key) for key in ("host", "port")}
-        return Plan(contract.name, name, options=options).device(contract)
+        return Plan(contract.name, name, options={key: node.value(key) for key in OPTIONS}).device(contract)
 
-    node = TeleopNode(make_device, defaults={"host": RECORD["host"], "port": RECORD["port"]})
+    node = TeleopNode(make_device, defaults=node_defaults())
     return node
+
+
+def node_defaults(**more: Any) -> dict[str, Any]:
+    """Parameter → default, of devices' options and `more`."""
+    return {name: default for name, (_, default) in OPTIONS.items()} | more
 
 
 def _record_node(stack: ExitStack) -> Any:
@@ -138,7 +170,7 @@ def _record_node(stack: ExitStack) -> Any:
         if not value("out"):
             raise BadInput("parameter out", got="nothing", expected="a folder for the data set")
         cameras = tuple(value("cameras").replace(",", " ").split()) or None
-        options = {key: value(key) for key in ("host", "port")}
+        options = {key: value(key) for key in OPTIONS}
         words = ("task", "sim_task", "seed", "quality")
         plan = Plan(
             value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
@@ -155,7 +187,7 @@ def _record_node(stack: ExitStack) -> Any:
             first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=plan.teleop == "scripted",
         )  # fmt: skip
 
-    return RecordNode(make_session, defaults=RECORD)
+    return RecordNode(make_session, defaults=node_defaults(**RECORD))
 
 
 if __name__ == "__main__":

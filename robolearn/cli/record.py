@@ -10,13 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least
-from robolearn.cli.node_record import Plan, make_writer
+from robolearn.cli.node_record import OPTIONS, Plan, make_writer
 from robolearn.cli.station import choose_domain, may_be_realtime, node_program
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
@@ -59,6 +59,12 @@ class Record(Command):
     """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
     port: int = 8070
     """Its port."""
+    speed: float = 0.0
+    """Share of full speed of keyboard, gamepad and spacemouse, up to 1; 0: as the device has it."""
+    leader_port: str = "/dev/ttyACM0"
+    """Serial port of --teleop leader."""
+    leader_id: str = "leader"
+    """The id that its calibration was given (lerobot-calibrate --teleop.id)."""
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     logs: Path | None = None
@@ -77,7 +83,7 @@ class Record(Command):
         begun = time.perf_counter()
         plan = Plan(
             self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
-            {"host": self.host, "port": self.port},
+            {name: getattr(self, name) for name in OPTIONS},
         )  # fmt: skip
         contract = plan.contract()
         task = plan.words(contract)
@@ -119,13 +125,14 @@ class Record(Command):
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-record-"))
         nodes = Processes(self._programs(simulated, first), logs, {"OMP_NUM_THREADS": "1"})
         failed, node = True, None
-        progress = Progress(
-            f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json or self.teleop in SCREENS
-        )
+        progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
+        if screen := self.teleop in SCREENS and sys.stderr.isatty():
+            logging.getLogger("hardware.ros2.teleop_node").setLevel(logging.WARNING)
 
         def watch(episodes: Any) -> None:
             nodes.check()
-            progress(episodes.recorded, {"successes": episodes.successes, "state": episodes.message})
+            if not screen:
+                progress(episodes.recorded, {"successes": episodes.successes, "state": episodes.message})
 
         def make_node() -> Any:
             nonlocal node
@@ -138,13 +145,9 @@ class Record(Command):
             return node
 
         try:
-            with nodes, progress, _unhurried_logs():
-                code = host(make_node, [sys.argv[0]])
-                error = node.error if node is not None else None
-            if error is None and code:
-                error = RobolearnError("the recording failed; its log says why")
-            if error is not None:
-                raise error
+            with nodes, _unhurried_logs(), nullcontext() if screen else progress:
+                if host(make_node, [sys.argv[0]]):
+                    raise RobolearnError("the recording failed; its log says why")
             if bad := {name: code for name, code in nodes.codes.items() if code}:
                 raise RobolearnError(f"nodes that did not end cleanly: {bad}")
             failed = False

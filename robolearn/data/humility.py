@@ -9,8 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 HIGHEST = 99
+
+
+@contextlib.contextmanager
+def humbly() -> Iterator[None]:
+    """For opening an encoder: `humble` afterwards, but this thread keeps the priority that it had.
+
+    SVT-AV1 raises its caller's too. A thread of a program that moves an arm has one for a reason: with none, one that
+    holds the interpreter's lock may not run, and then the thread that moves the arm does not either.
+    """
+    own = (os.sched_getscheduler(0), os.sched_getparam(0)) if hasattr(os, "sched_getparam") else None
+    try:
+        yield
+    finally:
+        humble()
+        if own is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, *own)
 
 
 def humble() -> None:

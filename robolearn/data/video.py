@@ -17,6 +17,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.humility import humble
+from robolearn.data.humility import humbly
 from robolearn.data.journal import Journal, records
 from robolearn.data.pixels import PixelStatistics
 from robolearn.data.statistics import Stats
@@ -118,8 +119,8 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
-        context.open()
-        humble()
+        with humbly():
+            context.open()
         codec = context.codec.canonical_name
     except (OSError, ValueError) as error:  # PyAV's errors are these
         got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
@@ -229,17 +230,16 @@ class VideoEncoder:
                         if index is not None:
                             index.append(_PACKET.pack(frame, *output.written()))
 
-                container.start_encoding()
-                humble()
+                with humbly():
+                    container.start_encoding()
                 output.written()
                 for frame in frames:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+                    with nullcontext() if self._frames else humbly():  # the first one starts more of its threads
+                        mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
-                    if self._frames == 1:  # the encoder has begun: there are more threads now
-                        humble()
                 mux(stream.encode())
         except Exception as error:
             raise output.error or error from None  # FFmpeg says less about a full disk than the system did

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from robolearn.core import ArraySpec
-from robolearn.data.humility import HIGHEST, humble
+from robolearn.data.humility import HIGHEST, humble, humbly
 from robolearn.data.video import VideoConfig, VideoEncoder
 
 
@@ -56,3 +57,19 @@ def test_lesser_priorities_stay() -> None:
     for thread in threads:
         thread.join(10)
     assert kept in ({10: 10, HIGHEST: 0}, {})
+
+
+def test_who_opens_an_encoder_keeps_its_own_priority() -> None:
+    seen: list[int] = []
+
+    def work() -> None:
+        with suppress(PermissionError):  # then an encoder may not either
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+            with humbly():
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(HIGHEST))  # as SVT-AV1 does
+            seen.append(os.sched_getparam(0).sched_priority)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert seen in ([10], [])

@@ -56,9 +56,12 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
     if name == "sim_arm":
         assert set(started) == {"/robolearn/sim_arm"}
         return
-    assert {"/robolearn/safety", "/robolearn/streamer", "/robolearn/sim_arm"} <= set(started)
+    common = {"/robolearn/safety", "/robolearn/sim_arm"}
+    # Only one of them may stream targets: the streamer for policies, teleoperation by itself.
+    common |= {"/robolearn/streamer"} if name in ("deploy", "hil") else set()
+    assert common <= set(started)
     assert "safety node" in started["/robolearn/safety"].shutdown
-    others = set(started) - {"/robolearn/safety", "/robolearn/streamer", "/robolearn/sim_arm"}
+    others = set(started) - common
     assert len(others) == (name != "arm") and all(started[node].shutdown for node in others)
 
 
@@ -72,6 +75,17 @@ def test_a_deployment_in_simulation(launch: Launch) -> None:
     }
 
 
+def test_a_recording_with_a_browser(launch: Launch) -> None:
+    context = launch("record", robot="fr3", device="browser", out="data/1", words="7 cups", cameras="wrist")
+    assert {process.executable: process.parameters for process in context.started} == {
+        "record_node": {
+            "contract": "fr3", "device": "browser", "out": "data/1", "task": "7 cups", "episodes": 10,
+            "cameras": "wrist", "seconds": 60.0, "sim_task": "lift", "host": "127.0.0.1", "realtime_priority": 0,
+        },
+        "safety_node": {"contract": "fr3", "dry_run": False, "realtime_priority": 0},
+    }  # fmt: skip
+
+
 def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
     """`policy:=1` and `robot:=on` would reach a node as a number and a truth value."""
     started = launch("deploy", policy="1", robot="on").started
@@ -80,7 +94,7 @@ def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
 
 def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
     started = launch("deploy", robot="fr3", policy="runs/rl").started
-    assert [process.executable for process in started] == ["policy_node", "safety_node", "streamer_node"]
+    assert [process.executable for process in started] == ["policy_node", "streamer_node", "safety_node"]
     assert all(process.parameters["contract"] == "fr3" for process in started)
 
 

@@ -23,6 +23,9 @@ from policies.kinds import build_net
 from policies.networks.field import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from robolearn.cli.node_record import RECORD, node_defaults
+from robolearn.cli.station import may_be_realtime
+from robolearn.data.reader import Dataset
 from sim.registry import make_env
 
 DOMAIN = 1 + os.getpid() % 100
@@ -78,19 +81,25 @@ def nodes(operator: Operator) -> set[str]:
 
 def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: Path) -> None:
     from hardware.ros2.policy_node import PolicyNode
+    from hardware.ros2.record_node import RecordNode
     from hardware.ros2.safety_node import SafetyNode
     from hardware.ros2.sim_arm_node import SimArmNode
     from hardware.ros2.streamer_node import StreamerNode
+    from hardware.ros2.teleop_node import TeleopNode
 
     with Background(DOMAIN) as ros:
         context = {"context": ros.context}
         made = {
+            "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
+            "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
             "policy_node": PolicyNode(lambda path: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "streamer_node": StreamerNode(**context),
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
-        for process in launch("deploy", policy=str(policy)).started:
+        started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
+        started += launch("teleop").started
+        for process in started:
             node = made[process.executable]
             assert process.node == f"{node.get_namespace()}/{node.get_name()}"
             for name in process.parameters:
@@ -115,6 +124,22 @@ def test_a_deployment_in_simulation_arms_and_ends(launch: Launch, policy: Path, 
         except Exception as error:
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
+
+
+def test_a_recording_by_script_in_simulation(launch: Launch, tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    priority = str(10 if may_be_realtime() else 0)
+    started = launch(
+        "record", device="scripted", out=str(out), episodes="1", task="lift", realtime_priority=priority
+    ).started
+    assert [process.executable for process in started] == ["record_node", "safety_node", "sim_arm_node"]
+    with spawned(started, tmp_path) as children:
+        assert children["/robolearn/record"].wait(150) == 0, logs(tmp_path)
+        for node in ("/robolearn/safety", "/robolearn/sim_arm"):
+            children[node].send_signal(signal.SIGINT)
+            assert children[node].wait(20) == 0, logs(tmp_path)
+    data = Dataset.open(out)
+    assert data.success.tolist() == [True] and len(data.action) > 20
 
 
 def test_a_wrong_contract_ends_the_safety_node_and_with_it_everything(launch: Launch, tmp_path: Path) -> None:

@@ -1,0 +1,254 @@
+"""`robolearn record` as people start it: a script and a camera, nodes killed, Ctrl-C, two writers; what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.contract import load_contract
+from hardware.ros2.background import wait_until
+from hardware.safety import SafetyFilter
+from robolearn.data.reader import Dataset
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "record"]
+DOMAIN = 1 + (os.getpid() + 57) % 100
+WAIT_S = 150.0  # whole recordings, on machines that are busy with something else
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Machine code is cached on disk: made here, not while a recording waits for it."""
+    contract = load_contract("sim")
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
+
+
+class Running:
+    """The command as a process, and its nodes."""
+
+    def __init__(self, folder: Path, *flags: object) -> None:
+        self.logs = folder
+        command = [*PROGRAM, "--teleop", "scripted", "--json", "--logs", str(folder), "--domain", str(DOMAIN)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [*command, *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+            start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def left(self) -> dict[int, str]:
+        """Process id → command line of every node that it started and that lives."""
+        mark, found = f"ROBOLEARN_PARENT={self.process.pid}", {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (folder / "environ").read_text().split("\0"):
+                    found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+            except OSError:
+                continue
+        return found
+
+    def pid(self, node: str) -> int:
+        words = "robolearn.cli.node_sim_arm" if node == "sim_arm" else f"robolearn.cli.nodes {node} "
+        (found,) = [pid for pid, line in self.left.items() if words in line]
+        return found
+
+    def mid_episode(self, out: Path, episodes: int) -> None:
+        """Wait until so many are stored and the next one runs."""
+
+        def stored() -> bool:
+            assert self.process.poll() is None, self.process.communicate()
+            return count(out) >= episodes and any((out / ".running").glob("*")) and len(self.left) == 2
+
+        wait_until(stored, WAIT_S, f"{episodes} episodes and a running one")
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end: exit code, stdout, stderr."""
+        try:
+            out, err = self.process.communicate(timeout=WAIT_S)
+        finally:
+            self.close()
+        return self.process.returncode, out, err
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            for pid in (*self.left, self.process.pid):
+                os.kill(pid, signal.SIGKILL)
+            self.process.communicate()
+
+
+def count(out: Path) -> int:
+    try:
+        return json.loads((out / "meta" / "info.json").read_text())["total_episodes"]
+    except (OSError, ValueError):
+        return 0
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def start(*flags: object) -> Running:
+        started.append(Running(tmp_path / f"logs{len(started)}", *flags))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.close()
+
+
+def refused(capsys: pytest.CaptureFixture[str], *flags: object) -> str:
+    """The line that the command ends with, in this process: it starts nothing."""
+    from robolearn.cli.main import main
+
+    assert main(["record", *map(str, flags)]) == 2
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == "" and line.startswith("robolearn: error: ")
+    return line
+
+
+def second_writer(out: Path) -> str:
+    """What a second recording into the same set is told, in this process: it starts nothing."""
+    from robolearn.cli.main import main
+
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        flags = ["--teleop", "scripted", "--cameras", "front", "--resume", "--episodes", "9", "--out", str(out)]
+        assert main(["record", *flags]) == 2, said.getvalue()
+    return said.getvalue().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of two episodes with a camera, recorded by script, and what is to be said of the recording itself."""
+    folder = tmp_path_factory.mktemp("recorded")
+    out = folder / "set"
+    running = Running(folder / "logs", "--episodes", 2, "--cameras", "front", "--out", out, "--seed", 4)
+    try:
+        wait_until(lambda: (out / "meta" / "info.json").exists(), WAIT_S, "the data set")
+        line = second_writer(out)
+        assert str(out) in line and "another writer" in line, line
+        code, text, err = running.end()
+    finally:
+        running.close()
+    assert code == 0 and "Traceback" not in err, err
+    result = json.loads(text.splitlines()[-1])
+    assert result["dataset"] == str(out) and result["task"] == "lift the cube" and result["robot"] == "sim"
+    assert (result["episodes"], result["recorded"], result["successes"]) == (2, 2, 2), result
+    assert result["frames"] > 40 and result["violations"] == 0, result
+    assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p99"] < 1000
+    assert result["wall_s"]["total"] > 0 and result["wall_s"]["store"] < 2.0, "0.2 s, with room for a busy machine"
+    assert not running.left and "recording episode 2" in err
+    return out
+
+
+def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
+    data = Dataset.open(recorded)
+    assert len(data.lengths) == 2 and set(data.interface.observation) == {"proprio", "objects", "images.front"}
+    stamps = data.stamps
+    assert set(stamps) == {"proprio", "objects", "images.front", "device", "action"}
+    length = int(data.lengths[0])
+    first = slice(0, length)
+    steps = np.diff(stamps["action"][first])
+    assert np.median(steps) == pytest.approx(0.05, abs=0.01)
+    assert (stamps["action"] >= stamps["proprio"]).all() and np.median(stamps["action"] - stamps["proprio"]) < 0.05
+    assert not data.intervention.any()
+    pictures = data.images("front")
+    assert pictures.shape == (len(data.action), 96, 96, 3) and np.std(pictures[0]) > 10
+    assert (pictures[first][0] != pictures[first][-1]).any()
+    # Executed actions lead from one posture towards the next.
+    assert np.abs(data.action).max() <= 1.0 and np.abs(data.action[first][:, :3]).max() > 0.3
+    assert data.success.tolist() == [True, True]
+    assert data.reward[length - 1] == 1.0 and data.reward[: length - 1].max() == 0.0
+
+
+@pytest.mark.parametrize("node", ["safety", "sim_arm"])
+def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Running], node: str) -> None:
+    before = count(recorded)
+    running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)
+    running.mid_episode(recorded, before)
+    os.kill(running.pid(node), signal.SIGKILL)
+    code, out, err = running.end()
+    last = err.splitlines()[-1]
+    assert code == 1 and out == "" and "Traceback" not in err, (code, err)
+    assert f"the {node} node was killed by SIGKILL" in last and f"{count(recorded)} episodes are safe" in last, err
+    assert not running.left
+    assert len(Dataset.open(recorded).lengths) == count(recorded) >= before
+    assert not any((recorded / ".running").glob("*"))
+
+
+def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: Callable[..., Running]) -> None:
+    before = count(recorded)
+    running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)
+    running.mid_episode(recorded, before)
+    pressed = time.monotonic()
+    os.killpg(running.process.pid, signal.SIGINT)
+    code, out, err = running.end()
+    assert code == 130 and out == "" and "stopped" in err.splitlines()[-1] and "Traceback" not in err, (code, err)
+    assert time.monotonic() - pressed < 60 and not running.left
+    assert len(Dataset.open(recorded).success) == count(recorded) == before
+
+
+def test_a_person_with_a_gamepad(tmp_path: Path) -> None:
+    out, people = tmp_path / "set", Path(__file__).with_name("record_people.py")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROS_DOMAIN_ID": str(DOMAIN)}
+    command = [sys.executable, str(people), "gamepad", "--episodes", "1", "--out", str(out), "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["teleop"], result["recorded"], result["violations"]) == ("gamepad", 1, 0), result
+    data = Dataset.open(out)
+    assert len(data.lengths) == 1 and np.abs(data.action[:, :3]).max() > 0.3
+    assert (data.stamps["device"] <= data.stamps["action"]).all()
+
+
+def test_enough_episodes_are_enough(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from robolearn.cli.main import main
+
+    begun = time.monotonic()
+    flags = ["--teleop", "scripted", "--cameras", "front", "--out", str(recorded), "--resume", "--episodes", "1"]
+    assert main(["record", *flags, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["recorded"] == 0 and result["episodes"] == count(recorded) and time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--teleop", "joypad"), ("joypad", "available: keyboard", "scripted")),
+        (("--teleop", "keyboard"), ("keyboard", "terminal")),
+        (("--teleop", "scripted", "--robot", "fr3", "--task", "x"), ("--teleop scripted", "robot fr3")),
+        (("--teleop", "scripted", "--robot", "fr33"), ("fr33", "did you mean fr3")),
+        (("--teleop", "scripted", "--robot", "fr3"), ("--task", "in words")),
+        (("--teleop", "scripted", "--cameras", "top"), ("top", "available: front, wrist")),
+        (("--teleop", "scripted", "--sim-task", "lifd"), ("lifd", "did you mean lift")),
+        (("--teleop", "scripted", "--quality", "good"), ("good", "available: expert")),
+        (("--teleop", "scripted", "--episodes", 0), ("--episodes", "at least 1")),
+        (("--teleop", "scripted", "--seconds", 0), ("--seconds", "more than 0")),
+        (("--teleop", "scripted", "--domain", 300), ("--domain", "0 to 232")),
+    ],
+)
+def test_refused_before_anything_is_written_or_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[Any, ...], says: tuple[str, ...]
+) -> None:
+    line = refused(capsys, "--out", tmp_path / "set", *flags)
+    assert all(word in line for word in says), line
+    assert not (tmp_path / "set").exists()
+
+
+def test_an_existing_set_is_not_overwritten(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "--out", recorded, "--teleop", "scripted", "--cameras", "front")
+    assert "existing data set" in line and "resume" in line
