@@ -12,11 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robolearn.core import ArraySpec, BadInput
-
-
-def is_image(spec: ArraySpec) -> bool:
-    """Whether a feature is an HWC picture rather than a vector."""
-    return spec.dtype == "uint8" and len(spec.shape) == 3
+from robolearn.core.specs import is_image
 
 
 class SpatialCnn(nn.Module):

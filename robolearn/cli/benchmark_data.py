@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from robolearn.cli.command import Command
@@ -23,6 +24,7 @@ EPISODES, STEPS, SIZE, HZ = 20, 200, 128, 20  # of the smallest set
 CAMERAS = ("front", "wrist")
 OBSERVED, PREDICTED = 2, 16  # steps of a window
 BATCH = 64  # windows
+ROUNDS = 5  # measurements of reading, whose median counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class BenchmarkData(Command):
     scales: tuple[int, ...] = (1, 10)
     """Multiples of 20 episodes."""
     seconds: float = 5.0
-    """Length of one measurement of reading."""
+    """Time for reading each set."""
     lerobot_python: Path | None = None
     """The interpreter of an environment with LeRobot."""
     lerobot: bool = True
@@ -62,10 +64,10 @@ class BenchmarkData(Command):
             ours = {}
             for scale in self.scales:
                 log.info("recording %d episodes", EPISODES * scale)
-                own: dict[str, Any] = _record(work / f"ours-{scale}", frames, EPISODES * scale)
-                with torch_threads(1):
-                    own |= _read(work / f"ours-{scale}", work / "cache", self.seconds)
-                ours[str(scale)] = own
+                ours[str(scale)] = _record(work / f"ours-{scale}", frames, EPISODES * scale)
+            with torch_threads(1):
+                for name, read in _read({name: work / f"ours-{name}" for name in ours}, self.seconds).items():
+                    ours[name] |= read
             if python is not None:
                 theirs = _measure_lerobot(python, work, self.scales, self.seconds)
         finally:
@@ -84,6 +86,7 @@ class BenchmarkData(Command):
             ("windows/s as LeRobot gives them", "read_samples_per_s", "read_samples_per_s", ""),
             ("windows/s as uint8", "read_uint8_samples_per_s", "", ""),
             ("frame cache, built once, s", "cache_s", "", ""),
+            ("frame cache, bytes", "cache_bytes", "", ""),
         ):
             cells = [own[key] for own in result["ours"].values()] + [rival.get(theirs), rival.get(streaming)]
             table.add_row(name, *("–" if cell is None else f"{cell:,.3g}" for cell in cells))
@@ -114,7 +117,7 @@ def _result(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) -> d
 
 
 def _pictures(path: Path) -> Any:
-    """(cameras, steps, H, W, 3) uint8: shapes that move over a textured ground, with a camera's noise; saved at `path`."""
+    """(cameras, steps, H, W, 3) uint8, also at `path`: shapes that move over a textured ground, with noise."""
     import cv2
     import numpy as np
 
@@ -164,34 +167,42 @@ def _record(root: Path, frames: Any, episodes: int) -> dict[str, Any]:
     }
 
 
-def _read(root: Path, cache: Path, seconds: float) -> dict[str, Any]:
-    """Random windows, first as floats (…, 3, H, W) in [0, 1] like LeRobot's, then as the bytes that they are."""
+def _read(roots: Mapping[str, Path], seconds: float) -> dict[str, dict[str, Any]]:
+    """Random windows of every set, as floats (…, 3, H, W) in [0, 1] like LeRobot's, and as the bytes that they are."""
     from robolearn.data import Dataset, Windows
 
-    begun = time.perf_counter()
-    dataset = Dataset.open(root, cache=cache)
-    opened = time.perf_counter()
-    dataset.build_cache()
-    built = time.perf_counter()
-    windows = Windows(dataset, OBSERVED, PREDICTED)
-    rates = {}
-    for key, floats in (("read_samples_per_s", True), ("read_uint8_samples_per_s", False)):
-        stream = windows.stream(BATCH, seed=0)
-        deadline = count = start = 0.0
-        for number, batch in enumerate(stream):
-            for image in (value for value in batch.observation.values() if value.ndim == 5):
-                if floats:
-                    image.movedim(-1, -3).float().div_(255.0)
-            now = time.perf_counter()
-            if number == 4:  # warm
-                start, deadline = now, now + seconds
-            elif number > 4:
-                count += len(batch)
-                if now > deadline:
-                    rates[key] = count / (now - start)
-                    break
-    size = sum(path.stat().st_size for path in (cache / "frames").rglob("*.u8"))
-    return {"open_s": opened - begun, "cache_s": built - opened, "cache_bytes_in_all": size, **rates}
+    read: dict[str, dict[str, Any]] = {}
+    streams = {}
+    for name, root in roots.items():
+        begun = time.perf_counter()
+        dataset = Dataset.open(root, cache="beside")
+        opened = time.perf_counter()
+        dataset.build_cache()
+        built = time.perf_counter()
+        size = sum(path.stat().st_size for path in (root / ".cache").rglob("*.u8"))
+        read[name] = {"open_s": opened - begun, "cache_s": built - opened, "cache_bytes": size}
+        streams[name] = Windows(dataset, OBSERVED, PREDICTED).stream(BATCH, seed=0)
+    rates: dict[tuple[str, str], list[float]] = {}
+    # In turn, so that a machine whose speed drifts treats all alike; the first round warms up.
+    for turn in range(ROUNDS + 1):
+        for name, stream in streams.items():
+            for key in ("read_samples_per_s", "read_uint8_samples_per_s"):
+                rate = _windows_per_s(stream, seconds / ROUNDS, floats=key == "read_samples_per_s")
+                if turn:
+                    rates.setdefault((name, key), []).append(rate)
+    for (name, key), values in rates.items():
+        read[name][key] = median(values)
+    return read
+
+
+def _windows_per_s(stream: Iterator[Any], seconds: float, *, floats: bool) -> float:
+    begun, count = time.perf_counter(), 0
+    while (taken := time.perf_counter() - begun) < seconds:
+        batch = next(stream)
+        for image in (value for value in batch.observation.values() if floats and value.ndim == 5):
+            image.movedim(-1, -3).float().div_(255.0)
+        count += len(batch)
+    return count / taken
 
 
 def _lerobot_python(given: Path | None) -> str | None:

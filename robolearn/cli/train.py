@@ -35,6 +35,8 @@ class Train(Command):
     """Windows per gradient step."""
     lr: float = 1e-3
     """Learning rate after the warm-up; it falls on a cosine."""
+    images: bool = True
+    """Train from the cameras' images, too, where the data set has some."""
     weights: bool = False
     """Draw episodes by the weights that `robolearn dataset quality --weights` wrote into the data set."""
     validation: float = 0.0
@@ -57,7 +59,7 @@ class Train(Command):
 
         at_least(1, checkpoint_every=self.checkpoint_every)
         at_least(0, seed=self.seed)
-        dataset = Dataset.open(self.data)
+        dataset = Dataset.open(self.data, images=self.images)
         config = ImitationConfig(
             policy=self._policy_config(),
             steps=self.steps,

@@ -32,6 +32,11 @@ class ArraySpec:
         return n
 
 
+def is_image(spec: ArraySpec) -> bool:
+    """Whether a feature is an HWC picture rather than a vector."""
+    return spec.dtype == "uint8" and len(spec.shape) == 3
+
+
 @dataclass(frozen=True)
 class Interface:
     """What passes between a world (or an arm) and a policy.

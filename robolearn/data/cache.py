@@ -169,7 +169,7 @@ def _fill(slot: _Slot, footage: Footage, progress: Progress | None) -> None:
     waiting: list[int] = []
 
     def decode(episode: int) -> int:
-        view = memoryview(footage.decode(episode)).cast("B")
+        view = footage.decode(episode).data.cast("B")
         offset = int(starts[episode]) * row
         while view:
             written = os.pwrite(frames, view, offset)

@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core.specs import is_image
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +56,6 @@ INDEX = {
 INTERVENTION = "is_intervention"
 STAMP = "stamp."
 IMAGES = "images."
-
-
-def is_image(spec: ArraySpec) -> bool:
-    """Whether a feature is an HWC picture rather than a vector."""
-    return spec.dtype == "uint8" and len(spec.shape) == 3
 
 
 def image_keys(interface: Interface) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +34,7 @@ VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.m
 INFO_PATH = "meta/info.json"
 STATS_PATH = "meta/stats.json"
 TASKS_PATH = "meta/tasks.parquet"
+SYNC_THREADS = 16
 LOCK_PATH = ".writer.lock"
 RUNNING_PATH = ".running"  # the journal and the growing videos of the episode at hand
 UNFINISHED_PATH = ".unfinished"  # such folders of recordings that were killed, set aside by a resumed one
@@ -130,7 +132,7 @@ class Commit:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._staged: list[tuple[Path, Path, int]] = []
+        self._staged: list[tuple[Path, Path, int | None]] = []
 
     def stage(self, name: str, content: bytes | pa.Buffer) -> None:
         """Write ``<name>.tmp``.
@@ -152,7 +154,10 @@ class Commit:
             raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
 
     def adopt(self, name: str, source: Path) -> None:
-        """Stage the finished file `source`, which stays where it is, too, where the file system has hard links."""
+        """Stage the finished file `source`, which stays where it is; nobody may write to it any more.
+
+        Raises as `stage` does.
+        """
         path = self._root / name
         temporary = path.with_name(path.name + ".tmp")
         try:
@@ -162,31 +167,53 @@ class Commit:
                 try:
                     os.link(source, temporary)
                 except OSError:
-                    os.rename(source, temporary)
-            self._staged.append((temporary, path, os.open(temporary, os.O_RDWR | os.O_CLOEXEC)))
+                    shutil.copyfile(source, temporary)
+            self._staged.append((temporary, path, None))
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"data set {self._root}: {name} cannot be written ({error.strerror})") from error
 
-    def publish(self) -> None:
-        """Sync everything that was staged and rename it into place; raises as `stage` does."""
+    def publish(self, *, barrier: bool = False) -> None:
+        """Sync everything that was staged and rename it into place; raises as `stage` does.
+
+        Args:
+          barrier: bring the renames to the disk as well, that of the commit point after all others.
+        """
         try:
             # Side by side, because syncs that overlap share one commit of the file system's journal.
-            with ThreadPoolExecutor(len(self._staged)) as pool:
-                list(pool.map(os.fsync, [descriptor for _, _, descriptor in self._staged]))
+            with ThreadPoolExecutor(min(len(self._staged), SYNC_THREADS)) as pool:
+                list(pool.map(_sync, self._staged))
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"data set {self._root} cannot be written ({error.strerror})") from error
-        for temporary, path, descriptor in self._staged:
-            os.close(descriptor)
+        for number, (temporary, path, descriptor) in enumerate(self._staged, 1):
+            if descriptor is not None:
+                os.close(descriptor)
+            if barrier and number == len(self._staged):
+                sync_folders(self._root)
             os.replace(temporary, path)
+            if barrier and number == len(self._staged):
+                _sync_folder(path.parent)
         self._staged.clear()
 
     def _abandon(self) -> None:
         for temporary, _, descriptor in self._staged:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
             temporary.unlink(missing_ok=True)
         self._staged.clear()
+
+
+def _sync(staged: tuple[Path, Path, int | None]) -> None:
+    temporary, _, descriptor = staged
+    if descriptor is not None:
+        os.fsync(descriptor)
+        return
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folders(root: Path) -> None:
@@ -194,11 +221,15 @@ def sync_folders(root: Path) -> None:
     patterns = ("data", "data/*", "videos", "videos/*", "videos/*/*", "meta/episodes", "meta/episodes/*")
     inner = [path for pattern in patterns for path in root.glob(pattern)]
     for folder in (*(path for path in inner if path.is_dir()), root, root / "meta"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def less(column: pa.ChunkedArray, bound: int) -> pa.ChunkedArray:

@@ -24,7 +24,7 @@ class PixelStatistics:
     """
 
     def __init__(self) -> None:
-        self._histograms: list[NDArray[np.float32]] = []
+        self._histograms: list[NDArray[np.int64]] = []
         self._stride = 1
         self._seen = 0
 
@@ -39,7 +39,7 @@ class PixelStatistics:
 
     def stats(self) -> Stats:
         """Statistic → (C,); ``count`` is of the frames that were looked at."""
-        counts = np.sum(self._histograms, axis=0, dtype=np.int64)  # (C, 256)
+        counts = np.stack(self._histograms).sum(axis=0)  # (C, 256)
         total = int(counts[0].sum())
         mean = counts @ _VALUES / total
         stats: Stats = {
@@ -69,7 +69,7 @@ def describe_frames(frames: Iterable[NDArray[np.uint8]]) -> Stats:
     return statistics.stats()
 
 
-def _histogram(frame: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _histogram(frame: NDArray[np.uint8]) -> NDArray[np.int64]:
     """(C, 256) how many pixels have each value."""
     import cv2
 
@@ -77,4 +77,5 @@ def _histogram(frame: NDArray[np.uint8]) -> NDArray[np.float32]:
     step = largest // (LARGE // 2) if largest >= LARGE else 1
     thinned = np.ascontiguousarray(frame[::step, ::step])
     channels = range(thinned.shape[2])
-    return np.stack([cv2.calcHist([thinned], [c], None, [256], [0, 256]).reshape(256) for c in channels])
+    counts = [cv2.calcHist([thinned], [c], None, [256], [0, 256]).reshape(256) for c in channels]
+    return np.stack(counts).astype(np.int64)

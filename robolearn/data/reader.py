@@ -26,6 +26,7 @@ from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import tasks_of
 from robolearn.data.weights import read_weights
 
+
 @dataclass(frozen=True)
 class Dataset:
     """E episodes of N frames in all: vectors in memory, images in the frame cache.
@@ -132,13 +133,16 @@ class Dataset:
             raise BadInput(f"camera of {self.path}", got=camera, available=self.cameras, expected="one it has")
         if key not in self._frames:
             footage = self.footage[key]
-            self._frames[key] = OnDemand(footage) if self.cache is None else cached_frames(footage, self.cache, progress)
+            self._frames[key] = (
+                OnDemand(footage) if self.cache is None else cached_frames(footage, self.cache, progress)
+            )
         return self._frames[key]
 
     def build_cache(self, progress: Progress | None = None) -> None:
         """Decode the images of all cameras now; `progress` is told (frames done, in all) over all of them."""
         total = self.frames * len(self.footage)
         for done, key in enumerate(self.footage):
+
             def told(count: int, _: int, done: int = done) -> None:
                 if progress is not None:
                     progress(done * self.frames + count, total)
@@ -149,7 +153,7 @@ class Dataset:
         """A digest of all vectors and of what the images are decoded from: the same for the same data."""
         total = hashlib.sha256()
         for array in (self.action, *(self.observation[key] for key in sorted(self.observation))):
-            total.update(memoryview(array).cast("B"))
+            total.update(array.data.cast("B"))
         for key in sorted(self.footage):
             for episode in range(self.episodes):
                 total.update(self.footage[key].identity(episode).encode())

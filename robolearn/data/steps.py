@@ -110,12 +110,8 @@ def read_journal(folder: Path) -> Journalled | None:
             row[key] = numbers[at : at + spec.size].reshape(spec.shape)
             at += spec.size
         action = numbers[at:-1].reshape(interface.action.shape)
-        steps.append(
-            Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True)))
-        )
-    return Journalled(
-        header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps
-    )
+        steps.append(Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True))))
+    return Journalled(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
 
 
 def _vectors(interface: Interface) -> list[str]:

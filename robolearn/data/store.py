@@ -94,7 +94,8 @@ class Store:
         self._lock = layout.lock(root)
         try:
             self._check_path(resume)
-            infos = {k: check_encodable(k, interface.observation[k], interface.control_hz, video) for k in self._pictures}
+            hz = interface.control_hz
+            infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
             self._set_features(features_of(interface, self.stamps, infos))
             if (root / layout.INFO_PATH).exists():
                 self._resume()
@@ -183,11 +184,10 @@ class Store:
             commit.stage(layout.STATS_PATH, self._stats_bytes(stats, pixels))
         commit.stage(meta.path, meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
-        commit.publish()
-        now = time.monotonic()
-        if now - self._synced > SYNC_S:
-            layout.sync_folders(self.root)
-            self._synced = now
+        due = time.monotonic() - self._synced > SYNC_S
+        commit.publish(barrier=due)
+        if due:
+            self._synced = time.monotonic()
 
         self._data, self._meta, self._stats, self._pixels, self.tasks = data, meta, stats, pixels, tasks
         self.episodes, self.frames = count, frames

@@ -119,7 +119,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.time_base = 1 / frame_rate(hz)
         context.open()
         codec = context.codec.canonical_name
-    except (av.FFmpegError, ValueError) as error:
+    except (OSError, ValueError) as error:  # PyAV's errors are these
         got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
         raise BadInput(f"video of {key!r}", got=got, expected="images and settings that the encoder takes") from None
     return {

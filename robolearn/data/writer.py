@@ -6,9 +6,9 @@ killed loses at most the episode at hand, and of that one `repair` saves what th
 
 Images are encoded while the episode is recorded, so `end` has little left to do.
 
-``meta/stats.json`` alone may lag by a tenth of the frames until `close`. A power cut, as opposed to a kill, can
-undo the episodes of the last second (`store.SYNC_S`), whole. One commit costs some ten milliseconds, most of them
-for the disk; `write_all` stores many episodes for the price of one.
+``meta/stats.json`` alone may lag by a tenth of the frames until `close`. A power cut spares an episode that ends a
+second (`store.SYNC_S`) or more after the one before it; of those that follow faster it can undo the last, whole. One
+commit costs some ten milliseconds, most of them for the disk; `write_all` stores many episodes for the price of one.
 """
 
 from __future__ import annotations

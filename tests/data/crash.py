@@ -17,12 +17,14 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +43,19 @@ STARTING_S = 0.5  # a fifth of the kills comes within this time of the start, wh
 MOST = 6  # the others come after so many of its messages at most, within about the time between two
 PER_SET = 40  # kills, then a new set begins
 LOOKED_AT = 2  # episodes at the end of the set whose images are decoded after each kill; at the end all are
+
+LEROBOT = """
+import json, os, sys
+os.environ["HF_HUB_OFFLINE"] = "1"
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+root = sys.argv[1]
+data = LeRobotDataset("crash/test", root=root, video_backend="pyav")
+assert len(data) == json.load(open(root + "/meta/info.json"))["total_frames"]
+for i in (0, len(data) // 2, len(data) - 1):
+    step = data[i]
+    assert step["observation.images.front"].shape[0] == 3
+    assert float(step["observation.state"][1]) == int(step["frame_index"])
+"""
 
 
 def color(episode: int, step: int, camera: int) -> int:
@@ -70,7 +85,8 @@ def record(root: Path, out: int) -> None:
 
 def check(root: Path, least: int, saved: list[int], everything: bool) -> int:
     """Open the set and compare it; returns the number of its episodes, of which `saved` are from repairs."""
-    if not (root / "meta/info.json").exists() or not json.loads((root / "meta/info.json").read_text())["total_episodes"]:
+    info = root / "meta/info.json"
+    if not info.exists() or not json.loads(info.read_text())["total_episodes"]:
         assert not least, f"{least} finished episodes are gone"
         return 0
     dataset = Dataset.open(root, cache=False)
@@ -92,7 +108,11 @@ def check(root: Path, least: int, saved: list[int], everything: bool) -> int:
     return dataset.episodes
 
 
-def in_child(work: Callable[[int], object]) -> tuple[int, int]:
+def mended(root: Path) -> dict[str, Any]:
+    return vars(repair(root))
+
+
+def in_child(work: Callable[[int], Any]) -> tuple[int, int]:
     """Fork; the child does `work` with the end of a pipe to write to. Returns its process and the end to read from."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -111,13 +131,13 @@ def in_child(work: Callable[[int], object]) -> tuple[int, int]:
         os._exit(code)
 
 
-def asked(work: Callable[[int], object]) -> object:
-    """What `work` returns, done in a child.
+def asked(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What `work` (`arguments`) returns, done in a child.
 
     Raises:
       SystemExit: it failed.
     """
-    child, reading = in_child(work)
+    child, reading = in_child(lambda _: work(*arguments))
     answer = read_all(reading)
     _, status = os.waitpid(child, 0)
     if status:
@@ -166,17 +186,16 @@ def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
         finished = killed(root, rng)
         last = kill % PER_SET == PER_SET - 1 or kill == kills - 1
         least = episodes + finished
-        episodes = int(asked(lambda _: check(root, least, saved, last)))  # type: ignore[call-overload]
-        if episodes and (last or rng.random() < 0.25):
-            done = asked(lambda _: vars(repair(root)))
-            assert isinstance(done, dict)
+        episodes = asked(check, root, least, saved, last)
+        if (root / "meta/info.json").exists() and (last or rng.random() < 0.25):
+            done = asked(mended, root)
             saved += [number for number, _ in done["saved"]]
             episodes += len(done["saved"])
             counts["saved"] += len(done["saved"])
             counts["saved_frames"] += sum(frames for _, frames in done["saved"])
             counts["lost_frames"] += done["lost"]
             assert episodes == done["episodes"], f"{done['episodes']} episodes after the repair, {episodes} expected"
-            asked(lambda _: check(root, episodes, saved, last))
+            asked(check, root, episodes, saved, last)
         counts["kills"] += 1
         if last:
             counts["episodes"] += episodes
@@ -189,13 +208,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None, help="by default another one each time; it is printed")
+    parser.add_argument("--lerobot-python", help="an interpreter with LeRobot, which then opens the sets, too")
     parser.add_argument("--keep", type=Path, default=None, help="leave the sets in this folder")
     args = parser.parse_args()
     seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(3), "little")
     print(f"seed {seed}", file=sys.stderr, flush=True)
     logging.disable(logging.WARNING)
     folder = args.keep or Path(tempfile.mkdtemp(prefix="robolearn-crash-"))
-    print(json.dumps({"seed": seed} | run(args.kills, seed, folder)))
+    counts = run(args.kills, seed, folder)
+    for root in sorted(folder.iterdir()) if args.lerobot_python else ():
+        subprocess.run([args.lerobot_python, "-c", LEROBOT, str(root)], check=True, cwd=folder)
+    print(json.dumps({"seed": seed} | counts))
     if args.keep is None:
         shutil.rmtree(folder)
 

@@ -259,7 +259,8 @@ def test_pictures_inside_the_table(root, tmp_path):
     as_lerobot(root, change)
     for choice in (tmp_path / "cache", False):
         dataset = Dataset.open(root, cache=choice)
-        assert dataset.cameras == ["image"] and dataset.interface.observation["image"] == ArraySpec((64, 64, 3), "uint8")
+        assert dataset.cameras == ["image"]
+        assert dataset.interface.observation["image"] == ArraySpec((SIZE, SIZE, 3), "uint8")
         assert np.asarray(dataset.images("image"))[:, 0, 0, 0].tolist() == EXPECTED
         assert values(dataset.episode(1).observation["image"]) == EXPECTED[4:6]
 

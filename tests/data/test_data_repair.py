@@ -74,7 +74,8 @@ def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
         w.end(success=True, task="press")
     left(tmp_path / "left", root, 3, 4)
     assert repair(root) == Repaired(4, 18, [(2, 5), (3, 4)], 0)
-    assert Dataset.open(root, cache=False).observation["proprio"][:, 0].tolist() == [0] * 6 + [2] * 3 + [1] * 5 + [3] * 4
+    order = Dataset.open(root, cache=False).observation["proprio"][:, 0].tolist()
+    assert order == [0] * 6 + [2] * 3 + [1] * 5 + [3] * 4
 
 
 @pytest.mark.parametrize("name", ["rows.journal", "front.journal", "front.mp4"])
@@ -117,7 +118,8 @@ def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
 
 
 def test_what_cannot_be_repaired(root, tmp_path):
-    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)), pytest.raises(BadInput, match="another writer"):
+    writer = EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",))
+    with writer, pytest.raises(BadInput, match="another writer"):
         repair(root)
     with pytest.raises(BadInput, match=r"no meta/info\.json"):
         repair(tmp_path / "nothing")

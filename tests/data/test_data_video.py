@@ -36,7 +36,8 @@ def picture(e: int, t: int, camera: int) -> np.ndarray:
 
 def film(e: int, length: int = 9, **more) -> Episode:
     t = np.arange(length, dtype=np.float32)
-    images = {f"images.{n}": np.stack([picture(e, i, c) for i in range(length)]) for c, n in enumerate(("front", "wrist"))}
+    cameras = enumerate(("front", "wrist"))
+    images = {f"images.{name}": np.stack([picture(e, i, c) for i in range(length)]) for c, name in cameras}
     return Episode(
         {"proprio": np.stack([t, t + e], 1), **images}, np.stack([t, t], 1) / 100, t, True, True, False, "film", **more
     )  # fmt: skip
@@ -107,7 +108,7 @@ def test_interventions_and_stamps(tmp_path, cameras):
         add(w, film(0, 4), intervention=lambda t: t == 2, stamps=lambda t: {n: clock[n][t] for n in names})
         w.end(success=False, truncated=True)
         w.write(whole)
-        with pytest.raises(BadInput, match="stamps at step 0: got no 'images.front'"):
+        with pytest.raises(BadInput, match=r"stamps at step 0: got no 'images\.front'"):
             w.add({k: v[0] for k, v in whole.observation.items()}, [0, 0], stamps={"proprio": 0.0})
         with pytest.raises(BadInput, match="stamp: got clock"):
             w.add({k: v[0] for k, v in whole.observation.items()}, [0, 0], stamps={"clock": 0.0})
@@ -176,7 +177,7 @@ def test_bad_images_are_named(tmp_path, cameras):
         w.end(success=True)
         short = film(1)
         short.observation["images.front"] = short.observation["images.front"][1:]  # type: ignore[index]
-        with pytest.raises(BadInput, match="'images.front'"):
+        with pytest.raises(BadInput, match=r"'images\.front'"):
             w.write_all([film(2), short])
     assert Dataset.open(tmp_path / "set").lengths.tolist() == [2] and len(list(tmp_path.rglob("*.mp4"))) == 2
     with pytest.raises(BadInput, match=r"video of 'images.front'.*nonsense"):
@@ -217,7 +218,7 @@ def test_a_full_disk_costs_the_episode_at_hand_alone(tmp_path, cameras, monkeypa
         add(w, film(0))
         w.end(success=True)
         full[0] = True
-        with pytest.raises(RobolearnError, match="cannot be written .*No space left on device") as caught:
+        with pytest.raises(RobolearnError, match=r"cannot be written .*No space left on device") as caught:
             add(w, film(1))
             w.end(success=True)
         assert "\n" not in str(caught.value)

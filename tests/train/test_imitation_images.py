@@ -1,0 +1,64 @@
+"""Imitation from images, and by sampling weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from policies.flow import FlowConfig
+from robolearn.cli.train import Train
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.weights import write_weights
+from robolearn.train.imitation import ImitationConfig, ImitationTrainer
+
+INTERFACE = Interface(
+    {"proprio": ArraySpec((2,)), "images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((2,)), 20.0
+)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Two episodes; what is to be done stands in the image alone."""
+    monkeypatch.setenv("ROBOLEARN_CACHE", str(tmp_path / "cache"))
+    with EpisodeWriter(tmp_path / "set", INTERFACE) as writer:
+        for e in range(2):
+            images = np.zeros((12, 64, 64, 3), np.uint8)
+            images[:, :, 32 * e : 32 * e + 32] = 200
+            action = np.full((12, 2), 2.0 * e - 1.0, np.float32)
+            zeros = np.zeros((12, 2), np.float32)
+            episode = Episode({"proprio": zeros, "images.front": images}, action, zeros[:, 0], True, True, False, "go")
+            writer.write(episode)
+    return tmp_path / "set"
+
+
+def test_a_policy_learns_from_the_image(root):
+    config = ImitationConfig(FlowConfig(horizon=2, execute=2), steps=60, steps_per_iteration=20, batch=8, warmup=1)
+    dataset = Dataset.open(root)
+    trainer = ImitationTrainer.of_dataset(config, dataset)
+    for i in range(config.iterations):
+        trainer.iterate(i)
+    policy = trainer.policy()
+    policy.reset(0)
+    seen = {"proprio": np.zeros((2, 2), np.float32), "images.front": dataset.images("front")[[0, 12]]}
+    with torch.no_grad():
+        chosen = policy.act(seen)[:, 0, 0]
+    assert chosen[0] < -0.3 and chosen[1] > 0.3
+
+
+def test_the_command_takes_images_and_weights(root, tmp_path):
+    small = {"data": root, "steps": 2, "batch": 4, "json": True}
+    with pytest.raises(BadInput, match="no sampling weights"):
+        Train(out=tmp_path / "a", weights=True, **small).run()
+    write_weights(root, [0.0, 1.0], 2, "a test")
+    assert Train(out=tmp_path / "b", weights=True, **small).run()["frames"] == 24
+    assert Train(out=tmp_path / "c", images=False, **small).run()["frames"] == 24
+    assert '"images.front"' not in (tmp_path / "c/config.json").read_text()
+
+
+def test_weights_choose_the_windows(root):
+    config = ImitationConfig(FlowConfig(horizon=2, execute=2), steps=1, batch=8)
+    trainer = ImitationTrainer.of_dataset(config, Dataset.open(root), weights=[0.0, 1.0])
+    drawn = trainer.windows.gather(trainer.windows.order(0, 0))
+    assert (drawn.action == 1.0).all()
