@@ -34,7 +34,7 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
-from robolearn.core import BadInput, Interface, Policy, RobolearnError, check_compatible
+from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class PolicyNode(Node):
     ) -> None:
         super().__init__(
             "policy",
-            {"contract": "sim", "policy": "", "seed": 0, "tail_steps": 0},
+            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "tail_steps": 0},
             context=context,
             overrides=overrides,
         )
@@ -82,10 +82,10 @@ class PolicyNode(Node):
         contract = self._given or load_contract(self.value("contract"))
         path = self.value("policy")
         self.policy = self._load(path)
+        if (objects := self.policy.interface.observation.get("objects")) is not None:
+            contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
+        fit_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
         needed = self.policy.interface
-        if "objects" in needed.observation:
-            contract = contract.with_objects(needed.observation["objects"].names)
-        check_compatible(needed, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
         self.contract, self.observer = contract, Observer(contract, needed.observation)
         self._period = 1.0 / contract.control_hz
         self._steps = self.policy.execute_steps
@@ -138,9 +138,7 @@ class PolicyNode(Node):
         self._arming = arming
         if arming:
             self._due, self._fault = -math.inf, ""
-            begin = getattr(self.policy, "begin", None)
-            if begin is not None:
-                begin(np.ones(1, dtype=bool))
+            begin_episodes(self.policy, np.ones(1, dtype=bool))
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):

@@ -19,7 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Env, NonFinite, Observation, Policy, RobolearnError, check_compatible
+from robolearn.core import (
+    BadInput,
+    Env,
+    NonFinite,
+    Observation,
+    Policy,
+    RobolearnError,
+    begin_episodes,
+    fit_policy,
+)
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean
 
 log = logging.getLogger(__name__)
@@ -165,7 +174,7 @@ def run_episodes(
     the same as without, because a world that ends within a chunk rests until the chunk is over either way.
     Errors as in `evaluate`.
     """
-    check_compatible(policy.interface, env.interface, what="policy and world")
+    fit_policy(policy, env.interface, what="policy and world")
     begun = time.perf_counter()
     total = int(quota.sum())
     first_row = np.cumsum(quota) - quota  # the row of episode 0 of each world
@@ -206,6 +215,7 @@ def run_episodes(
             result["truncated"][rows] = tally.truncated[ended]
             index[ended] += 1
             running.clear(ended)
+            begin_episodes(policy, ended)
             done += int(ended.sum())
             if progress is not None:
                 progress(done, total)
