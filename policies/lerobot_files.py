@@ -12,8 +12,8 @@ what an action means, names of vectors' components, and the scale of the actions
 from __future__ import annotations
 
 import contextlib
+import io
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -60,13 +60,16 @@ def read_policy(path: str) -> PolicyFiles:
     if find_spec("lerobot") is None:
         raise BadInput(what, got="no LeRobot in this environment", expected="it", hint=f"Install it: {INSTALL}")
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # LeRobot prints
+        with contextlib.redirect_stdout(io.StringIO()):  # LeRobot prints
             net = _net(folder, config["type"])
             from lerobot.policies.factory import make_pre_post_processors
 
             pre, post = make_pre_post_processors(
-                net.config, str(folder), preprocessor_overrides=overrides[_PRE], postprocessor_overrides=overrides[_POST]
-            )  # fmt: skip
+                net.config,
+                str(folder),
+                preprocessor_overrides=overrides[_PRE],
+                postprocessor_overrides=overrides[_POST],
+            )
     except ImportError as error:
         hint = f"It wants LeRobot 0.4: {INSTALL}"
         raise BadInput(what, got=f"LeRobot does not import ({_line(error)})", expected="it", hint=hint) from error

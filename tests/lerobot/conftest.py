@@ -78,7 +78,7 @@ def write(interface: Interface, episode) -> Callable[..., Path]:
 def ours(write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six episodes in several data files and several files of episodes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "DATA_BYTES", 5000)
+        patch.setattr(store, "DATA_BYTES", 900)
         patch.setattr(store, "META_ROWS", 2)
         root = write(tmp_path_factory.mktemp("ours") / "set")
     assert len(list(root.glob("data/*/*.parquet"))) >= 3 and len(list(root.glob("meta/episodes/*/*.parquet"))) == 3

@@ -15,7 +15,7 @@ import torch
 from lerobot.datasets.dataset_tools import merge_datasets
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-from robolearn.data import Dataset, Windows, store
+from robolearn.data import Dataset, Windows
 from robolearn.data.repair import repair
 
 CAMERAS = ("front", "wrist")
@@ -134,7 +134,7 @@ with EpisodeWriter(sys.argv[1], interface, task="count") as writer:
         for t in range(5 + e % 3 if e < 4 else 10**6):
             picture = np.full((64, 64, 3), 20 + (37 * e + 11 * t) % 200, np.uint8)
             writer.add({"proprio": [e, t], "images.front": picture}, [0, 0])
-            if e == 4 and t == 30:
+            if e == 4 and t == 150:
                 print("deep in episode 4", flush=True)
         writer.end(success=True, terminated=True)
 """
@@ -154,7 +154,7 @@ def test_a_recording_that_was_killed_opens_before_and_after_the_repair(tmp_path:
 def counted(root: Path, episodes: int) -> None:
     theirs = lerobot(root)
     assert theirs.num_episodes == episodes
-    for i in range(min(len(theirs), 60)):
+    for i in [*range(min(len(theirs), 50)), *range(50, len(theirs), 7), len(theirs) - 1]:
         step = theirs[i]
         e, t = int(step["episode_index"]), int(step["frame_index"])
         assert step["observation.state"].tolist() == [e, t] and step["task"] == "count"
@@ -164,7 +164,6 @@ def counted(root: Path, episodes: int) -> None:
 
 def test_one_file_of_everything_too(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a recording of this length comes out by default."""
-    assert store.DATA_BYTES > 100_000
     root = write(tmp_path / "default", (3, 4))
     assert len(list(root.glob("data/*/*.parquet"))) == 1
     theirs, mine = lerobot(root), Dataset.open(root, cache=False)

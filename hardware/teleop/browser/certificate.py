@@ -70,9 +70,7 @@ def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(
-            "TLS certificate and key", got=f"{certificate} and {key or 'the key in it'} ({error})"
-        ) from error
+        raise BadInput("TLS certificate and key", got=f"{certificate} and {key or 'the key in it'} ({error})") from error
     return context
 
 
