@@ -72,8 +72,9 @@ class LeRobotPolicy:
         observation = {}
         for key, spec in self.interface.observation.items():
             offered = world.observation.get(key)
-            known = spec.names or offered is None or offered.shape != spec.shape
-            observation[key] = spec if known else replace(spec, names=offered.names)
+            if offered is not None and offered.shape == spec.shape and not spec.names:
+                spec = replace(spec, names=offered.names)
+            observation[key] = spec
         action = self.interface.action
         if not action.names and action.shape == world.action.shape:
             action = world.action

@@ -218,7 +218,8 @@ def test_a_feature_of_another_shape_is_one_line(
     (folder / "robolearn.json").write_text(json.dumps({"control_hz": 30.0, "embodiment": "panda"}))
     assert main(["evaluate", "--policy", f"lerobot:{folder}", "--task", "lift", "--episodes", "1"]) == 2
     assert "control rate: got 20.0 Hz, expected 30.0 Hz" in capsys.readouterr().err
-    (folder / "robolearn.json").write_text(json.dumps({"extra": {"action_scale": {"low": [-2.0] * 7, "high": [2.0] * 7}}}))
+    scale = {"low": [-2.0] * 7, "high": [2.0] * 7}
+    (folder / "robolearn.json").write_text(json.dumps({"extra": {"action_scale": scale}}))
     scaled = open_policy(f"lerobot:{folder}").act(looks(world, 1)[0])
     (folder / "robolearn.json").unlink()
     plain = open_policy(f"lerobot:{folder}").act(looks(world, 1)[0])
@@ -232,10 +233,10 @@ def test_what_is_not_lerobots_own_is_not_run(tmp_path: Path, world: Interface) -
     whole = json.loads(file.read_text())
     whole["steps"].append({"class": "os.system", "config": {}})
     file.write_text(json.dumps(whole))
-    with pytest.raises(BadInput, match="got os.system, expected one of LeRobot's registered steps"):
+    with pytest.raises(BadInput, match=r"got os\.system, expected one of LeRobot's registered steps"):
         open_policy(f"lerobot:{folder}")
     file.unlink()
-    with pytest.raises(BadInput, match="no policy_preprocessor.json"):
+    with pytest.raises(BadInput, match=r"no policy_preprocessor\.json"):
         open_policy(f"lerobot:{folder}")
 
 

@@ -128,7 +128,8 @@ import sys
 import numpy as np
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import EpisodeWriter
-interface = Interface({"proprio": ArraySpec((2,)), "images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((2,)), 20.0)
+seen = {"proprio": ArraySpec((2,)), "images.front": ArraySpec((64, 64, 3), "uint8")}
+interface = Interface(seen, ArraySpec((2,)), 20.0)
 with EpisodeWriter(sys.argv[1], interface, task="count") as writer:
     for e in range(1000):
         for t in range(5 + e % 3 if e < 4 else 10**6):
