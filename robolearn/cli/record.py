@@ -94,7 +94,8 @@ class Record(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
-        console.print(f"recorded    {r['recorded']} episodes, {r['successes']} of them successes; {r['dropped']} dropped")
+        done = f"{r['recorded']} episodes, {r['successes']} of them successes; {r['dropped']} dropped"
+        console.print(f"recorded    {done}")
         console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']} frames")
         if r["latency_ms"]["p50"] is not None:
             p50, p99 = r["latency_ms"]["p50"], r["latency_ms"]["p99"]

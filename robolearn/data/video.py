@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
+from robolearn.data.humility import humble
 from robolearn.data.journal import Journal, records
 from robolearn.data.pixels import PixelStatistics
 from robolearn.data.statistics import Stats
@@ -118,6 +119,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
         context.open()
+        humble()
         codec = context.codec.canonical_name
     except (OSError, ValueError) as error:  # PyAV's errors are these
         got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
@@ -228,6 +230,7 @@ class VideoEncoder:
                             index.append(_PACKET.pack(frame, *output.written()))
 
                 container.start_encoding()
+                humble()
                 output.written()
                 for frame in frames:
                     if self._error is not None:  # aborted
@@ -235,6 +238,8 @@ class VideoEncoder:
                     self._statistics.add(frame)
                     mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
+                    if self._frames == 1:  # the encoder has begun: there are more threads now
+                        humble()
                 mux(stream.encode())
         except Exception as error:
             raise output.error or error from None  # FFmpeg says less about a full disk than the system did
