@@ -1,9 +1,9 @@
 """A policy of LeRobot's (ACT, diffusion) as the `Policy` that worlds and arms meet.
 
 What LeRobot's ``select_action`` does for the worlds of one batch in step, this does world by world, since their
-episodes begin at different times: it keeps the last To observations, asks ``predict_action_chunk`` when the actions
-of a world have run out, and starts afresh where an episode starts. A policy that looks at one observation is asked
-once per n_action_steps; one that looks at several, or blends overlapping chunks (temporal ensembling), every step.
+episodes begin at different times: it keeps the last To observations of each and starts afresh where an episode
+starts. A policy is asked once per n_action_steps, one that blends overlapping chunks (temporal ensembling) every step.
+One that looks at several observations is also shown those of the steps between (`see`).
 
 ACT: Zhao et al., *Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware*, 2023. Diffusion: Chi et al.,
 *Diffusion Policy*, 2023.
@@ -48,7 +48,8 @@ class LeRobotPolicy:
     Attributes:
       interface: what the policy sees and commands. Where its files do not say the control rate, the embodiment or
         what an action means, `fit` takes that from the world.
-      execute_steps: n_action_steps, or 1 where the policy has to see every step.
+      execute_steps: n_action_steps.
+      sees_every_step: whether `see` is to be called with the observations of the steps between two calls of `act`.
     """
 
     def __init__(self, files: PolicyFiles) -> None:
@@ -57,10 +58,9 @@ class LeRobotPolicy:
         self.interface = told_interface(files)
         self._scale = scale_of(self.interface)
         self._observe = int(getattr(config, "n_obs_steps", 1))
-        self._actions = int(config.n_action_steps)
         self._blends = getattr(config, "temporal_ensemble_coeff", None) is not None
-        self._stepwise = self._observe > 1 or self._blends
-        self.execute_steps: int = 1 if self._stepwise else self._actions
+        self.execute_steps = int(config.n_action_steps)
+        self.sees_every_step = self._observe > 1
         self._diffusion = hasattr(self._net, "diffusion")
         if self._diffusion:
             self._noise = _WorldNoise(self._net.diffusion.noise_scheduler)
@@ -89,18 +89,18 @@ class LeRobotPolicy:
 
     def reset(self, seed: int) -> None:
         """Start the noise anew and forget all history."""
-        self._seed = abs(int(seed))
-        self._history: dict[str, Tensor] = {}
+        self._seed, self._call = abs(int(seed)), 0
+        self._history: dict[str, Tensor] = {}  # LeRobot's feature → (N, To, …), oldest first
         self._fresh: NDArray[np.bool_] | None = None
-        self._queue = np.zeros((0, self._actions, self.interface.action.size), np.float32)
-        self._left = np.zeros(0, np.int64)  # actions of each world's queue that are not executed yet
-        self._asked = np.zeros(0, np.int64)  # how often the network was, for each world
         self._blenders: list[Any] = []
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """Forget the history of the worlds (N,) that are true: a new episode starts there."""
-        if len(worlds) == len(self._asked):
-            self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
+        self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
+
+    def see(self, observation: Observation) -> None:
+        """Remember the observation of a step at which `act` is not called; raises `BadInput` as `act` does."""
+        self._remember(self._seen(observation))
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
@@ -111,18 +111,22 @@ class LeRobotPolicy:
           NonFinite: the observation, or the network on it, gave NaN.
         """
         self._remember(self._seen(observation))
-        worlds = np.arange(len(self._asked))
-        if not self._stepwise:
-            return self._ask(worlds)
-        empty = np.flatnonzero(self._left == 0)
-        if len(empty):
-            chunk = self._ask(empty)
-            self._queue[empty], self._left[empty] = chunk[:, : self._actions], self._actions
-        # What is left of each world's queue; where that is less than others have, its last action again.
-        ahead = np.arange(self._left.max())
-        rows = np.minimum((self._actions - self._left)[:, None] + ahead, self._actions - 1)
-        self._left -= 1
-        return np.take_along_axis(self._queue, rows[..., None], axis=1)
+        if self._diffusion:
+            chunk = self._denoised(dict(self._history))
+        else:
+            chunk = self._net.predict_action_chunk({name: value[:, -1] for name, value in self._history.items()})
+        self._call += 1
+        if self._blends:
+            blended = [blender.update(one[None]) for blender, one in zip(self._blenders, chunk, strict=True)]
+            chunk = torch.stack(blended)  # (N, 1, Da)
+        flat = self._post(chunk.reshape(-1, chunk.shape[-1]))
+        actions = flat.reshape(chunk.shape).cpu().numpy()
+        if not np.isfinite(actions).all():
+            bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
+            raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
+        if self._scale is not None:
+            return self._scale.apply(actions)
+        return np.clip(actions, -1.0, 1.0).astype(np.float32)
 
     def _seen(self, observation: Observation) -> dict[str, Tensor]:
         """LeRobot's features (N, …), through its own preprocessor; pictures go in as (N, 3, H, W) in [0, 1]."""
@@ -134,28 +138,25 @@ class LeRobotPolicy:
         seen = self._pre(batch)
         return {name: seen[name] for name in names}
 
+    @torch.inference_mode()
     def _remember(self, seen: Mapping[str, Tensor]) -> None:
-        """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""
+        """Push the newest observation. A fresh world repeats what it sees."""
         count = len(next(iter(seen.values())))
-        if count != len(self._asked):
-            self.reset(self._seed)
-            self._queue = np.zeros((count, *self._queue.shape[1:]), np.float32)
-            self._left, self._asked = np.zeros(count, np.int64), np.zeros(count, np.int64)
-            self._fresh = np.ones(count, np.bool_)
-        fresh = self._fresh if self._fresh is not None else np.zeros(count, np.bool_)
+        old = next(iter(self._history.values()), None)
+        everywhere = old is None or len(old) != count or (self._fresh is not None and len(self._fresh) != count)
+        fresh = np.full(count, everywhere) if everywhere or self._fresh is None else self._fresh
         if self._blends:
-            begun = fresh.tolist()
-            old = self._blenders or [None] * count
-            self._blenders = [self._blender() if b else o for b, o in zip(begun, old, strict=True)]
+            kept = [None] * count if everywhere else self._blenders
+            self._blenders = [self._blender() if new else old for new, old in zip(fresh, kept, strict=True)]
         for name, value in seen.items():
             repeated = value[:, None].expand(-1, self._observe, *value.shape[1:])
-            if name not in self._history:
+            if everywhere:
                 self._history[name] = repeated.clone()
                 continue
             history = torch.cat((self._history[name][:, 1:], value[:, None]), dim=1)
-            history[torch.from_numpy(fresh)] = repeated[torch.from_numpy(fresh)]
+            new = torch.from_numpy(fresh)
+            history[new] = repeated[new]
             self._history[name] = history
-        self._left[fresh] = 0
         self._fresh = None
 
     def _blender(self) -> Any:
@@ -163,42 +164,22 @@ class LeRobotPolicy:
         blender.reset()
         return blender
 
-    def _ask(self, worlds: NDArray[np.intp]) -> ActionChunk:
-        """(M, Tp, Da) the network's chunks for some of the worlds, in [-1, 1]."""
-        history = {name: value[torch.from_numpy(worlds)] for name, value in self._history.items()}
-        if self._diffusion:
-            chunk = self._denoised(history, worlds)
-        else:
-            chunk = self._net.predict_action_chunk({name: value[:, -1] for name, value in history.items()})
-        self._asked[worlds] += 1
-        if self._blends:
-            rows = [self._blenders[w].update(one[None]) for w, one in zip(worlds.tolist(), chunk, strict=True)]
-            chunk = torch.stack(rows, dim=0)  # (M, 1, Da)
-        flat = self._post(chunk.reshape(-1, chunk.shape[-1]))
-        actions = flat.reshape(chunk.shape).cpu().numpy()
-        if not np.isfinite(actions).all():
-            bad = worlds[~np.isfinite(actions).all(axis=(1, 2))]
-            raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
-        if self._scale is not None:
-            return self._scale.apply(actions)
-        return np.clip(actions, -1.0, 1.0).astype(np.float32)
-
-    def _denoised(self, history: dict[str, Tensor], worlds: NDArray[np.intp]) -> Tensor:
-        """LeRobot's diffusion policy reads its own queues; world w's noise depends on (seed, w, call of w) alone."""
+    def _denoised(self, history: dict[str, Tensor]) -> Tensor:
+        """LeRobot's diffusion policy reads its own queues; world w's noise depends on (seed, w, call) alone."""
         net, config = self._net, self._net.config
         if config.image_features:
             history[_IMAGES] = torch.stack([history[name] for name in config.image_features], dim=2)
         for name in net._queues.keys() & history.keys():
             net._queues[name] = deque(history[name].unbind(1), maxlen=self._observe)
-        generators = [torch.Generator().manual_seed(self._seed_of(w)) for w in worlds.tolist()]
+        generators = [self._generator(world) for world in range(len(next(iter(history.values()))))]
         self._noise.generators = generators
         shape = (config.horizon, self.interface.action.size)
         noise = torch.stack([torch.randn(shape, generator=generator) for generator in generators])
         return net.predict_action_chunk(history, noise=noise)
 
-    def _seed_of(self, world: int) -> int:
-        state = np.random.SeedSequence((self._seed, world, int(self._asked[world]))).generate_state(1, np.uint64)
-        return int(state[0]) >> 1
+    def _generator(self, world: int) -> torch.Generator:
+        state = np.random.SeedSequence((self._seed, world, self._call)).generate_state(1, np.uint64)
+        return torch.Generator().manual_seed(int(state[0]) >> 1)
 
 
 class _WorldNoise:

@@ -34,12 +34,13 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
-from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy
+from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy, sees_every_step
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.005  # how often is looked for something new
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
+EARLY_S = 0.0005
 ALIVE_S = 0.02  # between heartbeats
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
@@ -50,6 +51,7 @@ class _Question:
     observation: dict[str, NDArray]
     stamp: Time
     asked: float
+    acts: bool  # else the policy is to see it, and no more
 
 
 class PolicyNode(Node):
@@ -91,7 +93,8 @@ class PolicyNode(Node):
         self._steps = self.policy.execute_steps
         self._arming = ""  # which arming this is; empty: not armed
         self._busy = False
-        self._due = -math.inf  # stamp of the next observation
+        self._due = -math.inf  # stamp of the next observation to act on
+        self._look = math.inf  # and of the next one to see, for a policy that sees every step
         self._fault = ""
         self._chunks = 0
         self._complained = 0.0
@@ -170,9 +173,9 @@ class PolicyNode(Node):
         if not self.active or not self._arming or self._busy or self._fault:
             return
         stamp, apart = self.observer.stamps()
-        late = stamp - self._due
+        late = stamp - min(self._due, self._look)
         # Half a millisecond early: stamps are rounded, and the next joint state comes much later than that.
-        if late < -0.0005 or (apart > ALIGNED_S and late < PATIENCE_S):
+        if late < -EARLY_S or (apart > ALIGNED_S and late < PATIENCE_S):
             return
         try:
             observation = self.observer.observation()
@@ -181,12 +184,18 @@ class PolicyNode(Node):
             self._complain(str(error))
             return
         self._busy = True
-        self._due = stamp + self._steps * self._period
-        self._slot.put(_Question(self._arming, observation, self._stamp, time.monotonic()))
+        acts = stamp - self._due >= -EARLY_S
+        if acts:
+            self._due = stamp + self._steps * self._period
+        self._look = stamp + self._period if sees_every_step(self.policy) else math.inf
+        self._slot.put(_Question(self._arming, observation, self._stamp, time.monotonic(), acts))
 
     def _think(self) -> None:
         while (question := self._slot.get()) is not None:
             try:
+                if not question.acts:
+                    self.policy.see(question.observation)  # type: ignore[attr-defined]
+                    continue
                 actions = np.asarray(self.policy.act(question.observation))[0]
                 actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
                 if question.arming == self._arming:

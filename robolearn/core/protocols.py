@@ -103,6 +103,11 @@ def fit_policy(policy: Policy, offered: Interface, *, what: str) -> None:
     check_compatible(policy.interface, offered, what=what)
 
 
+def sees_every_step(policy: Policy) -> bool:
+    """Whether `policy` has a ``see(observation)`` for the steps at which it is not asked to act."""
+    return bool(getattr(policy, "sees_every_step", False))
+
+
 def begin_episodes(policy: Policy, worlds: NDArray[np.bool_]) -> None:
     """Tell a policy that remembers what it saw that new episodes begin in the worlds (N,) that are true."""
     begin = getattr(policy, "begin", None)
