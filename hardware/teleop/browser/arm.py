@@ -76,7 +76,7 @@ class ArmView:
                 f"{name}/{i}",
                 np.asarray(mesh.vertices, dtype=np.float32),
                 np.asarray(mesh.faces, dtype=np.uint32),
-                color=rgba[:3],
+                color=(rgba[0], rgba[1], rgba[2]),
                 opacity=rgba[3] if rgba[3] < 1 else None,
             )
 

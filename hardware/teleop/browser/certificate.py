@@ -5,6 +5,7 @@ Nobody vouches for it, so a browser asks once; the operator compares the fingerp
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import os
@@ -70,7 +71,9 @@ def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput("TLS certificate and key", got=f"{certificate} and {key or 'the key in it'} ({error})") from error
+        raise BadInput(
+            "TLS certificate and key", got=f"{certificate} and {key or 'the key in it'} ({error})"
+        ) from error
     return context
 
 
@@ -85,10 +88,8 @@ def addresses() -> list[str]:
                 found.append(probe.getsockname()[0])
         except OSError:
             continue
-    try:
+    with contextlib.suppress(OSError):
         found += [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)]
-    except OSError:
-        pass
     usable = (a for a in found if not ipaddress.ip_address(a.split("%")[0]).is_loopback)
     return list(dict.fromkeys(usable))
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.device import EpisodeEvent
+from robolearn.core.se3 import matrix_to_quat
 
 Array = NDArray[np.float64]
 
@@ -108,12 +109,12 @@ class Desk:
             if facts is None:
                 return
             self._expire()
-            facts.beat_at, facts.press = self._clock(), press
             if client == self._controller:
-                self._stamp = facts.beat_at
-                if press == 0:
-                    self._note = "the dead-man is off"
-            else:
+                self._stamp = self._clock()
+                if press == 0 and facts.press > facts.void:
+                    self._note = "the dead-man is off"  # else it was lost: the reason stays until the next press
+            facts.beat_at, facts.press = self._clock(), press
+            if client != self._controller:
                 facts.void = max(facts.void, press)  # whatever it pressed as a spectator
 
     def silence(self, client: int, why: str) -> None:
@@ -150,7 +151,7 @@ class Desk:
         return "" if self.engaged else self._note
 
     def standing(self, client: int) -> dict[str, Any]:
-        """What a page may show about itself: whether it has control, and what became of its newest press."""
+        """What a page may show about itself: whether it has control, what became of its newest press, the target."""
         with self._lock:
             engaged, facts = self.engaged, self._clients.get(client)
             mine = client == self._controller
@@ -160,6 +161,8 @@ class Desk:
                 "engaged": engaged and mine,
                 "press": facts.press if facts else 0,
                 "note": self.note,
+                "opening": self._opening,
+                "target": [] if self._target is None else [*self._target[0], *matrix_to_quat(self._target[1])],
             }
 
     # --- what the controlling page asks for; from others it is not heard -------------------------------------

@@ -1,6 +1,6 @@
 """The only door to the page: it tells who may come in, and passes on what they say to viser behind it.
 
-viser itself knows no TLS, no token and no origin, so it listens on loopback alone, and nobody talks to it but this gate:
+viser itself knows no TLS, no token and no origin: it listens on loopback alone, and nobody talks to it but this gate.
 
 - On loopback: the Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the
   operator visits could drive the arm (cross-site websockets, DNS rebinding).
@@ -10,7 +10,7 @@ viser itself knows no TLS, no token and no origin, so it listens on loopback alo
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
 policy says the same to the browser.
 
-The gate also adds the dead-man's switch to the page and hears its heartbeats on a websocket of their own.
+The gate also adds the dead-man's switch and the buttons to the page, and hears them on a websocket of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import http
 import ipaddress
 import json
 import logging
+import os
 import secrets
 import ssl
 import threading
@@ -34,10 +35,11 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import WebSocketException
 from websockets.http11 import Request, Response
 
 from hardware.teleop.browser.desk import Desk
+from hardware.teleop.device import EpisodeEvent
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ BEAT = "/beat"
 COOKIE = "__Host-robolearn"  # the prefix keeps other hosts of the domain from setting it
 SAY_S = 0.1  # between two words to a page about the state of things
 LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
+_EVENTS = tuple(event.value for event in EpisodeEvent)
 PATIENCE_S = 10.0  # for a handshake
 
 # 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
@@ -133,8 +136,9 @@ class Gate:
         if started.error is not None:
             self._thread.join()
             self._thread = None
-            got = f"{self._host}:{self.port} ({started.error.strerror or started.error})"
-            raise BadInput("address of the page", got=got, expected="a free port of this machine", hint="--port")
+            error = started.error
+            got = f"{self._host}:{self.port} ({os.strerror(error.errno) if error.errno else error})"
+            raise BadInput("address of the page", got=got, expected="an address of this machine and a free port")
 
     def close(self) -> None:
         """Let everybody go; more than once is no fault."""
@@ -217,13 +221,15 @@ class Gate:
 
     async def _handle(self, connection: ServerConnection) -> None:
         assert connection.request is not None
+        path = urlsplit(connection.request.path).path
+        log.debug("%s of %s opened", path, connection.remote_address)
         try:
-            if urlsplit(connection.request.path).path == BEAT:
-                await self._hear(connection)
-            else:
-                await self._pass_on(connection)
-        except (ConnectionClosed, OSError, WebSocketException):
-            return
+            await (self._hear(connection) if path == BEAT else self._pass_on(connection))
+        except (OSError, TimeoutError, WebSocketException) as error:
+            log.debug("%s of %s: %r", path, connection.remote_address, error)
+        except Exception:
+            log.exception("%s of %s broke", path, connection.remote_address)
+        log.debug("%s of %s closed", path, connection.remote_address)
 
     async def _pass_on(self, page: ServerConnection) -> None:
         """Messages in both directions, until either side ends."""
@@ -262,13 +268,17 @@ class Gate:
         try:
             async for text in page:
                 word = _json(text)
-                press = word.get("press", 0)
+                press = word.get("press")
                 if word.get("claim"):
                     self._desk.claim(client)
+                if word.get("event") in _EVENTS:
+                    self._desk.ask(client, EpisodeEvent(word["event"]))
+                if isinstance(word.get("grip"), (int, float)):
+                    self._desk.grip(client, float(word["grip"]))
                 if word.get("hidden"):
                     why = "the page is not on the screen any more"
                     self._desk.silence(client, why)
-                elif isinstance(press, int) and not isinstance(press, bool) and 0 <= press < 1 << 53:
+                elif type(press) is int and 0 <= press < 1 << 53:
                     self._desk.beat(client, press)
         finally:
             self._desk.silence(client, why)

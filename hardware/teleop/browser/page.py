@@ -1,4 +1,4 @@
-"""What a page shows and how it is touched: the arm, a target to drag, gripper and episode buttons, cameras.
+"""What viser shows: the arm, a target to drag, the gripper, cameras. The switch and the buttons are in `overlay.html`.
 
 Every client has widgets of its own, so that viser itself hears them from that client alone; those of spectators are
 hidden, and the desk would not listen to them either.
@@ -12,7 +12,8 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.browser.arm import ArmView
 from hardware.teleop.browser.desk import Desk
-from hardware.teleop.device import EpisodeEvent, Status
+from hardware.teleop.device import Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
 
@@ -31,19 +32,47 @@ log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
-WIDEST = 320  # pictures are made so narrow for the page [px]
+CELL = (168, 224)  # room for a camera's picture: height and width [px]
 IMAGE_EVERY = 2  # updates
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
-BUTTONS: dict[EpisodeEvent, tuple[str, viser.IconName, tuple[int, int, int], tuple[str, ...]]] = {
-    EpisodeEvent.START: ("Start episode", viser.Icon.PLAYER_PLAY, (23, 92, 211), ("waiting",)),
-    EpisodeEvent.SUCCESS: ("Success", viser.Icon.CHECK, (6, 118, 71), ("recording",)),
-    EpisodeEvent.FAILURE: ("Failure", viser.Icon.X, (181, 71, 8), ("recording",)),
-    EpisodeEvent.REDO: ("Redo", viser.Icon.REFRESH, (71, 84, 103), ("recording",)),
-    EpisodeEvent.DISCARD: ("Discard", viser.Icon.TRASH, (71, 84, 103), ("recording",)),
-    EpisodeEvent.QUIT: ("Quit", viser.Icon.PLAYER_STOP, (180, 35, 24), ()),
-}
-"""Label, icon, colour, and the states in which it is there; none: in all of them."""
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """Where the page's camera stands at first, and how large things are.
+
+    Attributes:
+      size: of the arm: distance of the tcp from the base at home [m].
+      position, look_at: [m]; the camera's up is z.
+      fov: from bottom to top [rad].
+      gizmo: length of the target's arrows [m].
+    """
+
+    size: float
+    position: tuple[float, float, float]
+    look_at: tuple[float, float, float]
+    fov: float
+    gizmo: float
+
+    @staticmethod
+    def of(robot: RobotSpec, aspect: float = 1.6) -> Viewpoint:
+        """The one for this arm in a window of so many times its height in width; further off in a narrow one."""
+        size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
+        far = size * max(1.0, 0.65 / max(aspect, 0.2))
+        x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
+        return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
+
+    def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
+        """Where (3,) [m] is seen in a window of (width, height) [px]."""
+        eye = np.array(self.position)
+        forward = np.array(self.look_at) - eye
+        forward /= np.linalg.norm(forward)
+        right = np.cross(forward, [0.0, 0.0, 1.0])
+        right /= np.linalg.norm(right)
+        ray = np.asarray(point) - eye
+        # x = w/2 + f r·p / d·p,  y = h/2 − f u·p / d·p,  f = h / (2 tan(fov/2))
+        f = 0.5 * window[1] / np.tan(0.5 * self.fov) / (forward @ ray)
+        return 0.5 * window[0] + f * (right @ ray), 0.5 * window[1] - f * (np.cross(right, forward) @ ray)
 
 
 class Page:
@@ -61,10 +90,11 @@ class Page:
             self._server = _Server(host=hidden_loopback(), port=0, label="robolearn", verbose=False)
         self._lock = threading.Lock()
         self._clients: dict[int, _Client] = {}
-        self._pictures: dict[str, viser.GuiImageHandle] = {}
+        self._picture: viser.GuiImageHandle | None = None
         self._updates = 0
         tcp_pos, tcp_rot = (array[0] for array in robot.chain.forward(np.array([robot.home])))
-        self._size = float(np.linalg.norm(tcp_pos))  # of the arm, to set the scene to scale [m]
+        self._view = Viewpoint.of(robot)
+        self._size = self._view.size
         self._home = tcp_pos, tcp_rot
         self._scene()
         self.arm = ArmView(self._server, robot)
@@ -87,7 +117,7 @@ class Page:
         if target is not None:
             self._mark(target[0])
         for client in clients:
-            client.update(client.id == controller, status.state if status else "", target, opening, moves)
+            client.update(client.id == controller, target, opening, moves)
         if status is not None and self._updates % IMAGE_EVERY == 0:
             self._show(status.images)
         self._updates += 1
@@ -100,8 +130,11 @@ class Page:
     # ---------------------------------------------------------------------------------------------------------
 
     async def _join(self, handle: viser.ClientHandle) -> None:
-        key = self._desk.join(handle.client_id)
-        client = _Client(handle, key, self._desk, self._home, self._size)
+        view = Viewpoint.of(self._robot, handle.camera.aspect)
+        if view != self._view:
+            with handle.atomic():
+                handle.camera.position, handle.camera.look_at = view.position, view.look_at
+        client = _Client(handle, self._desk.join(handle.client_id), self._desk, self._home, view.gizmo)
         with self._lock:
             self._clients[client.id] = client
 
@@ -113,13 +146,21 @@ class Page:
     def _scene(self) -> None:
         server, size = self._server, self._size
         server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
+        # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
+        server.scene.configure_environment_map(None)
+        server.scene.configure_default_lights(False)
+        server.scene.add_light_hemisphere(
+            "/sky", sky_color=(255, 255, 255), ground_color=(170, 165, 160), intensity=1.7, wxyz=(0.7071, 0.7071, 0, 0)
+        )
+        server.scene.add_light_directional(
+            "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
+        )
         server.scene.add_grid(
             "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
         )
-        middle = np.array([0.6, 0.0, 0.4]) * size
-        server.initial_camera.look_at = tuple(middle)
-        server.initial_camera.position = tuple(middle + size * np.array([1.4, -1.7, 1.0]))
-        server.initial_camera.fov = 0.75
+        server.initial_camera.look_at = self._view.look_at
+        server.initial_camera.position = self._view.position
+        server.initial_camera.fov = self._view.fov
         self._marker = server.scene.add_icosphere(
             "/goal", radius=0.025 * size, color=(23, 92, 211), opacity=0.6, position=self._home[0]
         )
@@ -129,37 +170,33 @@ class Page:
             self._marker.position = position
 
     def _show(self, images: Mapping[str, NDArray[np.uint8]]) -> None:
-        for i, (name, image) in enumerate(images.items()):
-            small = _narrow(image)
-            if name in self._pictures:
-                self._pictures[name].image = small
-            else:
-                self._pictures[name] = self._server.gui.add_image(small, label=name, format="jpeg", order=100.0 + i)
+        if not images:
+            return
+        label = " · ".join(images)
+        picture = mosaic(list(images.values()))
+        if self._picture is None:
+            self._picture = self._server.gui.add_image(picture, label=label, format="jpeg", order=100.0)
+        else:
+            self._picture.label, self._picture.image = label, picture
 
 
 class _Client:
     """The widgets of one client."""
 
     def __init__(
-        self, client: viser.ClientHandle, key: str, desk: Desk, home: tuple[Array, Array], size: float
+        self, client: viser.ClientHandle, key: str, desk: Desk, home: tuple[Array, Array], scale: float
     ) -> None:
         self.id = client.client_id
         self._desk = desk
         self._moves = -1
-        self._shown: tuple[bool, str] | None = None
-        gui = client.gui
-        gui.add_html(f'<div {CLIENT}="{key}"></div>', order=0.0)
-        self._buttons = {
-            event: gui.add_button(label, icon=icon, color=color, order=1.0 + i, visible=False)
-            for i, (event, (label, icon, color, _)) in enumerate(BUTTONS.items())
-        }
-        for event, button in self._buttons.items():
-            self._connect(button, event)
-        self._slider = gui.add_slider("Gripper %", min=0, max=100, step=1, initial_value=100, order=20.0, visible=False)
-        self._toggle = gui.add_button("Close gripper", order=21.0, visible=False)
+        self._mine: bool | None = None
+        client.gui.add_html(f'<div {CLIENT}="{key}"></div>', order=0.0)
+        self._slider = client.gui.add_slider(
+            "Gripper %", min=0, max=100, step=1, initial_value=100, order=20.0, visible=False
+        )
         self._gizmo = client.scene.add_transform_controls(
             "/target",
-            scale=0.4 * size,
+            scale=scale,
             line_width=4.0,
             depth_test=False,
             position=home[0],
@@ -172,34 +209,17 @@ class _Client:
             if event.client_id is not None:  # else we set it ourselves
                 self._desk.grip(self.id, 0.01 * self._slider.value)
 
-        @self._toggle.on_click
-        async def _(event: viser.GuiEvent) -> None:
-            self._desk.grip(self.id, 0.0 if self._slider.value >= 50 else 1.0)
-
         @self._gizmo.on_update
         async def _(event: viser.TransformControlsEvent) -> None:
             self._desk.drag(self.id, self._gizmo.position, quat_to_matrix(self._gizmo.wxyz))
 
-    def _connect(self, button: viser.GuiButtonHandle, event: EpisodeEvent) -> None:
-        @button.on_click
-        async def _(_: viser.GuiEvent) -> None:
-            self._desk.ask(self.id, event)
-
-    def update(
-        self, mine: bool, state: str, target: tuple[Array, Array] | None, opening: float | None, moves: int
-    ) -> None:
+    def update(self, mine: bool, target: tuple[Array, Array] | None, opening: float | None, moves: int) -> None:
         """Show what may be touched now, and put the gizmo where the arm is after it was moved there."""
-        if self._shown != (mine, state):
-            self._shown = mine, state
-            for event, button in self._buttons.items():
-                states = BUTTONS[event][3]
-                button.visible = mine and (not states or state in states)
-            self._slider.visible = self._toggle.visible = self._gizmo.visible = mine
+        if self._mine != mine:
+            self._mine = mine
+            self._slider.visible = self._gizmo.visible = mine
         if opening is not None and round(100 * opening) != self._slider.value:
             self._slider.value = round(100 * opening)
-        label = "Close gripper" if self._slider.value >= 50 else "Open gripper"
-        if self._toggle.label != label:
-            self._toggle.label = label
         if target is not None and (moves != self._moves or not mine):
             self._moves = moves
             position, wxyz = target[0], matrix_to_quat(target[1])
@@ -240,9 +260,16 @@ def _quiet() -> Iterator[None]:
         console.quiet = before
 
 
-def _narrow(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    height, width = image.shape[:2]
-    if width <= WIDEST:
-        return image
-    size = (WIDEST, max(1, round(height * WIDEST / width)))
-    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+def mosaic(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """(H, W, 3) pictures of any size, one or two in a row, each as large as its `CELL` allows."""
+    columns = min(len(images), 2)
+    rows = -(-len(images) // columns)
+    out = np.full((rows * CELL[0], columns * CELL[1], 3), 255, np.uint8)
+    for i, image in enumerate(images):
+        scale = min(CELL[0] / image.shape[0], CELL[1] / image.shape[1])
+        size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
+        small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
+        top = i // columns * CELL[0] + (CELL[0] - size[1]) // 2
+        left = i % columns * CELL[1] + (CELL[1] - size[0]) // 2
+        out[top : top + size[1], left : left + size[0]] = small
+    return out
