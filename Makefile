@@ -91,7 +91,11 @@ test-quality: .venv/.dev
 	@$(BIN)/python .ci/ros-index
 	@touch .venv/.base $@
 
-.venv-lerobot/.lerobot: pyproject.toml
+.venv-lerobot/.made:
 	@python=$$(.ci/find-python) && echo "making .venv-lerobot with $$python" && "$$python" -m venv --clear .venv-lerobot
+	@touch $@
+
+# PyTorch's index of CPU builds saves 6 GB here; see .ci/install.
+.venv-lerobot/.lerobot: pyproject.toml | .venv-lerobot/.made
 	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech]==0.4.4' pytest pytest-timeout
 	@touch $@
