@@ -39,6 +39,20 @@ class ChunkNet(Protocol):
     ) -> tuple[Tensor, dict[str, Tensor]]: ...
 
 
+def feature(interface: Interface, observation: Observation, key: str) -> NDArray:
+    """(N, …) feature `key` of `observation`: uint8 or float32.
+
+    Raises:
+      BadInput: it is missing or has another shape.
+    """
+    if key not in observation:
+        raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
+    spec, value = interface.observation[key], observation[key]
+    if value.shape[1:] != tuple(spec.shape):
+        raise BadInput(f"observation {key!r}", got=value.shape, expected=("N", *spec.shape))
+    return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
+
+
 class ChunkPolicy(nn.Module):
     """Numpy observations of N worlds → chunks of actions; implements `robolearn.core.Policy`.
 
@@ -87,7 +101,7 @@ class ChunkPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or the network on it, gave NaN.
         """
-        needed = {key: self._feature(observation, key) for key in self.interface.observation}
+        needed = {key: feature(self.interface, observation, key) for key in self.interface.observation}
         if self._observe > 1:
             needed = self._remember(needed)
         tensors = {key: torch.from_numpy(value).to(self.device) for key, value in needed.items()}
@@ -98,14 +112,6 @@ class ChunkPolicy(nn.Module):
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
             raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
         return actions
-
-    def _feature(self, observation: Observation, key: str) -> NDArray:
-        if key not in observation:
-            raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
-        spec, value = self.interface.observation[key], observation[key]
-        if value.shape[1:] != tuple(spec.shape):
-            raise BadInput(f"observation {key!r}", got=value.shape, expected=("N", *spec.shape))
-        return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
 
     def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""

@@ -153,7 +153,13 @@ class ReinFlowTrainer:
             self.env_steps += self.calibration.env_steps
             noise = self.calibration.noise
             self._build(noise)
-            log.info("start %g, noise %.3f to %.3f (%s)", noise.start, noise.sigma_min, noise.sigma_max, self.calibration.reason)
+            log.info(
+                "start %g, noise %.3f to %.3f (%s)",
+                noise.start,
+                noise.sigma_min,
+                noise.sigma_max,
+                self.calibration.reason,
+            )
         self._restart(self.config.seed)
         self.calibration_wall_s = time.perf_counter() - start
 
