@@ -4,10 +4,10 @@ A flow begins at x_0 ~ N(0, s²). Imitation trains it at s = 1, where it is as v
 included; with less it keeps to the middle of them. The worlds play one episode each at every s in `STARTS`, and the
 best is taken, for fine-tuning and for the policy that it exports.
 
-Then the exploration. Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a sparse reward nothing
-is left to learn from. In between, the noise that costs the pre-trained policy half of its success is used. That is
-measured: the worlds play one episode each at every candidate σ, and where the success falls below `KEEP` of that
-without noise, linear in between,
+Then the exploration. Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a
+sparse reward nothing is left to learn from. In between, the noise that costs the pre-trained policy half of its success
+is used. That is measured: the worlds play one episode each at every candidate σ, and where the success falls below
+`KEEP` of that without noise, linear in between,
 
     success(σ*) = KEEP · success(0),
 
