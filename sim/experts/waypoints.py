@@ -44,9 +44,9 @@ class Quality:
 
 QUALITIES: dict[str, Quality] = {
     "expert": Quality(),
-    "fair": Quality(noise=0.10, bias=1.4, haste=0.2, strategies=2),
-    "mixed": Quality(noise=0.10, bias=1.7, haste=0.3, strategies=2),
-    "poor": Quality(noise=0.20, bias=2.2, haste=0.6, strategies=2),
+    "fair": Quality(noise=0.10, bias=1.3, haste=0.2, strategies=2),
+    "mixed": Quality(noise=0.10, bias=1.5, haste=0.3, strategies=2),
+    "poor": Quality(noise=0.20, bias=2.0, haste=0.6, strategies=2),
 }
 
 

@@ -446,7 +446,7 @@ def test_a_resumed_trainer_goes_on_bit_for_bit_in_the_real_world(make_policy: Ma
     ("kind", "noise", "env_steps"),
     [
         # A policy that knows nothing yet wants more noise than one that would lose its skill by it.
-        ("rectified", WIDE, 120_000),
+        ("rectified", WIDE, 160_000),
         ("shortcut", WIDE, 120_000),
         ("rectified", replace(WIDE, steps="all"), 50_000),
     ],
