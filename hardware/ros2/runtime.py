@@ -304,6 +304,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             if node is not None:
                 node.destroy_node()
             rclpy.try_shutdown()
+            ordinary()
     return code
 
 
@@ -398,6 +399,16 @@ def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
         log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
         return False
     return True
+
+
+def ordinary() -> None:
+    """Take real-time priority from all threads: what comes after a node drives no arm."""
+    if sys.platform != "linux":
+        return
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(OSError):  # it has ended meanwhile
+            if os.sched_getscheduler(int(thread)) == os.SCHED_FIFO:
+                os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
 
 
 def step_back() -> None:

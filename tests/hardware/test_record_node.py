@@ -189,6 +189,7 @@ class Hosted:
         self.executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
+        runtime.ordinary()  # all the tests that come after would go before everything else on this machine
 
 
 class Recording:
