@@ -3,15 +3,18 @@
 #   make test ARGS="tests/runs -x"                      PYTHON=/path/to/python3.12 chooses the interpreter
 SHELL := /bin/sh
 BIN := .venv/bin
+LEROBOT := .venv-lerobot/bin
 ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test check lint format wheel-test test-mutants test-record test-crash test-quality ros-index clean
+.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-quality \
+  ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
 	@echo "make test         all tests"
+	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out in turn: a test must fail every time"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
@@ -21,7 +24,7 @@ help:
 	@echo "make format       let ruff put the source in order"
 	@echo "make wheel-test   build the wheel, install it in a clean environment, import it"
 	@echo "make ros-index    let ros2 launch find this checkout (after: export AMENT_PREFIX_PATH=$$PWD/.venv:\$$AMENT_PREFIX_PATH)"
-	@echo "make clean        remove .venv and caches (runs/ and data/ stay)"
+	@echo "make clean        remove the environments and caches (runs/ and data/ stay)"
 
 # A folder with content is never overwritten: runs/quickstart, then runs/quickstart-2, and so on.
 quickstart: .venv/.base
@@ -34,6 +37,10 @@ quickstart: .venv/.base
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q $(ARGS)
+
+# LeRobot pins older versions of what we share with it; robolearn runs with those, too.
+test-lerobot: .venv-lerobot/.lerobot
+	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q tests/lerobot $(ARGS)
 
 check: lint test
 
@@ -66,7 +73,7 @@ test-crash: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/data/crash.py $(ARGS)
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 test-quality: .venv/.dev
@@ -85,7 +92,17 @@ test-quality: .venv/.dev
 # robosuite without what it asks for: that would take numpy back below 2, put a second OpenCV over the first and need
 # a C compiler, all for keyboards and an IK that nobody uses here.
 .venv/.dev: pyproject.toml | .venv/.made
-	@.ci/install -e '.[dev,ros]'
+	@.ci/install -e '.[dev,ros,console]'
+	@.ci/browser
 	@.ci/install --no-deps robosuite==1.5.2 termcolor
 	@$(BIN)/python .ci/ros-index
 	@touch .venv/.base $@
+
+.venv-lerobot/.made:
+	@python=$$(.ci/find-python) && echo "making .venv-lerobot with $$python" && "$$python" -m venv --clear .venv-lerobot
+	@touch $@
+
+# PyTorch's index of CPU builds saves 6 GB here; see .ci/install.
+.venv-lerobot/.lerobot: pyproject.toml | .venv-lerobot/.made
+	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech]==0.4.4' pytest pytest-timeout
+	@touch $@

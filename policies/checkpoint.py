@@ -79,6 +79,8 @@ def policy_folder(path: str | os.PathLike[str]) -> Path:
     Raises:
       BadInput: there is none.
     """
+    if os.fspath(path).startswith("lerobot:"):
+        raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
     path = Path(path)
     if not path.is_dir():
         raise BadInput(f"policy {path}", got="a file" if path.exists() else "no such folder", expected="a folder")
@@ -98,7 +100,9 @@ def _read_config(file: Path) -> dict[str, Any]:
         raise BadInput(f"policy {file}", got=f"unreadable ({error})", expected="JSON") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format", "no format") if isinstance(config, dict) else type(config).__name__
-        raise BadInput(f"policy {file}", got=found, expected=f'"format": "{FORMAT}"')
+        of_lerobot = isinstance(config, dict) and "input_features" in config
+        hint = f"A policy of LeRobot's is named lerobot:{file.parent}" if of_lerobot else ""
+        raise BadInput(f"policy {file}", got=found, expected=f'"format": "{FORMAT}"', hint=hint)
     if config.get("version") != VERSION:
         raise BadInput(f"policy {file}: version", got=config.get("version"), expected=VERSION)
     for key in ("kind", "settings", "interface"):

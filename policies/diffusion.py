@@ -33,6 +33,7 @@ class DiffusionPolicy(nn.Module):
     """
 
     name = "diffusion"
+    start_noise = 1.0  # the schedulers know no other prior
 
     def __init__(self, config: DiffusionConfig, interface: Interface) -> None:
         super().__init__()

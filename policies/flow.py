@@ -33,6 +33,8 @@ class FlowConfig:
       horizon: Tp, actions in a predicted chunk.
       execute: Ta, how many of them are executed.
       observe: To, observed steps. More than one needs Ta = 1, see `policies.policy`.
+      start_noise: standard deviation of x_0 when the policy acts. Training always sees 1, the prior of the flow; less
+        keeps to the middle of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it.
       network: the velocity network.
       time_sampling: density of τ in training: "uniform"; "beta" as in π0, more weight near the noise;
         "logit_normal", more weight in the middle.
@@ -47,6 +49,7 @@ class FlowConfig:
     horizon: int = 4
     execute: int = 4
     observe: int = 1
+    start_noise: float = 1.0
     network: NetworkConfig = field(default_factory=NetworkConfig)
     time_sampling: Literal["uniform", "beta", "logit_normal"] = "uniform"
     mask_padding: bool = True
@@ -59,6 +62,8 @@ class FlowConfig:
         if self.time_sampling not in TIME_SAMPLING:
             raise BadInput("time sampling", got=self.time_sampling, available=TIME_SAMPLING)
         check_chunk(self.steps, self.horizon, self.execute, self.observe)
+        if not 0.0 <= self.start_noise <= 1.0:
+            raise BadInput("start noise", got=self.start_noise, expected="0 to 1")
         if self.kind == "shortcut" and not (0 < self.consistency < 1 and 1 <= self.levels <= 10):
             raise BadInput(
                 "shortcut", got=(self.consistency, self.levels), expected="0 < consistency < 1, levels 1..10"
@@ -79,6 +84,11 @@ class FlowPolicy(nn.Module):
     """
 
     name = "flow"
+
+    @property
+    def start_noise(self) -> float:
+        """Standard deviation of x_0 when the policy acts."""
+        return self.config.start_noise
 
     def __init__(self, config: FlowConfig, interface: Interface) -> None:
         super().__init__()

@@ -22,6 +22,9 @@ class ChunkNet(Protocol):
     config: Any
     noise_shape: tuple[int, ...]
 
+    @property
+    def start_noise(self) -> float: ...
+
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor: ...
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor: ...
@@ -34,6 +37,20 @@ class ChunkNet(Protocol):
         generator: torch.Generator,
         target: Any = None,
     ) -> tuple[Tensor, dict[str, Tensor]]: ...
+
+
+def feature(interface: Interface, observation: Observation, key: str) -> NDArray:
+    """(N, …) feature `key` of `observation`: uint8 or float32.
+
+    Raises:
+      BadInput: it is missing or has another shape.
+    """
+    if key not in observation:
+        raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
+    spec, value = interface.observation[key], observation[key]
+    if value.shape[1:] != tuple(spec.shape):
+        raise BadInput(f"observation {key!r}", got=value.shape, expected=("N", *spec.shape))
+    return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
 
 
 class ChunkPolicy(nn.Module):
@@ -84,25 +101,17 @@ class ChunkPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or the network on it, gave NaN.
         """
-        needed = {key: self._feature(observation, key) for key in self.interface.observation}
+        needed = {key: feature(self.interface, observation, key) for key in self.interface.observation}
         if self._observe > 1:
             needed = self._remember(needed)
         tensors = {key: torch.from_numpy(value).to(self.device) for key, value in needed.items()}
         cond = self.net.encode(self.normalizer.observation(tensors))
-        x0 = torch.from_numpy(self.noise.draw(len(cond))).to(self.device)
+        x0 = torch.from_numpy(self.noise.draw(len(cond)) * np.float32(self.net.start_noise)).to(self.device)
         actions = self.normalizer.action_back(self.net.sample(cond, x0)).cpu().numpy()
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
             raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
         return actions
-
-    def _feature(self, observation: Observation, key: str) -> NDArray:
-        if key not in observation:
-            raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
-        spec, value = self.interface.observation[key], observation[key]
-        if value.shape[1:] != tuple(spec.shape):
-            raise BadInput(f"observation {key!r}", got=value.shape, expected=("N", *spec.shape))
-        return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
 
     def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""

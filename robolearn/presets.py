@@ -47,9 +47,7 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     "lift": Preset(episodes=100, quality="mixed", train_steps=1500, rl=RlPreset()),
-    "pick_place": Preset(
-        episodes=200, quality="mixed", train_steps=3000, rl=RlPreset(2_500_000, worlds=128, gamma=0.995, lam=0.95)
-    ),
+    "pick_place": Preset(episodes=200, quality="fair", train_steps=3000, rl=RlPreset(2_500_000, worlds=128, lam=0.95)),
     "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, rl=RlPreset(600_000)),
 }
 

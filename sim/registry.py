@@ -13,6 +13,7 @@ def make_env(
     num_envs: int,
     *,
     cameras: tuple[str, ...] = (),
+    image_size: int = 96,
     reward: str = "sparse",
     action_kind: str = "tcp_delta",
     threads: int = 0,
@@ -22,7 +23,7 @@ def make_env(
     Args:
       task: ``lift``, ``pick_place``, ``peg_insert``; ``robosuite:Lift`` …; ``gym:module:Id-v0``.
       num_envs: number of worlds N.
-      cameras: cameras to observe (embedded tasks).
+      cameras: cameras to observe (embedded tasks), square, with an edge of `image_size` [px].
       reward: ``"sparse"`` or ``"dense"`` (embedded tasks).
       action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks).
       threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
@@ -46,7 +47,13 @@ def make_env(
     if task not in TASKS:
         raise BadInput("task", got=task, available=(*TASKS, "robosuite:<Name>", "gym:<module>:<Id-v0>"))
     return MujocoWorlds(
-        TASKS[task](), num_envs, cameras=cameras, reward=reward, action_kind=action_kind, threads=threads
+        TASKS[task](),
+        num_envs,
+        cameras=cameras,
+        image_size=image_size,
+        reward=reward,
+        action_kind=action_kind,
+        threads=threads,
     )
 
 

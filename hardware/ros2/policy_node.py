@@ -34,12 +34,13 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
-from robolearn.core import BadInput, Interface, Policy, RobolearnError, check_compatible
+from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy, sees_every_step
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.005  # how often is looked for something new
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
+EARLY_S = 0.0005
 ALIVE_S = 0.02  # between heartbeats
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
@@ -50,6 +51,7 @@ class _Question:
     observation: dict[str, NDArray]
     stamp: Time
     asked: float
+    acts: bool  # else the policy is to see it, and no more
 
 
 class PolicyNode(Node):
@@ -70,7 +72,7 @@ class PolicyNode(Node):
     ) -> None:
         super().__init__(
             "policy",
-            {"contract": "sim", "policy": "", "seed": 0, "tail_steps": 0},
+            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "tail_steps": 0},
             context=context,
             overrides=overrides,
         )
@@ -82,16 +84,17 @@ class PolicyNode(Node):
         contract = self._given or load_contract(self.value("contract"))
         path = self.value("policy")
         self.policy = self._load(path)
+        if (objects := self.policy.interface.observation.get("objects")) is not None:
+            contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
+        fit_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
         needed = self.policy.interface
-        if "objects" in needed.observation:
-            contract = contract.with_objects(needed.observation["objects"].names)
-        check_compatible(needed, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
         self.contract, self.observer = contract, Observer(contract, needed.observation)
         self._period = 1.0 / contract.control_hz
         self._steps = self.policy.execute_steps
         self._arming = ""  # which arming this is; empty: not armed
         self._busy = False
-        self._due = -math.inf  # stamp of the next observation
+        self._due = -math.inf  # stamp of the next observation to act on
+        self._look = math.inf  # and of the next one to see, for a policy that sees every step
         self._fault = ""
         self._chunks = 0
         self._complained = 0.0
@@ -138,9 +141,7 @@ class PolicyNode(Node):
         self._arming = arming
         if arming:
             self._due, self._fault = -math.inf, ""
-            begin = getattr(self.policy, "begin", None)
-            if begin is not None:
-                begin(np.ones(1, dtype=bool))
+            begin_episodes(self.policy, np.ones(1, dtype=bool))
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
@@ -172,9 +173,9 @@ class PolicyNode(Node):
         if not self.active or not self._arming or self._busy or self._fault:
             return
         stamp, apart = self.observer.stamps()
-        late = stamp - self._due
+        late = stamp - min(self._due, self._look)
         # Half a millisecond early: stamps are rounded, and the next joint state comes much later than that.
-        if late < -0.0005 or (apart > ALIGNED_S and late < PATIENCE_S):
+        if late < -EARLY_S or (apart > ALIGNED_S and late < PATIENCE_S):
             return
         try:
             observation = self.observer.observation()
@@ -183,12 +184,18 @@ class PolicyNode(Node):
             self._complain(str(error))
             return
         self._busy = True
-        self._due = stamp + self._steps * self._period
-        self._slot.put(_Question(self._arming, observation, self._stamp, time.monotonic()))
+        acts = stamp - self._due >= -EARLY_S
+        if acts:
+            self._due = stamp + self._steps * self._period
+        self._look = stamp + self._period if sees_every_step(self.policy) else math.inf
+        self._slot.put(_Question(self._arming, observation, self._stamp, time.monotonic(), acts))
 
     def _think(self) -> None:
         while (question := self._slot.get()) is not None:
             try:
+                if not question.acts:
+                    self.policy.see(question.observation)  # type: ignore[attr-defined]
+                    continue
                 actions = np.asarray(self.policy.act(question.observation))[0]
                 actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
                 if question.arming == self._arming:

@@ -217,9 +217,9 @@ def _lerobot_python(given: Path | None) -> str | None:
 
     if given is None:
         return sys.executable if find_spec("lerobot") is not None else None
-    if shutil.which(str(given)) is None:
+    if (found := shutil.which(str(given))) is None:
         raise BadInput("--lerobot-python", got=given, expected="a Python interpreter")
-    return str(given)
+    return os.path.abspath(found)  # it is started elsewhere; a link stays one: it says which environment
 
 
 def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
+from robolearn.core.specs import is_image
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,6 +66,15 @@ def world_action_kind(policy: Any) -> str:
     """The action kind to ask a world for: the policy's, where embedded worlds offer it, else their default."""
     kind = policy.interface.action_kind
     return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"
+
+
+def cameras_for(policies: Sequence[Any]) -> dict[str, Any]:
+    """The cameras to ask an embedded world for, and their size, by what `policies` look at."""
+    pictures = {k: s for p in policies for k, s in p.interface.observation.items() if is_image(s)}
+    if not pictures:
+        return {}
+    names = tuple(key.removeprefix("images.") for key in pictures)
+    return {"cameras": names, "image_size": next(iter(pictures.values())).shape[0]}
 
 
 def _lines(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

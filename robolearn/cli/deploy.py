@@ -32,7 +32,7 @@ class Deploy(Command):
     """
 
     policy: Path
-    """A run folder or a checkpoint folder."""
+    """A run folder, a checkpoint folder, or lerobot:FOLDER for a policy of LeRobot's."""
     robot: str = "sim"
     """sim, fr3, ur5e, so101, or the file of your own contract."""
     task: str = "lift"
@@ -57,8 +57,8 @@ class Deploy(Command):
     def run(self) -> dict[str, Any]:
         from hardware.contract import load_contract
         from hardware.ros2.environment import prepare
-        from policies.checkpoint import load_policy
-        from robolearn.core import BadInput, check_compatible
+        from policies.loading import open_policy
+        from robolearn.core import BadInput, fit_policy
         from robolearn.deploy import Processes
 
         at_least(1, episodes=self.episodes)
@@ -75,15 +75,15 @@ class Deploy(Command):
             contract = contract.with_objects(TASKS[self.task]().observation_names)
         elif not self.yes and not sys.stdin.isatty():
             raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
-        policy = load_policy(self.policy)
-        check_compatible(policy.interface, contract.interface, what=f"policy {self.policy} on {contract.name}")
+        policy = open_policy(self.policy)
+        fit_policy(policy, contract.interface, what=f"policy {self.policy} on {contract.name}")
         del policy
 
         prepare()
         choose_domain(self.domain, simulated)
         begun = time.perf_counter()
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
-        nodes = Processes(self._programs(simulated), logs, {"OMP_NUM_THREADS": "1"})
+        nodes = Processes(self._programs(contract, simulated), logs, {"OMP_NUM_THREADS": "1"})
         failed = False
         try:
             result = self._deploy(nodes, contract, simulated, logs)
@@ -112,15 +112,17 @@ class Deploy(Command):
         filtered = result["filter"]
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
 
-    def _programs(self, simulated: bool) -> list[Any]:
+    def _programs(self, contract: Any, simulated: bool) -> list[Any]:
         def node(name: str, *module: str, **flags: object) -> Any:
             return node_program(name, self.robot, self.realtime_priority, module, **flags)
 
         # In the order in which they end: what asks for motion first, the arm last.
         # A simulated arm may stand still for a moment on a busy machine: nothing falls.
         grace = {"grace_ms": SIM_GRACE_MS} if simulated else {}
+        # A policy of LeRobot's does not know the names of what it looks at.
+        objects = {"objects": ",".join(contract.object_names)} if contract.object_names else {}
         programs = [
-            node("policy", policy=self.policy, seed=self.seed),
+            node("policy", policy=self.policy, seed=self.seed, **objects),
             node("streamer", **grace),
             node("safety", dry_run=str(self.dry_run).lower()),
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least, world_action_kind
+from robolearn.cli.command import Command, at_least, cameras_for, world_action_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class Evaluate(Command):
     """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on equal starts."""
 
     policy: Path
-    """A run folder or a checkpoint folder."""
+    """A run folder, a checkpoint folder, or lerobot:FOLDER for a policy of LeRobot's."""
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
     task: str = "lift"
@@ -31,7 +31,7 @@ class Evaluate(Command):
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
     def run(self) -> dict[str, Any]:
-        from policies.checkpoint import load_policy
+        from policies.loading import open_policy
         from robolearn.core import BadInput
         from robolearn.eval import compare
         from sim.registry import make_env
@@ -42,8 +42,9 @@ class Evaluate(Command):
             raise BadInput(f"--out {self.out}", got="a folder with a report", expected="a new one")
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
-        policies = [load_policy(path) for path in paths]
-        env = make_env(self.task, min(self.worlds, self.episodes), action_kind=world_action_kind(policies[0]))
+        policies = [open_policy(path) for path in paths]
+        worlds, kind = min(self.worlds, self.episodes), world_action_kind(policies[0])
+        env = make_env(self.task, worlds, action_kind=kind, **cameras_for(policies))
         try:
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.

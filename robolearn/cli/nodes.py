@@ -15,7 +15,7 @@ from robolearn.core import BadInput, Policy, RobolearnError
 
 def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
-    return run_node(_policy_node, ("contract", "policy", "seed", "tail_steps", "realtime_priority"), argv)
+    return run_node(_policy_node, ("contract", "policy", "objects", "seed", "tail_steps", "realtime_priority"), argv)
 
 
 def main_streamer(argv: Sequence[str] | None = None) -> int:
@@ -47,13 +47,13 @@ def _policy_node() -> Any:
 
 def _load(path: str) -> Policy:
     if not path:
-        raise BadInput("parameter policy", got="nothing", expected="a run folder or a checkpoint folder")
+        raise BadInput("parameter policy", got="nothing", expected="a run, a checkpoint folder or lerobot:FOLDER")
     import torch
 
-    from policies.checkpoint import load_policy
+    from policies.loading import open_policy
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
-    return load_policy(path)
+    return open_policy(path)
 
 
 def _streamer_node() -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.specs import Interface
+from robolearn.core.specs import Interface, check_compatible
 from robolearn.core.types import ActionChunk, Observation
 
 StepResult = tuple[Observation, NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -90,3 +90,26 @@ class Teleoperator(Protocol):
     def command(self, observation: Observation) -> NDArray[np.float32]:
         """(N, Da) actions in [-1, 1]."""
         ...
+
+
+def fit_policy(policy: Policy, offered: Interface, *, what: str) -> None:
+    """Prepare `policy` for a world that offers `offered`, or raise `BadInput` as `check_compatible` does.
+
+    Another maker's policy may not know its control rate or embodiment: its ``fit`` takes them from the world.
+    """
+    fit = getattr(policy, "fit", None)
+    if fit is not None:
+        fit(offered)
+    check_compatible(policy.interface, offered, what=what)
+
+
+def sees_every_step(policy: Policy) -> bool:
+    """Whether `policy` has a ``see(observation)`` for the steps at which it is not asked to act."""
+    return bool(getattr(policy, "sees_every_step", False))
+
+
+def begin_episodes(policy: Policy, worlds: NDArray[np.bool_]) -> None:
+    """Tell a policy that remembers what it saw that new episodes begin in the worlds (N,) that are true."""
+    begin = getattr(policy, "begin", None)
+    if begin is not None:
+        begin(worlds)

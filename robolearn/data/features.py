@@ -8,7 +8,7 @@
     Episode.reward    -> next.reward
     its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, next.success
     Episode.intervention -> is_intervention
-    Episode.stamps    -> stamp.<name>                       float64 [s]
+    Episode.stamps    -> stamp.<name>                       float64 [s]; images.<camera> -> stamp.camera.<camera>
 
 A vector of one component is a plain column, as LeRobot expects for shape (1,). The interface itself stands in
 ``meta/info.json`` under the key `INTERFACE_KEY`, which LeRobot does not read.
@@ -56,6 +56,7 @@ INDEX = {
 INTERVENTION = "is_intervention"
 STAMP = "stamp."
 IMAGES = "images."
+_CAMERA, _MASKED = "camera.", "imag-e"  # in the columns of stamps
 
 
 def image_keys(interface: Interface) -> list[str]:
@@ -76,6 +77,28 @@ def column(key: str) -> str:
 def key_of(column: str) -> str:
     """The inverse of `column`."""
     return _KEY.get(column, column.removeprefix("observation."))
+
+
+def stamp_column(name: str) -> str:
+    """The column of stamp `name`: ``images.front`` → ``stamp.camera.front``.
+
+    Without the word "image" in it, because LeRobot takes every feature that has it for pictures when it merges sets.
+
+    Raises:
+      BadInput: a name that could not be read back.
+    """
+    if "/" in name or name.startswith(_CAMERA) or _MASKED in name:
+        raise BadInput("stamps", got=name, expected=f"names without '/' and {_MASKED!r}, not beginning with {_CAMERA}")
+    name = _CAMERA + camera_name(name) if name.startswith(IMAGES) else name
+    return STAMP + name.replace("image", _MASKED)
+
+
+def stamp_name(column: str) -> str | None:
+    """The inverse of `stamp_column`; None for a column that is no stamp."""
+    if not column.startswith(STAMP):
+        return None
+    name = column.removeprefix(STAMP).replace(_MASKED, "image")
+    return IMAGES + name.removeprefix(_CAMERA) if name.startswith(_CAMERA) else name
 
 
 def features_of(
@@ -105,9 +128,9 @@ def features_of(
     features["action"] = _vector("action", interface.action)
     features |= {**OUTCOME, INTERVENTION: _scalar("bool")}
     for name in stamps:
-        if "/" in name or stamps.count(name) > 1:
-            raise BadInput("stamps", got=name, expected="names without '/', each once")
-        features[STAMP + name] = _scalar("float64")
+        if stamps.count(name) > 1:
+            raise BadInput("stamps", got=name, expected="each name once")
+        features[stamp_column(name)] = _scalar("float64")
     return features | INDEX
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
 from robolearn.data.cache import Progress, cache_folder, cached_frames
-from robolearn.data.features import IMAGES, INTERVENTION, STAMP, camera_name, column, interface_of
+from robolearn.data.features import IMAGES, INTERVENTION, camera_name, column, interface_of, stamp_name
 from robolearn.data.footage import Footage
 from robolearn.data.loading import check_frames, episodes_of, footage_of, frames_of, stats_of, vectors
 from robolearn.data.ondemand import LazyObservation, OnDemand
@@ -254,7 +254,7 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
         terminated=terminated,
         truncated=truncated,
         intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
-        stamps={name.removeprefix(STAMP): times for name, times in frames.items() if name.startswith(STAMP)},
+        stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
         footage=footage_of(root, info, episodes, interface),
         cache=cache_folder(root, cache),
     )

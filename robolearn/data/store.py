@@ -26,11 +26,12 @@ from robolearn.data import layout
 from robolearn.data.features import (
     INTERFACE_KEY,
     INTERVENTION,
-    STAMP,
     column,
     features_of,
     image_keys,
     schema_of,
+    stamp_column,
+    stamp_name,
 )
 from robolearn.data.journal import records
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
@@ -216,7 +217,7 @@ class Store:
             "next.truncated": last & bool(episode.truncated),
             "next.success": last & bool(episode.success),
             INTERVENTION: intervention,
-            **{STAMP + name: episode.stamps[name] for name in self.stamps},
+            **{stamp_column(name): episode.stamps[name] for name in self.stamps},
             "timestamp": (frame / self.interface.control_hz).astype(np.float32),
             "frame_index": frame,
             "episode_index": np.full(length, index, np.int64),
@@ -324,7 +325,7 @@ class Store:
 
     def _take_features(self, stored: dict[str, dict[str, Any]], what: str) -> None:
         """Go on with the features that the set has; they must hold what this writer is given."""
-        stamps = [name.removeprefix(STAMP) for name in stored if name.startswith(STAMP)]
+        stamps = [stamp for name in stored if (stamp := stamp_name(name)) is not None]
         if sorted(stamps) != sorted(self.stamps):
             raise BadInput(f"{what}: stamps", got=list(self.stamps) or "none", expected=stamps or "none")
         lacking = [name for name in self.features if name not in stored and name != INTERVENTION]

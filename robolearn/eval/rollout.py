@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Env, NonFinite, Observation, Policy, RobolearnError, check_compatible
+from robolearn.core import (
+    BadInput,
+    Env,
+    NonFinite,
+    Observation,
+    Policy,
+    RobolearnError,
+    begin_episodes,
+    fit_policy,
+    sees_every_step,
+)
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean
 
 log = logging.getLogger(__name__)
@@ -165,7 +175,7 @@ def run_episodes(
     the same as without, because a world that ends within a chunk rests until the chunk is over either way.
     Errors as in `evaluate`.
     """
-    check_compatible(policy.interface, env.interface, what="policy and world")
+    fit_policy(policy, env.interface, what="policy and world")
     begun = time.perf_counter()
     total = int(quota.sum())
     first_row = np.cumsum(quota) - quota  # the row of episode 0 of each world
@@ -185,6 +195,7 @@ def run_episodes(
 
     observation, _ = env.reset(seed=seed)
     policy.reset(seed)
+    see = policy.see if sees_every_step(policy) else None  # type: ignore[attr-defined]
     if progress is not None:
         progress(0, total)
     while (active := index < quota).any():
@@ -192,7 +203,7 @@ def run_episodes(
         chunks = _act(policy, observation, active)
         acting_s += time.perf_counter() - asked
 
-        observation, tally = _execute(env, chunks, active, index, watch)
+        observation, tally = _execute(env, chunks, active, index, watch, see)
         running.add(tally, active)
         success_reported |= tally.success_reported
 
@@ -206,6 +217,7 @@ def run_episodes(
             result["truncated"][rows] = tally.truncated[ended]
             index[ended] += 1
             running.clear(ended)
+            begin_episodes(policy, ended)
             done += int(ended.sum())
             if progress is not None:
                 progress(done, total)
@@ -275,10 +287,11 @@ def _execute(
     active: NDArray[np.bool_],
     index: NDArray[np.int64],
     watch: Watch | None,
+    see: Callable[[Observation], None] | None,
 ) -> tuple[Observation, _Tally]:
-    """Execute `chunks` in the active worlds, in one piece or, watched, action by action."""
+    """Execute `chunks` in the active worlds, in one piece or, watched or seen by the policy, action by action."""
     tally = _Tally.zeros(len(active))
-    if watch is None:
+    if watch is None and see is None:
         observation = _step(env, chunks, active, tally)
         return observation, tally
     observation: Observation = {}
@@ -286,7 +299,10 @@ def _execute(
         moving = active & ~(tally.terminated | tally.truncated)
         if not moving.any():
             break
-        watch(np.flatnonzero(moving), index[moving])
+        if see is not None and a > 0:
+            see(observation)
+        if watch is not None:
+            watch(np.flatnonzero(moving), index[moving])
         observation = _step(env, chunks[:, a : a + 1], moving, tally)
     return observation, tally
 

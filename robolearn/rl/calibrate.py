@@ -1,9 +1,13 @@
-"""Choosing the exploration noise by measurement, not by hand per task.
+"""Choosing the noise by measurement, not by hand per task: where paths begin, and how much is explored.
 
-Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a sparse reward nothing
-is left to learn from. In between, the noise that costs the pre-trained policy half of its success is used. That is
-measured: the worlds play one episode each at every candidate σ, and where the success falls below `KEEP` of that
-without noise, linear in between,
+A flow begins at x_0 ~ N(0, s²). Imitation trains it at s = 1, where it is as varied as its demonstrations, mistakes
+included; with less it keeps to the middle of them. The worlds play one episode each at every s in `STARTS`, and the
+best is taken, for fine-tuning and for the policy that it exports.
+
+Then the exploration. Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a
+sparse reward nothing is left to learn from. In between, the noise that costs the pre-trained policy half of its success
+is used. That is measured: the worlds play one episode each at every candidate σ, and where the success falls below
+`KEEP` of that without noise, linear in between,
 
     success(σ*) = KEEP · success(0),
 
@@ -26,6 +30,7 @@ from torch import Tensor
 from robolearn.core import Env, Observation
 from robolearn.rl.noise import NoiseConfig
 
+STARTS = (1.0, 0.5, 0.0)
 CANDIDATES = (0.08, 0.12, 0.18)
 KEEP = 0.5
 
@@ -35,7 +40,9 @@ class Calibration:
     """What was measured and chosen.
 
     Attributes:
-      sigma: the candidates tried, 0 first.
+      starts: the standard deviations of x_0 tried; the chosen one stands in `noise`.
+      start_success: rate at each, without exploration.
+      sigma: the candidates tried, 0 first, with the chosen start.
       success: rate at each.
       noise: the range chosen.
       env_steps: control steps spent.
@@ -43,6 +50,8 @@ class Calibration:
       simulation_s: seconds spent in the worlds.
     """
 
+    starts: tuple[float, ...]
+    start_success: tuple[float, ...]
     sigma: tuple[float, ...]
     success: tuple[float, ...]
     noise: NoiseConfig
@@ -58,6 +67,8 @@ class Calibration:
     def from_json(data: dict[str, Any]) -> Calibration:
         """The inverse of `to_json`."""
         return Calibration(
+            tuple(data["starts"]),
+            tuple(data["start_success"]),
             tuple(data["sigma"]),
             tuple(data["success"]),
             NoiseConfig(**data["noise"]),
@@ -67,41 +78,51 @@ class Calibration:
         )
 
 
-Act = Callable[[Observation, float, torch.Generator], Tensor]
-"""(observation, σ, generator) → (N, Tp, Da) actions in [-1, 1], with noise σ in every denoising step."""
+Act = Callable[[Observation, float, float, torch.Generator], Tensor]
+"""(observation, s, σ, generator) → (N, Tp, Da) actions in [-1, 1], from x_0 of s with noise σ in the noised steps."""
 
 
 def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: int) -> Calibration:
-    """Measure success against noise and choose the range.
+    """Measure success against noise, and choose where to begin and the range.
 
     Args:
       act: the pre-trained policy with a fixed noise.
       execute: Ta.
       env: the worlds; they are reset.
-      noise: what is given besides the range.
+      noise: what is given besides the range; a `start` that is given is not chosen.
       seed: of starts and noise; the same starts for every candidate.
     """
-    rates: list[float] = []
     steps, simulation_s = 0, 0.0
-    for sigma in (0.0, *CANDIDATES):
-        rate, used, seconds = _one_episode_each(act, execute, env, sigma, seed)
-        rates.append(rate)
+
+    def measured(start: float, sigma: float) -> float:
+        nonlocal steps, simulation_s
+        rate, used, seconds = _one_episode_each(act, execute, env, start, sigma, seed)
         steps += used
         simulation_s += seconds
-        if rate < KEEP * rates[0] or rates[0] == 0:
+        return rate
+
+    starts = STARTS if noise.start is None else (noise.start,)
+    start_rates = [measured(start, 0.0) for start in starts]
+    rates = [max(start_rates)]
+    start = starts[start_rates.index(rates[0])]  # of equals, the one nearest to what imitation trained
+    for sigma in CANDIDATES if rates[0] > 0 else ():
+        rates.append(measured(start, sigma))
+        if rates[-1] < KEEP * rates[0]:
             break  # more noise will not bring it back
     centre = CANDIDATES[0]
     if rates[0] > 0:
         centre = max(_crossing((0.0, *CANDIDATES), rates, KEEP * rates[0]), 0.5 * CANDIDATES[0])
     half = math.sqrt(noise.min_share)
-    chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half)
+    chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half, start=start)
     if rates[0] == 0:
         reason = f"no success without noise, so the smallest candidate, {centre:.2f}"
     else:
-        reason = f"success {rates[0]:.0%} without noise, " + ", ".join(
+        tried = ", ".join(f"{rate:.0%} at {s:g}" for s, rate in zip(starts, start_rates, strict=True))
+        reason = f"success by start {tried}; by noise " + ", ".join(
             f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
         )
-    return Calibration((0.0, *CANDIDATES[: len(rates) - 1]), tuple(rates), chosen, steps, reason, simulation_s)
+    sigmas = (0.0, *CANDIDATES[: len(rates) - 1])
+    return Calibration(starts, tuple(start_rates), sigmas, tuple(rates), chosen, steps, reason, simulation_s)
 
 
 def _crossing(sigma: tuple[float, ...], rates: list[float], level: float) -> float:
@@ -113,7 +134,9 @@ def _crossing(sigma: tuple[float, ...], rates: list[float], level: float) -> flo
     return sigma[len(rates) - 1]
 
 
-def _one_episode_each(act: Act, execute: int, env: Env, sigma: float, seed: int) -> tuple[float, int, float]:
+def _one_episode_each(
+    act: Act, execute: int, env: Env, start: float, sigma: float, seed: int
+) -> tuple[float, int, float]:
     """Success rate, control steps, seconds of simulation."""
     generator = torch.Generator().manual_seed(seed)
     observation, _ = env.reset(seed=seed + 7919)
@@ -121,7 +144,7 @@ def _one_episode_each(act: Act, execute: int, env: Env, sigma: float, seed: int)
     success = np.zeros(env.num_envs, dtype=bool)
     steps, simulation_s = 0, 0.0
     while active.any():
-        chunk = act(observation, sigma, generator).numpy()[:, :execute]
+        chunk = act(observation, start, sigma, generator).numpy()[:, :execute]
         asked = time.perf_counter()
         observation, _, terminated, truncated, infos = env.step_chunk(chunk, active)
         simulation_s += time.perf_counter() - asked

@@ -1,4 +1,14 @@
-"""V(o): expected discounted return of the policy from an observation."""
+"""V(o, h): expected discounted return of the policy from an observation, in what is left of the episode.
+
+Success counts within the time limit only, so the time that is left belongs to the value (Pardo et al., "Time limits in
+reinforcement learning", ICML 2018, section 3), with
+
+    V(o, 0) = 0
+
+exactly, by construction. A critic that does not know the time calls the end of an episode that led nowhere as good as
+its beginning: nothing pulls its value down but itself (V ← γ V), and failures teach the actor nothing. The policy
+needs no clock: the critic is thrown away after fine-tuning.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +34,7 @@ class Critic(nn.Module):
         super().__init__()
         self.encoder = encoder
         layers: list[nn.Module] = []
-        width = encoder.size
+        width = encoder.size + 1
         for size in hidden:
             layers += [nn.Linear(width, size), nn.LayerNorm(size), nn.SiLU()]
             width = size
@@ -34,14 +44,18 @@ class Critic(nn.Module):
         nn.init.zeros_(head.bias)
         self.net = nn.Sequential(*layers, head)
 
-    def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """(B, To, …) features → (B,) values."""
-        return self.net(self.encoder(observation)).squeeze(-1)
+    def forward(self, observation: dict[str, Tensor], left: Tensor) -> Tensor:
+        """(B, To, …) features and (B,) the share of the episode that is left, in [0, 1] → (B,) values."""
+        features = torch.cat([self.encoder(observation), 2.0 * left[:, None] - 1.0], -1)
+        return self.net(features).squeeze(-1) * (left > 0)
 
 
 @torch.no_grad()
-def values(critic: Critic, normalise: Normalise, observation: dict[str, Tensor], batch: int = 4096) -> Tensor:
+def values(
+    critic: Critic, normalise: Normalise, observation: dict[str, Tensor], left: Tensor, batch: int = 4096
+) -> Tensor:
     """(B,) values of observations as the worlds give them, in slices that bound the memory."""
-    size = len(next(iter(observation.values())))
-    slices = ({key: v[i : i + batch] for key, v in observation.items()} for i in range(0, size, batch))
-    return torch.cat([critic(normalise(part)) for part in slices])
+    slices = [slice(i, i + batch) for i in range(0, len(left), batch)]
+    return torch.cat(
+        [critic(normalise({key: v[part] for key, v in observation.items()}), left[part]) for part in slices]
+    )

@@ -27,6 +27,8 @@ class NoiseConfig:
         by calibration (see `robolearn.rl.calibrate`), with `sigma_min` as a share `min_share` of it.
       steps: which denoising steps are noised: "last", or "all" as in the paper (see `stochastic_flow`).
       min_share: σ_min/σ_max when calibrated.
+      start: standard deviation of x_0, where every path begins; None chooses it by calibration, too, or leaves the
+        policy's where the range is given.
       hold: share of the iterations before σ_max begins to fall.
       hidden: width of the two hidden layers.
     """
@@ -35,6 +37,7 @@ class NoiseConfig:
     sigma_max: float = 0.0
     steps: Literal["last", "all"] = "last"
     min_share: float = 0.5
+    start: float | None = None
     hold: float = 0.35
     hidden: int = 64
 

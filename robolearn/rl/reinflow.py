@@ -32,7 +32,7 @@ from policies.flow import FlowPolicy
 from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, check_compatible
-from robolearn.rl.calibrate import CANDIDATES, Calibration, calibrate_noise
+from robolearn.rl.calibrate import CANDIDATES, STARTS, Calibration, calibrate_noise
 from robolearn.rl.config import ReinFlowConfig
 from robolearn.rl.critic import Critic, values
 from robolearn.rl.gae import gae
@@ -77,7 +77,7 @@ class ReinFlowTrainer:
         self.net = policy.net
         self._execute = policy.execute_steps
         per_iteration = env.num_envs * config.decisions * self._execute
-        self._calibration_steps = 0 if config.noise.sigma_max else _calibration_budget(env)
+        self._calibration_steps = 0 if config.noise.sigma_max else _calibration_budget(env, config.noise)
         self.iterations = (config.env_steps - self._calibration_steps) // per_iteration
         if self.iterations <= config.critic_warmup:
             raise BadInput(
@@ -96,7 +96,10 @@ class ReinFlowTrainer:
             self._build(config.noise)
 
     def _build(self, noise: NoiseConfig) -> None:
-        """Make what depends on the noise range."""
+        """Make what depends on the noise."""
+        if noise.start is not None:
+            for net in (self.net, self.average.module):
+                net.config = replace(net.config, start_noise=noise.start)
         self.actor = StochasticFlow(self.net, noise)
         trained = [p for p in self.actor.parameters() if p.requires_grad]
         self.actor_optimizer = torch.optim.Adam(trained, lr=self.config.actor_lr, eps=1e-5, foreach=True)
@@ -116,6 +119,7 @@ class ReinFlowTrainer:
             rollout, self.observation = collect(
                 self.env,
                 self.observation,
+                self.elapsed,
                 decisions=self.config.decisions,
                 execute=self._execute,
                 chunk_shape=self.actor.chunk_shape,
@@ -149,8 +153,14 @@ class ReinFlowTrainer:
             self.env_steps += self.calibration.env_steps
             noise = self.calibration.noise
             self._build(noise)
-            log.info("noise range %.3f to %.3f (%s)", noise.sigma_min, noise.sigma_max, self.calibration.reason)
-        self.observation, _ = self.env.reset(seed=self.config.seed)
+            log.info(
+                "start %g, noise %.3f to %.3f (%s)",
+                noise.start,
+                noise.sigma_min,
+                noise.sigma_max,
+                self.calibration.reason,
+            )
+        self._restart(self.config.seed)
         self.calibration_wall_s = time.perf_counter() - start
 
     def _to_tensors(self, observation: Observation) -> dict[str, Tensor]:
@@ -160,9 +170,11 @@ class ReinFlowTrainer:
         return self.policy.normalizer.action_back(chunk).numpy()
 
     @torch.inference_mode()
-    def _act_with_noise(self, observation: Observation, sigma: float, generator: torch.Generator) -> Tensor:
+    def _act_with_noise(
+        self, observation: Observation, start: float, sigma: float, generator: torch.Generator
+    ) -> Tensor:
         features = self.policy.normalizer.observation(self._to_tensors(observation))
-        chunk = sample_with_noise(self.net, features, sigma, self.config.noise.steps, generator)
+        chunk = sample_with_noise(self.net, features, sigma, self.config.noise.steps, generator, start)
         return self.policy.normalizer.action_back(chunk)
 
     def _target_kl(self, progress: float) -> float:
@@ -180,8 +192,9 @@ class ReinFlowTrainer:
         shape = rollout.reward.shape
         normalise = self.policy.normalizer.observation
         observation, chain = rollout.observation, rollout.chain
-        value = values(self.critic, normalise, observation).reshape(shape)
-        next_value = values(self.critic, normalise, rollout.next_observation).reshape(shape)
+        left = rollout.left
+        value = values(self.critic, normalise, observation, left).reshape(shape)
+        next_value = values(self.critic, normalise, rollout.next_observation, rollout.next_left).reshape(shape)
         advantage, target = gae(rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam)
         advantage, target = advantage.flatten(), target.flatten()
         # The old likelihood is the training network's own: every ratio is 1 before the first step.
@@ -192,7 +205,7 @@ class ReinFlowTrainer:
         metrics = self._mean_over_batches(
             len(chain),
             c.critic_epochs,
-            lambda index: self._critic_step(normalise(_rows(observation, index)), target[index]),
+            lambda index: self._critic_step(normalise(_rows(observation, index)), left[index], target[index]),
         )
         if target_kl is not None:
             metrics |= self._mean_over_batches(
@@ -238,8 +251,8 @@ class ReinFlowTrainer:
                     return _mean(seen)
         return _mean(seen)
 
-    def _critic_step(self, observation: dict[str, Tensor], target: Tensor) -> dict[str, float]:
-        loss = value_loss(self.critic(observation), target)
+    def _critic_step(self, observation: dict[str, Tensor], left: Tensor, target: Tensor) -> dict[str, float]:
+        loss = value_loss(self.critic(observation, left), target)
         _step(self.critic_optimizer, loss, self.critic, self.config.max_grad_norm)
         return {"value_loss": loss.item()}
 
@@ -286,13 +299,15 @@ class ReinFlowTrainer:
             tensors |= prefixed(name, packed)
         tensors["generator"] = self.generator.get_state()
         tensors["scale"] = torch.from_numpy(self.scale.state())
-        meta["noise"] = {"sigma_min": self.actor.noise.config.sigma_min, "sigma_max": self.actor.noise.config.sigma_max}
+        noise = self.actor.noise.config
+        meta["noise"] = {"sigma_min": noise.sigma_min, "sigma_max": noise.sigma_max, "start": noise.start}
         meta["calibration"] = None if self.calibration is None else self.calibration.to_json()
         snapshot = self.env.snapshot()
         if snapshot is None:
-            self.observation, _ = self.env.reset(seed=self._restart_seed())
+            self._restart(self._restart_seed())
         else:
             tensors |= prefixed("env", {key: torch.from_numpy(value) for key, value in snapshot.items()})
+            tensors["elapsed"] = torch.from_numpy(self.elapsed.copy())
         return tensors, meta
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -313,13 +328,19 @@ class ReinFlowTrainer:
         env = unprefixed("env", tensors)
         if env:
             self.observation = self.env.restore({key: value.numpy() for key, value in env.items()})
+            self.elapsed = tensors["elapsed"].numpy().copy()
         else:
-            self.observation, _ = self.env.reset(seed=self._restart_seed())
+            self._restart(self._restart_seed())
 
     def export(self, path: Path) -> None:
         """Write the averaged policy to the checkpoint folder `path`."""
         net = self.average.module
         save_policy(ChunkPolicy(net, self.policy.normalizer, self.policy.interface), path)
+
+    def _restart(self, seed: int) -> None:
+        """All worlds begin anew."""
+        self.observation, _ = self.env.reset(seed=seed)
+        self.elapsed = np.zeros(self.env.num_envs, dtype=np.int64)
 
     def _restart_seed(self) -> int:
         return self.config.seed * 1_000_003 + self.env_steps
@@ -340,5 +361,6 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max
     optimizer.step()
 
 
-def _calibration_budget(env: Env) -> int:
-    return (len(CANDIDATES) + 1) * env.num_envs * env.max_episode_steps
+def _calibration_budget(env: Env, noise: NoiseConfig) -> int:
+    starts = len(STARTS) if noise.start is None else 1
+    return (len(CANDIDATES) + starts) * env.num_envs * env.max_episode_steps

@@ -21,6 +21,7 @@ class Rollout:
     Attributes:
       observation: features (T·N, …) as the worlds give them: images stay uint8 until a minibatch needs them.
       next_observation: features (T·N, …) after each chunk; the *final* one where an episode ended.
+      left, next_left: (T·N,) share of the time limit that is left at either; 0 after an episode that ran its time.
       chain: (T·N, K + 1, D).
       reward: (T, N) scaled.
       terminated, ended: (T, N) bool; ended = terminated or truncated.
@@ -31,6 +32,8 @@ class Rollout:
 
     observation: dict[str, Tensor]
     next_observation: dict[str, Tensor]
+    left: Tensor
+    next_left: Tensor
     chain: Tensor
     reward: Tensor
     terminated: Tensor
@@ -48,6 +51,7 @@ Sampler = Callable[[dict[str, Tensor]], Tensor]
 def collect(
     env: Env,
     observation: Observation,
+    elapsed: NDArray[np.int64],
     *,
     decisions: int,
     execute: int,
@@ -62,6 +66,7 @@ def collect(
     Args:
       env: the worlds; they go on where they are.
       observation: the present observation.
+      elapsed: (N,) control steps of the present episodes so far; brought up to date in place.
       decisions: T.
       execute: Ta.
       chunk_shape: (Tp, Da).
@@ -74,6 +79,7 @@ def collect(
       The rollout and the observation after it.
     """
     features, next_features, chains, rewards, terminations, ends = [], [], [], [], [], []
+    left, next_left = [], []
     success = episodes = env_steps = 0
     simulation_s = 0.0
     feature = to_tensors(observation)
@@ -84,6 +90,10 @@ def collect(
         observation, reward, terminated, truncated, infos = env.step_chunk(chunk[:, :execute])
         simulation_s += time.perf_counter() - asked
         ended = terminated | truncated
+        left.append(_left(elapsed, env.max_episode_steps))
+        elapsed += infos["steps"]
+        next_left.append(_left(elapsed, env.max_episode_steps))
+        elapsed[ended] = 0
         features.append(feature)
         feature = to_tensors(observation)
         after = feature
@@ -105,6 +115,8 @@ def collect(
     rollout = Rollout(
         observation={key: torch.cat([f[key] for f in features]) for key in feature},
         next_observation={key: torch.cat([f[key] for f in next_features]) for key in feature},
+        left=torch.cat(left),
+        next_left=torch.cat(next_left),
         chain=torch.cat(chains),
         reward=torch.stack(rewards),
         terminated=torch.stack(terminations),
@@ -115,3 +127,8 @@ def collect(
         simulation_s=simulation_s,
     )
     return rollout, observation
+
+
+def _left(elapsed: NDArray[np.int64], limit: int) -> Tensor:
+    """(N,) share of the time limit that is left."""
+    return torch.from_numpy(np.maximum(1.0 - elapsed / limit, 0.0).astype(np.float32))

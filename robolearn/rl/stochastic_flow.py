@@ -15,7 +15,9 @@ The reason: the velocity field of a trained flow contracts towards the actions, 
 was added before it (for a single action a, v = (a − x)/(1 − τ) makes x_K = a whatever x_{K−1} was). Noise in the
 earlier steps hardly moves the action, yet it fills the likelihood and with it the gradient's variance.
 
-The law of x_0 does not depend on θ and cancels in every ratio. The division keeps the ratio's spread the same for
+The law of x_0 does not depend on θ and cancels in every ratio, whatever its standard deviation (`start_noise`). What
+it makes the policy do by chance is credited to nothing and learned from by nobody: noise in the returns, on top of the
+noise that explores. The division keeps the ratio's spread the same for
 any K and any size of chunk, so that one clip range serves all (a sum's standard deviation grows with the square
 root of its number of terms). Sampler and likelihood take their times from the policy's own `time_grid` and share
 `_moments`: one definition of μ and σ, whichever asks.
@@ -87,7 +89,7 @@ class StochasticFlow(nn.Module):
           action chunk.
         """
         cond = self.flow.encode(observation)
-        x = torch.randn(len(cond), self.chunk_dim, generator=generator)
+        x = self.flow.start_noise * torch.randn(len(cond), self.chunk_dim, generator=generator)
         chain = [x]
         for k in range(self.steps):
             x = self._mean(self.flow, x, k, cond)
@@ -154,10 +156,15 @@ def sample_with_noise(
     sigma: float,
     steps: str,
     generator: torch.Generator,
+    start: float | None = None,
 ) -> Tensor:
-    """(B, Tp, Da) normalised chunks of the flow with the same σ in every noised step ("last" or "all")."""
+    """(B, Tp, Da) normalised chunks of the flow with the same σ in every noised step ("last" or "all").
+
+    `start` is the standard deviation of x_0, by default the policy's own.
+    """
     cond = flow.encode(observation)
     x = torch.randn((len(cond), *flow.noise_shape), generator=generator)
+    x = x * (flow.start_noise if start is None else start)
     grid = flow.time_grid()
     last = len(grid) - 2
     for k in range(last + 1):

@@ -44,9 +44,9 @@ class Quality:
 
 QUALITIES: dict[str, Quality] = {
     "expert": Quality(),
-    "fair": Quality(noise=0.10, bias=0.9, haste=0.2, strategies=2),
-    "mixed": Quality(noise=0.10, bias=1.2, haste=0.3, strategies=2),
-    "poor": Quality(noise=0.20, bias=1.8, haste=0.6, strategies=2),
+    "fair": Quality(noise=0.10, bias=1.3, haste=0.2, strategies=2),
+    "mixed": Quality(noise=0.10, bias=1.5, haste=0.3, strategies=2),
+    "poor": Quality(noise=0.20, bias=2.0, haste=0.6, strategies=2),
 }
 
 
@@ -130,6 +130,8 @@ class ScriptedExpert:
         self._proprio = {name: i for i, name in enumerate(interface.observation["proprio"].names)}
         self._objects = interface.observation["objects"].names
         self._rngs = [np.random.default_rng([seed, w, 1]) for w in range(num_envs)]
+        self._offset = np.random.default_rng([seed, 2]).random(3)
+        self._episodes = np.zeros(num_envs, dtype=np.int64)  # begun in each world
         self._phase = np.zeros(num_envs, dtype=np.int64)
         self._stay = np.zeros(num_envs, dtype=np.int64)
         self._strategy = np.zeros(num_envs, dtype=np.int64)
@@ -145,10 +147,11 @@ class ScriptedExpert:
     def reset(self, worlds: NDArray[np.bool_]) -> None:
         """Choose strategy, bias and haste anew in the worlds (N,) that are true."""
         for w in np.flatnonzero(worlds):
-            rng = self._rngs[w]
-            self._strategy[w] = rng.integers(self._quality.strategies)
-            self._bias[w] = self._quality.bias * rng.uniform(0.6, 1.4)
-            self._hasty[w] = rng.random() < self._quality.haste
+            u = (self._offset + w * _EVEN + self._episodes[w] * np.roll(_EVEN, 1)) % 1.0
+            self._strategy[w] = int(u[0] * self._quality.strategies)
+            self._bias[w] = self._quality.bias * (0.6 + 0.8 * u[1])
+            self._hasty[w] = u[2] < self._quality.haste
+        self._episodes[worlds] += 1
         self._phase[worlds] = 0
         self._stay[worlds] = 0
         self._memory[worlds] = np.nan
@@ -202,6 +205,11 @@ class ScriptedExpert:
             objects={name: objects[:, i] for i, name in enumerate(self._objects)},
         )
 
+
+# 1/g, 1/g², 1/g³ with g⁴ = g + 1: multiples of them, modulo 1, fill the unit cube evenly (a Kronecker sequence, R₃ of
+# Roberts). A hundred demonstrations drawn by chance have now more of one strategy, now of the other, and the policy
+# that learns from them succeeds now more, now less.
+_EVEN = np.array([0.8191725133961645, 0.6710436067037893, 0.5497004779019703])
 
 # A trembling hand does not tremble in roll, pitch and grip as it does in position and yaw.
 _NOISED = np.array([1.0, 1.0, 1.0, 0.2, 0.2, 1.0, 0.5])

@@ -67,7 +67,7 @@ class Lift:
 
     name: str = "lift"
     prompt: str = "lift the cube"
-    max_episode_steps: int = 80
+    max_episode_steps: int = 64
     timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)

@@ -11,7 +11,7 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter, store
-from robolearn.data.features import features_of, interface_of, schema_of
+from robolearn.data.features import features_of, interface_of, schema_of, stamp_column, stamp_name
 
 
 @pytest.fixture
@@ -139,3 +139,18 @@ def test_an_interface_is_derived_from_foreign_features(interface):
     seen = {"proprio": interface.observation["proprio"], "objects": ArraySpec((2,))}
     assert derived.observation == seen | {"images.top": ArraySpec((8, 8, 3), "uint8")}
     assert (derived.embodiment, derived.action_kind, derived.control_hz) == ("none", "native", 20.0)
+
+
+def test_columns_of_stamps_have_no_word_that_lerobot_takes_for_a_picture() -> None:
+    for name, column in {
+        "proprio": "stamp.proprio",
+        "images.front": "stamp.camera.front",
+        "images.agentview_image": "stamp.camera.agentview_imag-e",
+        "image_clock": "stamp.imag-e_clock",
+    }.items():
+        assert stamp_column(name) == column and "image" not in column and stamp_name(column) == name
+    assert stamp_name("stamp.images.front") == "images.front", "as an older version wrote it"
+    assert stamp_name("timestamp") is None
+    for name in ("camera.front", "a/b", "imag-e"):
+        with pytest.raises(BadInput, match="stamps"):
+            stamp_column(name)

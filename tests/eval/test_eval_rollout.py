@@ -148,3 +148,47 @@ def test_what_cannot_be_evaluated_is_refused(fake, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         assert evaluate(mute, fake.Policy(0.5), 4, 0).success.rate == 0
     assert "never reported" in caplog.text
+
+
+def test_a_policy_that_sees_every_step_is_shown_each_once_and_told_where_episodes_begin(fake) -> None:
+    class Watchful(fake.Policy):
+        sees_every_step = True
+
+        def reset(self, seed: int) -> None:
+            super().reset(seed)
+            self.fresh = np.ones(1, bool)
+            self.diary: list[tuple[str, int, int]] = []
+
+        def begin(self, worlds: np.ndarray) -> None:
+            self.fresh |= worlds
+
+        def note(self, what: str, observation: dict) -> None:
+            _, index, t = observation["objects"][0]
+            assert self.fresh[0] == (t == 0)
+            self.fresh[:] = False
+            self.diary.append((what, int(index), int(t)))
+
+        def see(self, observation: dict) -> None:
+            self.note("sees", observation)
+
+        def act(self, observation: dict) -> np.ndarray:
+            self.note("acts", observation)
+            return super().act(observation)
+
+    policy = Watchful(0.5, execute_steps=3)
+    result = evaluate(fake.Env(1, lambda d, s: 5), policy, 2, seed=1)
+    blind = evaluate(fake.Env(1, lambda d, s: 5), fake.Policy(0.5, execute_steps=3), 2, seed=1)
+    steps = [("acts", 0), ("sees", 1), ("sees", 2), ("acts", 3), ("sees", 4)]
+    assert policy.diary == [(what, e, t) for e in range(2) for what, t in steps]
+    assert result.steps.tolist() == blind.steps.tolist() == [5, 5]
+    assert result.succeeded.tolist() == blind.succeeded.tolist()
+
+
+def test_a_policy_that_does_not_know_its_world_takes_what_it_lacks_from_it(fake) -> None:
+    class Guest(fake.Policy):
+        def fit(self, world) -> None:
+            self.interface = world
+
+    guest = Guest(0.5)
+    guest.interface = None
+    assert evaluate(fake.Env(1, lambda d, s: 5), guest, 1, seed=1).episodes == 1 and guest.interface == fake.interface

@@ -46,8 +46,7 @@ SIM = load_contract("sim")
 HOME = np.array(SIM.robot.home)
 TCP = SIM.robot.chain.forward(HOME[None])[0][0]
 WAIT_S = 20.0
-# Where it is permitted: a machine that is busy with something else makes targets late, and then the arm stops.
-PRIORITY: dict[str, Any] = {"realtime_priority": 0}
+PRIORITY: dict[str, Any] = {"realtime_priority": 0}  # this process is the arm, too, and the test that watches
 
 
 def station_contract() -> Path:

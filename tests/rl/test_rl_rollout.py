@@ -25,7 +25,7 @@ class Diary:
     The arrays of observations are the same ones all the time, as a world may well do.
     """
 
-    num_envs, max_episode_steps, task, prompt = 3, 100, "diary", ""
+    num_envs, max_episode_steps, task, prompt = 3, 4, "diary", ""
     interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((1,)), control_hz=10.0)
 
     def __init__(self) -> None:
@@ -57,6 +57,7 @@ class Diary:
 
 def play(decisions: int = 4) -> tuple[Any, Diary]:
     world = Diary()
+    elapsed = np.array([0, 0, 0])
     ends: list[np.ndarray] = []
 
     def scale(reward: np.ndarray, ended: np.ndarray) -> np.ndarray:
@@ -66,6 +67,7 @@ def play(decisions: int = 4) -> tuple[Any, Diary]:
     rollout, after = collect(
         world,  # type: ignore[arg-type]
         {"proprio": world.page},
+        elapsed,
         decisions=decisions,
         execute=2,
         chunk_shape=(3, 1),
@@ -74,7 +76,7 @@ def play(decisions: int = 4) -> tuple[Any, Diary]:
         to_action=lambda chunk: chunk.numpy(),
         scale=scale,
     )
-    assert after["proprio"] is world.page
+    assert after["proprio"] is world.page and elapsed.tolist() == world.page[:, 2].tolist()
     np.testing.assert_array_equal(np.stack(ends), rollout.ended.numpy())
     return rollout, world
 
@@ -92,6 +94,17 @@ def test_what_follows_a_decision_is_the_final_observation_where_an_episode_ended
     assert after[:, 2, 2].tolist() == [2, 4, 6, 8]
     assert rollout.terminated.tolist() == [[False] * 3, [True, False, False]] * 2
     assert rollout.ended.tolist() == [[False] * 3, [True, True, False]] * 2
+
+
+def test_the_time_that_is_left_is_that_of_the_episode_it_belongs_to():
+    rollout, world = play()
+    limit = world.max_episode_steps
+    seen = rollout.observation["proprio"][:, 2]  # steps of the episode so far
+    after = rollout.next_observation["proprio"][:, 2]
+    torch.testing.assert_close(rollout.left, (1 - seen / limit).clamp(min=0))
+    torch.testing.assert_close(rollout.next_left, (1 - after / limit).clamp(min=0))
+    truncated = (rollout.ended & ~rollout.terminated).flatten()
+    assert truncated.any() and (rollout.next_left[truncated] == 0).all(), "nothing is left when the time is up"
 
 
 def test_a_rollout_counts_what_was_done():
@@ -146,13 +159,20 @@ class Nerves:
         return out, success.astype(np.float32), success, over & ~success, infos
 
 
-def calibrate(rates: dict[float, float], noise: NoiseConfig | None = None) -> tuple[Calibration, Nerves]:
-    world = Nerves(rates)
+def calibrate(
+    rates: dict[float, float], noise: NoiseConfig | None = None, nerves: dict[float, float] | None = None
+) -> tuple[Calibration, Nerves]:
+    """`nerves`: start → the noise that it is as bad as; none otherwise. Begins where it is, unless told."""
+    world, nerves, begun = Nerves(rates), nerves or {}, []
+    noise = noise or NoiseConfig(start=1.0)
 
-    def act(observation: Any, sigma: float, generator: torch.Generator) -> torch.Tensor:
-        return torch.full((world.num_envs, 3, 1), sigma, dtype=torch.float64)
+    def act(observation: Any, start: float, sigma: float, generator: torch.Generator) -> torch.Tensor:
+        begun.append(start)
+        return torch.full((world.num_envs, 3, 1), max(sigma, nerves.get(start, 0.0)), dtype=torch.float64)
 
-    return calibrate_noise(act, 2, world, noise or NoiseConfig(), seed=3), world  # type: ignore[arg-type]
+    found = calibrate_noise(act, 2, world, noise, seed=3)  # type: ignore[arg-type]
+    assert set(begun[len(found.starts) * 2 :]) <= {found.noise.start}, "the exploration is that of the chosen start"
+    return found, world
 
 
 def centre(found: Calibration) -> float:
@@ -167,12 +187,24 @@ def test_the_noise_that_keeps_half_of_the_success_is_the_centre():
     assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(NoiseConfig().min_share)
     assert found.env_steps == 5 * 10 * 4
     assert len(world.seeds) == 5 and len(set(world.seeds)) == 1  # the same starts for every candidate
-    assert found.reason == "success 100% without noise, 100% at 0.05, 80% at 0.08, 50% at 0.12, 40% at 0.18"
+    assert found.reason == "success by start 100% at 1; by noise 100% at 0.05, 80% at 0.08, 50% at 0.12, 40% at 0.18"
+
+
+def test_the_best_start_is_taken_and_of_equals_the_widest():
+    noise = NoiseConfig()
+    found, world = calibrate({0.0: 1.0, 0.05: 0.9, 0.12: 0.6, 0.18: 0.1}, noise, nerves={1.0: 0.12, 0.5: 0.05})
+    assert (found.starts, found.start_success) == ((1.0, 0.5, 0.0), (0.6, 0.9, 1.0))
+    assert found.noise.start == 0.0 and found.success[0] == 1.0
+    assert len(set(world.seeds)) == 1 and found.env_steps == (len(found.starts) + len(found.sigma) - 1) * 10 * 4
+    found, _ = calibrate({0.0: 1.0, 0.05: 0.9}, noise, nerves={1.0: 0.05})
+    assert found.start_success == (0.9, 1.0, 1.0) and found.noise.start == 0.5
+    found, _ = calibrate({0.0: 0.7, 0.05: 0.7}, noise)
+    assert found.noise.start == 1.0 and Calibration.from_json(found.to_json()) == found
 
 
 def test_the_rule_is_relative_to_what_the_policy_can_do():
     # 40% without noise: 20% of the episodes are half of it, 10% are less.
-    found, _ = calibrate({0.0: 0.4, **dict.fromkeys(CANDIDATES, 0.2)}, NoiseConfig(min_share=0.5))
+    found, _ = calibrate({0.0: 0.4, **dict.fromkeys(CANDIDATES, 0.2)}, NoiseConfig(min_share=0.5, start=1.0))
     assert found.noise.sigma_max == pytest.approx(max(CANDIDATES) / math.sqrt(0.5))
     assert centre(found) == pytest.approx(max(CANDIDATES))
     found, _ = calibrate({0.0: 0.4, 0.05: 0.3, 0.08: 0.3, 0.12: 0.1, 0.18: 0.1})
@@ -198,7 +230,7 @@ def test_a_policy_that_never_succeeds_gets_the_smallest_noise_and_hears_why():
 
 
 def test_only_the_range_is_chosen():
-    found, _ = calibrate({0.0: 1.0, 0.26: 1.0}, NoiseConfig(min_share=0.25, hold=0.1, hidden=8, steps="all"))
+    found, _ = calibrate({0.0: 1.0, 0.26: 1.0}, NoiseConfig(min_share=0.25, start=1.0, hold=0.1, hidden=8, steps="all"))
     assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(0.25)
     assert (found.noise.hold, found.noise.hidden, found.noise.steps) == (0.1, 8, "all")
     assert Calibration.from_json(found.to_json()) == found

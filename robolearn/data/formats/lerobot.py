@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape
+from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape, stamp_name
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.segments import Images
 from robolearn.data.source import Draft
@@ -62,8 +62,8 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
         kind = str(feature["dtype"])
         if name in OUTCOMES or name in INDICES or name == "action":
             continue
-        if name.startswith("stamp."):
-            stamps[name.removeprefix("stamp.")] = name
+        if (stamp := stamp_name(name)) is not None:
+            stamps[stamp] = name
         elif kind in ("video", "image"):
             shape = picture_shape(feature)
             camera = key_of(name).removeprefix("images.").replace("/", "_")

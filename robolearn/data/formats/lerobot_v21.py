@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.existing import drafts, interface_with_images, segments_of
-from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, STAMP, column, key_of
+from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, column, key_of, stamp_column
 from robolearn.data.formats.lerobot import draft, plan, success_note
 from robolearn.data.formats.lerobot_v30 import version
 from robolearn.data.formats.options import ReadOptions
@@ -122,7 +122,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             }
             if episode.intervention is not None:
                 columns["is_intervention"] = episode.intervention
-            columns |= {f"stamp.{name}": values for name, values in episode.stamps.items()}
+            columns |= {stamp_column(name): values for name, values in episode.stamps.items()}
             columns |= {
                 "timestamp": frame / interface.control_hz,
                 "frame_index": frame,
@@ -139,12 +139,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 write_video(parts[index], video, key_of(feature), interface)
                 video_facts.setdefault(feature, facts(video))
             episode_lines.append({"episode_index": index, "tasks": [episode.task], "length": length})
-            # None of the raw clocks: LeRobot takes every name with "image" in it for pictures, stamp.images.front too.
-            stats = {
-                name: _plain(describe(np.reshape(values, (length, -1))))
-                for name, values in columns.items()
-                if not name.startswith(STAMP)
-            }
+            stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
             stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
             stats_lines.append({"episode_index": index, "stats": stats})
             first += length
@@ -180,7 +175,7 @@ def _features(dataset: Dataset) -> dict[str, dict[str, Any]]:
     lacking = {**OUTCOME, **INDEX}
     if episode.intervention is not None:
         lacking["is_intervention"] = {"dtype": "bool", "shape": [1], "names": None}
-    lacking |= {f"stamp.{name}": {"dtype": "float64", "shape": [1], "names": None} for name in episode.stamps}
+    lacking |= {stamp_column(name): {"dtype": "float64", "shape": [1], "names": None} for name in episode.stamps}
     written = {column(key) for key in interface_with_images(dataset).observation} | {"action", *lacking}
     return {**{k: dict(v) for k, v in dataset.features.items() if k in written},
             **{k: v for k, v in lacking.items() if k not in dataset.features}}  # fmt: skip

@@ -1,0 +1,196 @@
+"""A policy of LeRobot's (ACT, diffusion) as the `Policy` that worlds and arms meet.
+
+What LeRobot's ``select_action`` does for the worlds of one batch in step, this does world by world, since their
+episodes begin at different times: it keeps the last To observations of each and starts afresh where an episode
+starts. A policy is asked once per n_action_steps, one that blends overlapping chunks (temporal ensembling) every step.
+One that looks at several observations is also shown those of the steps between (`see`).
+
+ACT: Zhao et al., *Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware*, 2023. Diffusion: Chi et al.,
+*Diffusion Policy*, 2023.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.lerobot_files import PolicyFiles, read_policy, told_interface
+from policies.policy import feature
+from robolearn.core import ActionChunk, Interface, NonFinite, Observation
+from robolearn.core.specs import is_image
+from robolearn.data.features import column
+from robolearn.data.formats.scaling import scale_of
+
+_IMAGES = "observation.images"  # all cameras, in the queues of LeRobot's diffusion policy
+
+
+def load_lerobot_policy(path: str) -> LeRobotPolicy:
+    """The policy in the folder `path`, which LeRobot's ``save_pretrained`` or its training wrote.
+
+    Raises:
+      BadInput: no such folder, files missing or damaged, a kind other than those above, steps that are not
+        LeRobot's own, or LeRobot is not installed.
+    """
+    return LeRobotPolicy(read_policy(path))
+
+
+class LeRobotPolicy:
+    """Numpy observations of N worlds → chunks of actions; implements `robolearn.core.Policy`.
+
+    Attributes:
+      interface: what the policy sees and commands. Where its files do not say the control rate, the embodiment or
+        what an action means, `fit` takes that from the world.
+      execute_steps: n_action_steps.
+      sees_every_step: whether `see` is to be called with the observations of the steps between two calls of `act`.
+    """
+
+    def __init__(self, files: PolicyFiles) -> None:
+        self._net, self._pre, self._post, config = files.net, files.pre, files.post, files.net.config
+        self._told = files.told
+        self.interface = told_interface(files)
+        self._scale = scale_of(self.interface)
+        self._observe = int(getattr(config, "n_obs_steps", 1))
+        self._blends = getattr(config, "temporal_ensemble_coeff", None) is not None
+        self.execute_steps = int(config.n_action_steps)
+        self.sees_every_step = self._observe > 1
+        self._diffusion = hasattr(self._net, "diffusion")
+        if self._diffusion:
+            self._noise = _WorldNoise(self._net.diffusion.noise_scheduler)
+            self._net.diffusion.noise_scheduler = self._noise
+        self.reset(0)
+
+    def fit(self, world: Interface) -> None:
+        """Take what the policy's files do not say from the interface of the world that it is to live in."""
+        observation = {}
+        for key, spec in self.interface.observation.items():
+            offered = world.observation.get(key)
+            if offered is not None and offered.shape == spec.shape and not spec.names:
+                spec = replace(spec, names=offered.names)
+            observation[key] = spec
+        action = self.interface.action
+        if not action.names and action.shape == world.action.shape:
+            action = world.action
+        self.interface = replace(
+            self.interface,
+            observation=observation,
+            action=action,
+            control_hz=self.interface.control_hz if "control_hz" in self._told else world.control_hz,
+            embodiment=self.interface.embodiment if "embodiment" in self._told else world.embodiment,
+            action_kind=self.interface.action_kind if "action_kind" in self._told else world.action_kind,
+        )
+
+    def reset(self, seed: int) -> None:
+        """Start the noise anew and forget all history."""
+        self._seed, self._call = abs(int(seed)), 0
+        self._history: dict[str, Tensor] = {}  # LeRobot's feature → (N, To, …), oldest first
+        self._fresh: NDArray[np.bool_] | None = None
+        self._blenders: list[Any] = []
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        """Forget the history of the worlds (N,) that are true: a new episode starts there."""
+        self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
+
+    def see(self, observation: Observation) -> None:
+        """Remember the observation of a step at which `act` is not called; raises `BadInput` as `act` does."""
+        self._remember(self._seen(observation))
+
+    @torch.inference_mode()
+    def act(self, observation: Observation) -> ActionChunk:
+        """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`.
+
+        Raises:
+          BadInput: a feature is missing or has another shape.
+          NonFinite: the observation, or the network on it, gave NaN.
+        """
+        self._remember(self._seen(observation))
+        if self._diffusion:
+            chunk = self._denoised(dict(self._history))
+        else:
+            chunk = self._net.predict_action_chunk({name: value[:, -1] for name, value in self._history.items()})
+        self._call += 1
+        if self._blends:
+            blended = [blender.update(one[None]) for blender, one in zip(self._blenders, chunk, strict=True)]
+            chunk = torch.stack(blended)  # (N, 1, Da)
+        flat = self._post(chunk.reshape(-1, chunk.shape[-1]))
+        actions = flat.reshape(chunk.shape).cpu().numpy()
+        if not np.isfinite(actions).all():
+            bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
+            raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
+        if self._scale is not None:
+            return self._scale.apply(actions)
+        return np.clip(actions, -1.0, 1.0).astype(np.float32)
+
+    def _seen(self, observation: Observation) -> dict[str, Tensor]:
+        """LeRobot's features (N, …), through its own preprocessor; pictures go in as (N, 3, H, W) in [0, 1]."""
+        batch = {}
+        for key, spec in self.interface.observation.items():
+            value = torch.from_numpy(feature(self.interface, observation, key))
+            batch[column(key)] = value.permute(0, 3, 1, 2).float() / 255.0 if is_image(spec) else value
+        names = list(batch)
+        seen = self._pre(batch)
+        return {name: seen[name] for name in names}
+
+    @torch.inference_mode()
+    def _remember(self, seen: Mapping[str, Tensor]) -> None:
+        """Push the newest observation. A fresh world repeats what it sees."""
+        count = len(next(iter(seen.values())))
+        old = next(iter(self._history.values()), None)
+        everywhere = old is None or len(old) != count or (self._fresh is not None and len(self._fresh) != count)
+        fresh = np.full(count, everywhere) if everywhere or self._fresh is None else self._fresh
+        if self._blends:
+            kept = [None] * count if everywhere else self._blenders
+            self._blenders = [self._blender() if new else old for new, old in zip(fresh, kept, strict=True)]
+        for name, value in seen.items():
+            repeated = value[:, None].expand(-1, self._observe, *value.shape[1:])
+            if everywhere:
+                self._history[name] = repeated.clone()
+                continue
+            history = torch.cat((self._history[name][:, 1:], value[:, None]), dim=1)
+            new = torch.from_numpy(fresh)
+            history[new] = repeated[new]
+            self._history[name] = history
+        self._fresh = None
+
+    def _blender(self) -> Any:
+        blender = copy.copy(self._net.temporal_ensembler)
+        blender.reset()
+        return blender
+
+    def _denoised(self, history: dict[str, Tensor]) -> Tensor:
+        """LeRobot's diffusion policy reads its own queues; world w's noise depends on (seed, w, call) alone."""
+        net, config = self._net, self._net.config
+        if config.image_features:
+            history[_IMAGES] = torch.stack([history[name] for name in config.image_features], dim=2)
+        for name in net._queues.keys() & history.keys():
+            net._queues[name] = deque(history[name].unbind(1), maxlen=self._observe)
+        generators = [self._generator(world) for world in range(len(next(iter(history.values()))))]
+        self._noise.generators = generators
+        shape = (config.horizon, self.interface.action.size)
+        noise = torch.stack([torch.randn(shape, generator=generator) for generator in generators])
+        return net.predict_action_chunk(history, noise=noise)
+
+    def _generator(self, world: int) -> torch.Generator:
+        state = np.random.SeedSequence((self._seed, world, self._call)).generate_state(1, np.uint64)
+        return torch.Generator().manual_seed(int(state[0]) >> 1)
+
+
+class _WorldNoise:
+    """A noise scheduler of diffusers whose steps draw from one generator per world."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self.generators: list[torch.Generator] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+    def step(self, output: Tensor, t: Any, sample: Tensor, generator: Any = None) -> Any:
+        return self._scheduler.step(output, t, sample, generator=self.generators)

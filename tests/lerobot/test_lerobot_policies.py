@@ -1,0 +1,254 @@
+"""Policies that LeRobot made and saved, through our evaluation and our bridge."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from lerobot.configs.types import FeatureType, NormalizationMode, PolicyFeature
+from lerobot.policies.act.configuration_act import ACTConfig
+from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
+from lerobot.policies.factory import get_policy_class, make_pre_post_processors
+
+from hardware.contract import CONTRACTS
+from policies.loading import open_policy
+from robolearn.cli.main import main
+from robolearn.core import BadInput, Interface
+from sim.registry import make_env
+
+ROOT = Path(__file__).resolve().parents[2]
+STATE, OBJECTS, ACTION = "observation.state", "observation.environment_state", "action"
+CAMERA = "observation.images.front"
+
+
+@pytest.fixture(scope="module")
+def world() -> Interface:
+    return make_env("lift", 1, threads=1).interface
+
+
+def save(folder: Path, kind: str, world: Interface, camera: int = 0, **settings: Any) -> Path:
+    """A policy of LeRobot's with random weights for `world`, with its processors, as its training saves them."""
+    torch.manual_seed(0)
+    proprio, objects, action = world.observation["proprio"], world.observation["objects"], world.action
+    features = {
+        STATE: PolicyFeature(FeatureType.STATE, proprio.shape),
+        OBJECTS: PolicyFeature(FeatureType.ENV, objects.shape),
+    }
+    if camera:
+        features[CAMERA] = PolicyFeature(FeatureType.VISUAL, (3, camera, camera))
+    shared: dict[str, Any] = {
+        "input_features": features,
+        "output_features": {ACTION: PolicyFeature(FeatureType.ACTION, action.shape)},
+        "pretrained_backbone_weights": None,
+        "device": "cpu",
+        "push_to_hub": False,
+    }
+    if kind == "act":
+        small = {"dim_model": 32, "n_heads": 2, "dim_feedforward": 64, "n_encoder_layers": 1, "latent_dim": 8}
+        config: Any = ACTConfig(**{**shared, **small, "chunk_size": 8, "n_action_steps": 5, **settings})
+    else:
+        small = {"down_dims": (16, 32), "diffusion_step_embed_dim": 16, "n_groups": 4, "num_train_timesteps": 4}
+        identity = {"normalization_mapping": {name: NormalizationMode.MIN_MAX for name in ("STATE", "ENV", "ACTION")}}
+        if camera:
+            identity["normalization_mapping"]["VISUAL"] = NormalizationMode.MEAN_STD
+        config = DiffusionConfig(**{**shared, **small, **identity, "horizon": 8, "n_action_steps": 5, **settings})
+    rng = np.random.default_rng(1)
+    stats = {
+        name: {
+            "mean": torch.tensor(rng.normal(size=size), dtype=torch.float32),
+            "std": torch.tensor(rng.uniform(0.5, 2.0, size), dtype=torch.float32),
+            "min": torch.full((size,), -1.0),
+            "max": torch.full((size,), 1.5),
+        }
+        for name, size in ((STATE, proprio.size), (OBJECTS, objects.size), (ACTION, action.size))
+    }
+    stats[CAMERA] = {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)}
+    policy = get_policy_class(kind)(config)
+    policy.save_pretrained(folder)
+    for processor in make_pre_post_processors(config, dataset_stats=stats):
+        processor.save_pretrained(folder)
+    return folder
+
+
+def theirs(folder: Path, kind: str) -> tuple[Any, Any, Any]:
+    policy = get_policy_class(kind).from_pretrained(folder)
+    return policy, *make_pre_post_processors(policy.config, str(folder))
+
+
+def looks(world: Interface, steps: int, worlds: int = 1) -> list[dict[str, np.ndarray]]:
+    """Made-up observations, one after the other."""
+    rng = np.random.default_rng(5)
+    return [
+        {key: rng.normal(size=(worlds, *world.observation[key].shape)).astype(np.float32) for key in world.observation}
+        for _ in range(steps)
+    ]
+
+
+def executed(policy: Any, seen: list[dict[str, np.ndarray]]) -> np.ndarray:
+    """(steps, N, Da) what a bridge would do that asks every `execute_steps` steps and shows the others if need be."""
+    actions: list[np.ndarray] = []
+    for t, look in enumerate(seen):
+        if t % policy.execute_steps == 0:
+            actions += list(np.moveaxis(policy.act(look)[:, : policy.execute_steps], 1, 0))
+        elif policy.sees_every_step:
+            policy.see(look)
+    return np.stack(actions[: len(seen)])
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_action_steps": 1, "temporal_ensemble_coeff": 0.01}])
+def test_act_does_what_select_action_does(tmp_path: Path, world: Interface, settings: dict[str, Any]) -> None:
+    folder = save(tmp_path / "act", "act", world, **settings)
+    ours, (policy, before, after) = open_policy(f"lerobot:{folder}"), theirs(folder, "act")
+    assert ours.execute_steps == settings.get("n_action_steps", 5)
+    seen = looks(world, 12)
+    mine = executed(ours, seen)
+    for t, look in enumerate(seen):
+        batch = before({STATE: torch.tensor(look["proprio"]), OBJECTS: torch.tensor(look["objects"])})
+        expected = after(policy.select_action(batch)).numpy().clip(-1, 1)
+        np.testing.assert_allclose(mine[t], expected, atol=1e-5, err_msg=f"step {t}")
+
+
+@pytest.mark.parametrize("observe", [1, 2])
+def test_diffusion_does_what_select_action_does(tmp_path: Path, world: Interface, observe: int) -> None:
+    # DDIM: all its noise is in where it starts.
+    folder = save(tmp_path / "diffusion", "diffusion", world, n_obs_steps=observe, noise_scheduler_type="DDIM")
+    ours, (policy, before, after) = open_policy(f"lerobot:{folder}"), theirs(folder, "diffusion")
+    assert ours.execute_steps == 5 and ours.sees_every_step == (observe == 2)
+    seen = looks(world, 12)
+    ours.reset(3)
+    mine = executed(ours, seen)
+    for t, look in enumerate(seen):
+        batch = before({STATE: torch.tensor(look["proprio"]), OBJECTS: torch.tensor(look["objects"])})
+        call = np.random.SeedSequence((3, 0, t // 5)).generate_state(1, np.uint64)
+        noise = torch.randn((1, 8, world.action.size), generator=torch.Generator().manual_seed(int(call[0]) >> 1))
+        expected = after(policy.select_action(batch, noise=noise)).numpy().clip(-1, 1)
+        np.testing.assert_allclose(mine[t], expected, atol=1e-5, err_msg=f"step {t}")
+
+
+def test_worlds_whose_episodes_begin_at_different_times_do_not_mix(tmp_path: Path, world: Interface) -> None:
+    folder = save(tmp_path / "diffusion", "diffusion", world, n_obs_steps=2)
+    together, alone = open_policy(f"lerobot:{folder}"), open_policy(f"lerobot:{folder}")
+    seen = looks(world, 9, worlds=3)
+    together.reset(1)
+    alone.reset(1)
+    second = np.array([False, True, False])
+    for t, look in enumerate(seen):
+        if t % 2:
+            together.see(look)
+            alone.see({key: value[:1] for key, value in look.items()})
+            continue
+        if t == 4:  # an episode starts in world 1
+            together.begin(second)
+        first = together.act(look)
+        mine = alone.act({key: value[:1] for key, value in look.items()})
+        np.testing.assert_allclose(first[0], mine[0], atol=1e-4, err_msg=f"step {t}")
+    # It has forgotten what it saw before: after any other past the same look gives the same there, and only there.
+    results = []
+    for past in seen[:2]:
+        together.reset(1)
+        together.act(past)
+        together.begin(second)
+        results.append(together.act(seen[5]))
+    np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-6)
+    assert np.abs(results[0][0] - results[1][0]).max() > 1e-4
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("act", {}), ("diffusion", {"n_obs_steps": 2}),
+                                                ("diffusion", {"n_obs_steps": 1})])  # fmt: skip
+def test_evaluate_runs_it(
+    tmp_path: Path, world: Interface, kind: str, settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = save(tmp_path / kind, kind, world, **settings)
+    results = []
+    for _ in range(2):
+        flags = ["--task", "lift", "--episodes", "3", "--worlds", "2", "--json"]
+        assert main(["evaluate", "--policy", f"lerobot:{folder}", *flags]) == 0
+        results.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert results[0]["success"]["episodes"] == 3 and results[0]["policy"] == f"lerobot:{folder}"
+    assert results[0]["return"] == results[1]["return"] and results[0]["env_steps"] == results[1]["env_steps"]
+
+
+@pytest.mark.parametrize("kind", ["act", "diffusion"])
+def test_evaluate_shows_it_the_camera(
+    tmp_path: Path, world: Interface, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = save(tmp_path / kind, kind, world, camera=64, **({"crop_shape": None} if kind == "diffusion" else {}))
+    flags = ["--task", "lift", "--episodes", "1", "--worlds", "1", "--json"]
+    assert main(["evaluate", "--policy", f"lerobot:{folder}", *flags]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["success"]["episodes"] == 1
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("kind", "settings"), [("act", {}), ("diffusion", {"n_obs_steps": 2})])
+def test_deploy_runs_it_behind_the_safety_filter(
+    tmp_path: Path, world: Interface, kind: str, settings: dict[str, Any]
+) -> None:
+    folder = save(tmp_path / kind, kind, world, **settings)
+    # The simulated arm, with patience for a machine that is busy: its joint states may be late.
+    contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
+    contract["joint_states"]["max_age_s"] = contract["objects"]["max_age_s"] = 1.0
+    (tmp_path / "sim.yaml").write_text(yaml.safe_dump(contract))
+    program = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "deploy"]
+    flags = ["--robot", str(tmp_path / "sim.yaml"), "--task", "lift", "--episodes", "1", "--json",
+             "--domain", str(1 + (os.getpid() + 57) % 100), "--realtime-priority", "0"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    for attempt in range(3):
+        done = subprocess.run(
+            [*program, "--policy", f"lerobot:{folder}", *flags, "--logs", str(tmp_path / f"logs-{attempt}")],
+            env=environment, capture_output=True, text=True, timeout=280, check=False,
+        )  # fmt: skip
+        if "the safety filter stopped the arm" not in done.stderr:  # as it must where a process is held up
+            break
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["success"]["episodes"] == 1 and result["violations"] == 0
+    assert result["filter"]["commands"] > 20, result
+
+
+def test_a_feature_of_another_shape_is_one_line(
+    tmp_path: Path, world: Interface, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = save(tmp_path / "act", "act", world)
+    assert main(["evaluate", "--policy", f"lerobot:{folder}", "--task", "pick_place", "--episodes", "1"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "observation 'objects'" in said and said.count("\n") == 0
+    (folder / "robolearn.json").write_text(json.dumps({"control_hz": 30.0, "embodiment": "panda"}))
+    assert main(["evaluate", "--policy", f"lerobot:{folder}", "--task", "lift", "--episodes", "1"]) == 2
+    assert "control rate: got 20.0 Hz, expected 30.0 Hz" in capsys.readouterr().err
+    scale = {"low": [-2.0] * 7, "high": [2.0] * 7}
+    (folder / "robolearn.json").write_text(json.dumps({"extra": {"action_scale": scale}}))
+    scaled = open_policy(f"lerobot:{folder}").act(looks(world, 1)[0])
+    (folder / "robolearn.json").unlink()
+    plain = open_policy(f"lerobot:{folder}").act(looks(world, 1)[0])
+    inside = np.abs(plain) < 1
+    np.testing.assert_allclose(scaled[inside], plain[inside] / 2, atol=1e-5)
+
+
+def test_what_is_not_lerobots_own_is_not_run(tmp_path: Path, world: Interface) -> None:
+    folder = save(tmp_path / "act", "act", world)
+    file = folder / "policy_preprocessor.json"
+    whole = json.loads(file.read_text())
+    whole["steps"].append({"class": "os.system", "config": {}})
+    file.write_text(json.dumps(whole))
+    with pytest.raises(BadInput, match=r"got os\.system, expected one of LeRobot's registered steps"):
+        open_policy(f"lerobot:{folder}")
+    file.unlink()
+    with pytest.raises(BadInput, match=r"no policy_preprocessor\.json"):
+        open_policy(f"lerobot:{folder}")
+
+
+def test_a_damaged_weights_file_is_one_line(tmp_path: Path, world: Interface) -> None:
+    folder = save(tmp_path / "act", "act", world)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(BadInput, match="one that LeRobot does not open") as caught:
+        open_policy(f"lerobot:{folder}")
+    assert "\n" not in str(caught.value)

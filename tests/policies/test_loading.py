@@ -1,0 +1,70 @@
+"""What `--policy` means, and what is refused before LeRobot is asked; with LeRobot itself: tests/lerobot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies import lerobot_files
+from policies.checkpoint import load_policy
+from policies.loading import open_policy
+from robolearn.core import BadInput
+
+
+def write(folder: Path, **config: Any) -> Path:
+    """A folder that looks like a policy of LeRobot's."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"type": "act", "input_features": {}, **config}))
+    (folder / "model.safetensors").write_bytes(b"")
+    steps = [{"registry_name": "device_processor", "config": {}}]
+    for name in ("policy_preprocessor.json", "policy_postprocessor.json"):
+        (folder / name).write_text(json.dumps({"name": "x", "steps": steps}))
+    return folder
+
+
+def refused(name: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        open_policy(name)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_without_lerobot_the_command_to_install_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "run/checkpoints/last/pretrained_model")
+    monkeypatch.setattr(lerobot_files, "find_spec", lambda name: None)
+    assert "pip install 'robolearn[lerobot]'" in refused(f"lerobot:{folder}")
+    assert str(folder) in refused(f"lerobot:{tmp_path / 'run'}"), "the folder of a training will do"
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "no such folder" in refused("lerobot:lerobot/act_aloha")
+    assert "no such folder" in refused(str(tmp_path / "run"))
+    assert "an empty folder, expected config.json and model.safetensors" in refused(f"lerobot:{tmp_path}")
+    assert "got smolvla; available: act, diffusion" in refused(f"lerobot:{write(tmp_path / 'a', type='smolvla')}")
+
+
+def test_steps_that_are_not_lerobots_own_are_not_imported(tmp_path: Path) -> None:
+    folder = write(tmp_path / "policy")
+    file = folder / "policy_postprocessor.json"
+    file.write_text(json.dumps({"steps": [{"class": "os.system"}]}))
+    assert "step: got os.system" in refused(f"lerobot:{folder}")
+    file.write_text(json.dumps({"steps": [{"registry_name": "a", "state_file": "../b.safetensors"}]}))
+    assert "a: got no ../b.safetensors" in refused(f"lerobot:{folder}")
+    file.unlink()
+    assert "no policy_postprocessor.json" in refused(f"lerobot:{folder}")
+
+
+def test_a_word_in_robolearn_json_that_means_nothing(tmp_path: Path) -> None:
+    folder = write(tmp_path / "policy")
+    (folder / "robolearn.json").write_text(json.dumps({"control_rate": 20}))
+    assert "got control_rate; available: control_hz" in refused(f"lerobot:{folder}")
+
+
+def test_a_policy_of_lerobots_without_its_prefix_is_explained(tmp_path: Path) -> None:
+    folder = write(tmp_path / "policy")
+    assert f"lerobot:{folder}" in refused(str(folder))
+    with pytest.raises(BadInput, match="one of LeRobot's, expected one that robolearn trained"):
+        load_policy(f"lerobot:{folder}")
