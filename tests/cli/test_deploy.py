@@ -132,6 +132,8 @@ class Witness(Node):
         super().__init__("witness", {}, **options)
         contract = load_contract("sim")
         self.monitor = LimitMonitor.of(contract.robot, 1.0 / contract.stream_hz)
+        self.period = 1.0 / contract.stream_hz
+        self.sent: list[float] = []
         self.commands: list[tuple[float, np.ndarray]] = []
         self.states: list[str] = []
         listening = qos.stream(lease_s=None, depth=200)
@@ -141,7 +143,18 @@ class Witness(Node):
 
     def _on_command(self, message: Any, info: Any) -> None:
         self.commands.append((time.monotonic(), np.array(message.data)))
-        self.monitor.command(message.data, 1e-9 * info["source_timestamp"])  # as sent: this process may be held up
+        self.sent.append(1e-9 * info["source_timestamp"])  # not when it was read: this process may be held up
+        self.monitor.command(message.data, self.sent[-1])
+
+    def violations(self) -> dict[str, int]:
+        """What it saw over a limit, by kind.
+
+        A command that it missed, held up by a busy machine, looks like a step: then changes of speed are not judged.
+        """
+        seen = self.monitor.summary()["violations_by_kind"]
+        missed = len(self.sent) > 1 and np.diff(self.sent).max() > 1.8 * self.period
+        kinds = ("non_finite", "length", "position", "velocity") if missed else tuple(seen)
+        return {kind: seen[kind] for kind in kinds if seen[kind]}
 
     def _on_safety(self, message: Any) -> None:
         report = messages.read_safety_report(message)
@@ -197,8 +210,7 @@ def test_a_node_killed_in_mid_motion(
         steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
         assert steps < 1e-3, "and came to rest"
         assert witness.states[-1] in ("latched", "disarmed"), witness.states
-    seen = witness.monitor.summary()
-    assert seen["violations"] == 0, json.dumps(seen)
+    assert not witness.violations(), witness.violations()
 
 
 def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, witness: Witness) -> None:
@@ -211,8 +223,7 @@ def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, w
     assert not deployment.left
     assert witness.commands[-1][0] - pressed < 2.0
     steps = np.abs(np.diff([q for _, q in witness.commands[-3:]], axis=0)).max()
-    seen = witness.monitor.summary()
-    assert steps < 1e-3 and seen["violations"] == 0, (steps, json.dumps(seen))
+    assert steps < 1e-3 and not witness.violations(), (steps, witness.violations())
 
 
 # --- refused ------------------------------------------------------------------------------------------------------
