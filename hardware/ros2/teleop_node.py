@@ -278,8 +278,8 @@ class TeleopNode(Node):
             target = self.set_points.target(q, action)
             rested, self._rests = self._rests, self.set_points.at_rest(action)
             if rested and self._rests and self._asked is not None:
-                # A hand at rest holds the arm where it came to rest: asked anew from where it is measured, it would sink
-                # a little with every step, for no controller holds an arm's weight without giving way.
+                # A hand at rest holds the arm where it came to rest: asked anew from where it is measured, it would
+                # sink a little with every step, for no controller holds an arm's weight without giving way.
                 target, action = np.append(self._asked[1][:-1], target[-1]), None
             self._input_latency.add(max(now - sample.stamp, 0.0))
         else:
