@@ -96,6 +96,8 @@ def open_stream(container: Any, spec: ArraySpec, hz: float, config: VideoConfig)
     stream = container.add_stream(config.encoder(), rate=frame_rate(hz), options=config.options())
     stream.height, stream.width = spec.shape[:2]
     stream.pix_fmt = config.pix_fmt
+    with humbly():
+        stream.codec_context.open(strict=False)
     return stream
 
 
