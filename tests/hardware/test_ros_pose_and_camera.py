@@ -21,7 +21,7 @@ os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CompressedImage, Image
 
-from hardware.contract import Camera, Topic, load_contract
+from hardware.contract import Camera, Contract, Topic, load_contract
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
@@ -86,6 +86,10 @@ class Looks(Swing):
     """Up where it is bright, else down; keeps what it saw."""
 
     seen: Observation
+
+    def __init__(self, contract: Contract) -> None:
+        super().__init__(contract)
+        self.interface = contract.interface  # cameras and all
 
     def act(self, observation: Observation) -> ActionChunk:
         self.seen = observation
