@@ -93,12 +93,11 @@ class Operator:
         wait_until(lambda: self._deadman.get_subscription_count() > 0, left(), "the safety node to hear the dead-man")
         if not policy:
             return
-        wait_until(lambda: self.streamer, left(), "the streamer: nothing on " + topics.STREAMER_STATUS)
-        try:
-            wait_until(lambda: self.policy.get("ready"), left(), "the policy node")
-        except RobolearnError as error:
-            why = self.policy.get("reason") or f"nothing on {topics.POLICY_STATUS}"
-            raise RobolearnError(f"{error}: {why}") from None
+        for name in ("policy", "streamer"):
+            try:
+                wait_until(lambda name=name: getattr(self, name).get("ready"), left(), f"the {name} node")
+            except RobolearnError as error:
+                raise RobolearnError(f"{error}: {getattr(self, name).get('reason') or 'it says nothing'}") from None
 
     def arm(self, timeout_s: float = 10.0) -> None:
         """Hold the dead-man and arm. What passes by itself within the time (a joint state late) is asked again.

@@ -14,10 +14,8 @@ import queue
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -25,7 +23,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.subscription import MessageInfo
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
@@ -34,6 +31,7 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
+from hardware.ros2.sources import Sources
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy, sees_every_step
 
 log = logging.getLogger(__name__)
@@ -106,16 +104,11 @@ class PolicyNode(Node):
         self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
         self._alive_publisher = self.create_publisher(Empty, topics.POLICY_ALIVE, qos.ALIVE)
         self._alive_at = -math.inf
+        self._sources = Sources(self, contract, self.observer, needed.observation)
         self._inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            *self._sources.inputs,
         ]
-        if "objects" in needed.observation and contract.objects is not None:
-            self._inputs.append(self.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
-        for name, camera in contract.cameras.items():
-            if f"images.{name}" in needed.observation:
-                kind = messages.message_type(camera.type)
-                self._inputs.append(self.poll(kind, camera.topic, self._on_image(name, camera.size), qos.sensor(2)))
         self.beat(LOOK_S, self._tick)
         self.every(0.5, self._report)
         # A thread that thinks in Python must not make joint states wait for 5 ms, as it may by default.
@@ -142,20 +135,6 @@ class PolicyNode(Node):
         if arming:
             self._due, self._fault = -math.inf, ""
             begin_episodes(self.policy, np.ones(1, dtype=bool))
-
-    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
-            self._stamp = message.header.stamp
-
-    def _on_objects(self, message: JointState, info: MessageInfo) -> None:
-        self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp))
-
-    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any, MessageInfo], None]:
-        def on_image(message: Any, info: MessageInfo) -> None:
-            stamp = messages.seconds(message.header.stamp)
-            self.observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, size), stamp)
-
-        return on_image
 
     def _tick(self) -> None:
         for take in self._inputs:
@@ -188,7 +167,7 @@ class PolicyNode(Node):
         if acts:
             self._due = stamp + self._steps * self._period
         self._look = stamp + self._period if sees_every_step(self.policy) else math.inf
-        self._slot.put(_Question(self._arming, observation, self._stamp, time.monotonic(), acts))
+        self._slot.put(_Question(self._arming, observation, self._sources.stamp, time.monotonic(), acts))
 
     def _think(self) -> None:
         while (question := self._slot.get()) is not None:

@@ -197,7 +197,10 @@ class StreamerNode(Node):
         policies = self.count_publishers(topics.ACTION_CHUNK)
         if self._arming and policies > 1 and self._policies > 1:
             self._halt(f"{policies} policies at once on {topics.ACTION_CHUNK}")
+        reason = self._joints.problem()
         status = {
+            "ready": not reason,
+            "reason": reason,
             "armed": bool(self._arming),
             "stopped": self._stop,
             "last_stop": self._last_reason,

@@ -13,7 +13,6 @@ import logging
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Any
 
@@ -23,7 +22,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.subscription import MessageInfo
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
@@ -35,6 +33,7 @@ from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.runtime import Node, Value, step_back
+from hardware.ros2.sources import Sources
 from hardware.setpoints import SetPoints
 from hardware.teleop.device import RECORDING, WAITING, Device, Sample, Status
 from robolearn.core import RobolearnError
@@ -110,7 +109,6 @@ class TeleopNode(Node):
         self._heard = 0.0  # of the safety node
         self._arming = ""  # which arming this session has asked for
         self.sample = Sample(None, False, (), 0.0)
-        self._stamp = Time()  # of the newest joint state
         self._rests = False  # the hand, in the last control step
         self._last_ns = 0  # stamp of the newest target [ns]
         self._asked: tuple[NDArray, NDArray, Time] | None = None  # q, target and stamp of the present control step
@@ -125,17 +123,11 @@ class TeleopNode(Node):
         self._deadman_publisher = self.create_publisher(Bool, topics.DEADMAN, qos.DEADMAN)
         self._calls = {n: self.create_client(Trigger, n) for n in (topics.ARM, topics.DISARM, topics.RESET)}
         self._wake = threading.Event()  # of the screen
+        self._sources = Sources(self, contract, self.observer, self.features)
         self.inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            *self._sources.inputs,
         ]
-        if "objects" in self.features and contract.objects is not None:
-            self.inputs.append(self.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
-        for camera_name, camera in contract.cameras.items():
-            if f"images.{camera_name}" in self.features:
-                kind = messages.message_type(camera.type)
-                on_image = self._on_image(camera_name, camera.size)
-                self.inputs.append(self.poll(kind, camera.topic, on_image, qos.sensor(2)))
         sys.setswitchinterval(0.001)  # a thread that shows or encodes must not hold up the arm for 5 ms
         self.status = self._make_status({})
         self._ended = False
@@ -185,29 +177,12 @@ class TeleopNode(Node):
         if report is not None:
             self.report, self._heard = report, time.monotonic()
 
-    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        if self.observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
-            self._stamp = message.header.stamp
-
-    def _on_objects(self, message: JointState, info: MessageInfo) -> None:
-        self.observer.objects(*messages.named(message), messages.seconds(message.header.stamp))
-
-    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any, MessageInfo], None]:
-        def on_image(message: Any, info: MessageInfo) -> None:
-            stamp = messages.seconds(message.header.stamp)
-            self.observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, size), stamp)
-
-        return on_image
-
     # --- time ----------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         try:
             self._beat()
-        except (
-            RobolearnError,
-            OSError,
-        ) as error:  # others are told with their traces
+        except (RobolearnError, OSError) as error:  # others are told with their traces
             self.on_fault(error)
 
     def _beat(self) -> None:
@@ -286,7 +261,7 @@ class TeleopNode(Node):
             # Hold still: where the arm was told to go last, or where it stands.
             target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
             action, self._rests = None, False
-        self._asked = (q, target, stamp := self._unique(self._stamp))
+        self._asked = (q, target, stamp := self._unique(self._sources.stamp))
         if observation is not None and self.episodes.phase is Phase.RECORDING:
             self.add_row(observation, q, target, action, stamp)
             self.step_count += 1

@@ -6,7 +6,6 @@ button is the dead-man: nothing moves unless it is held.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -127,8 +126,7 @@ class Gamepad:
         for axis in mapping.axes.values():
             if axis.name not in available:
                 raise BadInput("gamepad: axis", got=axis.name, available=available)
-        mapping = dataclasses.replace(mapping, speed=mapping.speed if speed is None else speed)
-        self._motion = Motion(self.name, interface, robot, mapping)
+        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._index = index
         self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
         self._pygame: Any = None

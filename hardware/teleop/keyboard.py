@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
@@ -72,8 +71,7 @@ class Keyboard:
         out: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        mapping = dataclasses.replace(mapping, speed=mapping.speed if speed is None else speed)
-        self._motion = Motion(self.name, interface, robot, mapping)
+        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
         self._watchdog = Watchdog(self.name, clock=clock)
 

@@ -13,7 +13,7 @@ action wants joints: the same motion by the same inverse kinematics, written ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,10 @@ class MappingConfig:
             if getattr(self, name) not in allowed:
                 raise BadInput(f"mapping: {name}", got=getattr(self, name), available=allowed)
 
+    def at(self, speed: float | None) -> MappingConfig:
+        """The same at another speed; None leaves it."""
+        return self if speed is None else replace(self, speed=speed)
+
 
 def curve(a: float, dead_zone: float, expo: float) -> float:
     """A device axis in [-1, 1] → a share of full speed in [-1, 1], zero within the dead zone."""
@@ -83,13 +87,9 @@ def curve(a: float, dead_zone: float, expo: float) -> float:
 
 
 def joint_action(robot: RobotSpec, q: NDArray[np.float64], width: float) -> NDArray[np.float32]:
-    """(n + 1,) the `joint_position` action that means joints `q` (n,) [rad] and an opening of `width` [m].
-
-    The inverse of `robots.control.JointPosition`: a = 2 (q − lower) / (upper − lower) − 1.
-    """
-    a = 2.0 * (q - robot.lower) / (robot.upper - robot.lower) - 1.0
-    grip = 2.0 * width / robot.gripper.max_width - 1.0
-    return np.clip(np.append(a, grip), -1.0, 1.0).astype(np.float32)
+    """(n + 1,) the `joint_position` action that means joints `q` (n,) [rad] and an opening of `width` [m]."""
+    q = np.asarray(q, dtype=np.float64)
+    return make_control("joint_position", robot).actions(q[None], q[None], np.array([width]))[0].astype(np.float32)
 
 
 def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: str) -> None:

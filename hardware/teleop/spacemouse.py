@@ -6,7 +6,6 @@ ROS's convention: x forward, y left, z up. The cap springs back, so it is its ow
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import time
 from collections.abc import Callable, Mapping
@@ -113,8 +112,7 @@ class SpaceMouse:
         out: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        mapping = dataclasses.replace(mapping, speed=mapping.speed if speed is None else speed)
-        self._motion = Motion(self.name, interface, robot, mapping)
+        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._index, self._hid, self._fd = index, hid, fd
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
         self._watchdog = Watchdog(self.name, SILENCE_S, clock)

@@ -279,7 +279,7 @@ def _wait_ready(operator: Any, nodes: Any, simulated: bool, start_s: float = STA
                 continue
             if silent:
                 raise RobolearnError(f"nothing heard of {', '.join(silent)} for {start_s:g} s") from None
-            if reason := operator.policy.get("reason"):
+            if reason := operator.policy.get("reason") or operator.streamer.get("reason"):
                 driver = (
                     "" if simulated else f"; does the arm's driver run, in ROS domain {os.environ['ROS_DOMAIN_ID']}?"
                 )

@@ -177,10 +177,10 @@ def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
         if not feature["dtype"].startswith("float"):
             log.info("%s: %s (%s) is left out", what, name, feature["dtype"])
             continue
-        observation[key_of(name)] = _spec(feature)
+        observation[key_of(name)] = vector_spec(feature)
     return Interface(
         observation=observation,
-        action=_spec(features["action"]),
+        action=vector_spec(features["action"]),
         control_hz=float(info["fps"]),
         embodiment=str(info.get("robot_type") or "none"),
     )
@@ -197,7 +197,8 @@ def picture_shape(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:
     return (height, width, 3) if channels == 3 and not info.get("video.is_depth_map") else None
 
 
-def _spec(feature: Mapping[str, Any]) -> ArraySpec:
+def vector_spec(feature: Mapping[str, Any]) -> ArraySpec:
+    """The shape and names of a feature of `meta/info.json` that is no picture."""
     names = feature.get("names")
     if isinstance(names, Mapping):  # older sets nest them under the name of an axis
         names = next(iter(names.values()), None)

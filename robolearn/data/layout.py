@@ -193,7 +193,7 @@ class Commit:
                 sync_folders(self._root)
             os.replace(temporary, path)
             if barrier and number == len(self._staged):
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         self._staged.clear()
 
     def _abandon(self) -> None:
@@ -221,10 +221,11 @@ def sync_folders(root: Path) -> None:
     patterns = ("data", "data/*", "videos", "videos/*", "videos/*/*", "meta/episodes", "meta/episodes/*")
     inner = [path for pattern in patterns for path in root.glob(pattern)]
     for folder in (*(path for path in inner if path.is_dir()), root, root / "meta"):
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Bring what was renamed into `folder` to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -167,7 +167,7 @@ def new_folder(out: str | Path) -> Iterator[Path]:
         check_new(out)
         os.rename(inner, out)
         with contextlib.suppress(OSError):
-            _sync(out.parent)
+            layout.sync_folder(out.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
         guard.close()
@@ -199,11 +199,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

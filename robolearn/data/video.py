@@ -232,8 +232,7 @@ class VideoEncoder:
                         if index is not None:
                             index.append(_PACKET.pack(frame, *output.written()))
 
-                with humbly():
-                    container.start_encoding()
+                container.start_encoding()
                 output.written()
                 for frame in frames:
                     if self._error is not None:  # aborted

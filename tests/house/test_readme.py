@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 def commands() -> list[list[str]]:
     """Every `robolearn …` line of the README's shell blocks."""
     blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    return [line.split()[1:] for block in blocks for line in block.splitlines() if line.startswith("robolearn ")]
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("robolearn ")]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
 def test_a_world_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape, stamp_name
+from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape, stamp_name, vector_spec
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.segments import Images
 from robolearn.data.source import Draft
@@ -74,12 +74,12 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
                 (videos if kind == "video" else pictures)[f"images.{camera}"] = name
         elif name.startswith("observation.") and kind.startswith(_NUMBERS):
             vectors[key_of(name)] = name
-            observation[key_of(name)] = _vector(feature)
+            observation[key_of(name)] = vector_spec(feature)
         else:
             notes.append(f"{name} ({kind}) is left out")
     interface = Interface(
         observation=observation,
-        action=_vector(features["action"]),
+        action=vector_spec(features["action"]),
         control_hz=options.hz or float(info["fps"]),
         embodiment=options.embodiment or str(info.get("robot_type") or "none"),
         action_kind=options.action_kind or "native",
@@ -153,15 +153,6 @@ def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
     if index not in tasks:
         raise BadInput(f"{what}: task_index", got=index, available=tasks)
     return tasks[index]
-
-
-def _vector(feature: Mapping[str, Any]) -> ArraySpec:
-    names = feature.get("names")
-    if isinstance(names, Mapping):  # older sets nest them under the name of an axis
-        names = next(iter(names.values()), None)
-    shape = tuple(int(extent) for extent in feature["shape"])
-    flat = isinstance(names, list) and len(shape) == 1 and len(names) == shape[0]
-    return ArraySpec(shape, "float32", tuple(str(name) for name in names) if flat and names else ())
 
 
 def _picture(cell: Any, what: str) -> NDArray[np.uint8]:

@@ -1,0 +1,50 @@
+"""What a node that observes the arm listens to: joint states, objects and cameras, into one `Observer`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection
+from typing import Any
+
+from builtin_interfaces.msg import Time
+from rclpy.subscription import MessageInfo
+from sensor_msgs.msg import JointState
+
+from hardware.contract import Contract
+from hardware.observer import Observer
+from hardware.ros2 import messages, qos
+from hardware.ros2.runtime import Node
+
+
+class Sources:
+    """The subscriptions of `node` to what `features` are made of.
+
+    Attributes:
+      inputs: take what has arrived from each of them.
+      stamp: of the newest joint state, as it was sent: a chunk or target made from it carries the same.
+    """
+
+    def __init__(self, node: Node, contract: Contract, observer: Observer, features: Collection[str]) -> None:
+        self._observer = observer
+        self.stamp = Time()
+        self.inputs = [node.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())]
+        if "objects" in features and contract.objects is not None:
+            self.inputs.append(node.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
+        for name, camera in contract.cameras.items():
+            if f"images.{name}" in features:
+                kind = messages.message_type(camera.type)
+                self.inputs.append(node.poll(kind, camera.topic, self._on_image(name, camera.size), qos.sensor(2)))
+
+    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
+        if self._observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
+            self.stamp = message.header.stamp
+
+    def _on_objects(self, message: JointState, info: MessageInfo) -> None:
+        self._observer.objects(*messages.named(message), messages.seconds(message.header.stamp))
+
+    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any, MessageInfo], None]:
+        def on_image(message: Any, info: MessageInfo) -> None:
+            stamp = messages.seconds(message.header.stamp)
+            self._observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, size), stamp)
+
+        return on_image
