@@ -22,6 +22,10 @@ from robolearn.core import BadInput, RobolearnError
 
 log = logging.getLogger(__name__)
 
+# Before torch is loaded. Its threads otherwise wait for each other by turning in circles: where a core is shared with
+# other work, that takes ten times as long as the computation.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # Troubles of the machine, not of the program: a traceback would not help.
 _MACHINE_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 

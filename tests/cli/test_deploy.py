@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+from running import WAIT_S, Running
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.contract import CONTRACTS, load_contract
@@ -32,11 +34,8 @@ from policies.policy import ChunkPolicy
 from robolearn.core import Interface
 from sim.registry import make_env
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "deploy"]
 DOMAIN = 1 + (os.getpid() + 31) % 100
 NODES = ("policy", "streamer", "safety", "sim_arm")
-WAIT_S = 150.0  # whole deployments, on machines that are busy with something else
 
 
 def make_policy(folder: Path, interface: Interface) -> Path:
@@ -65,59 +64,12 @@ def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").with_cameras(()).interface)
 
 
-class Deployment:
-    """The command as a process, its nodes, and what it says."""
-
-    def __init__(self, folder: Path, *flags: object, domain: int = DOMAIN) -> None:
-        self.logs = folder / "logs"
-        command = [*PROGRAM, *map(str, flags), "--json", "--logs", str(self.logs), "--domain", str(domain)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
-        )
-
-    @property
-    def left(self) -> dict[int, str]:
-        """Process id → command line of every node that this deployment started and that lives."""
-        mark, found = f"ROBOLEARN_PARENT={self.process.pid}", {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_text().split("\0"):
-                    found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
-            except OSError:
-                continue
-        return found
-
-    def pid(self, node: str) -> int:
-        """Of one node."""
-        words = "robolearn.cli.node_sim_arm" if node == "sim_arm" else f"robolearn.cli.nodes {node} "
-        (found,) = [pid for pid, line in self.left.items() if words in line]
-        return found
-
-    def end(self) -> tuple[int, str, str]:
-        """Wait for its end: exit code, stdout, stderr."""
-        try:
-            out, err = self.process.communicate(timeout=WAIT_S)
-        finally:
-            self.close()
-        return self.process.returncode, out, err
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            for pid in (*self.left, self.process.pid):
-                os.kill(pid, signal.SIGKILL)
-            self.process.communicate()
-
-    def log(self) -> str:
-        return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(self.logs.glob("*.log")))
-
-
 @pytest.fixture
-def deploy(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
-    started: list[Deployment] = []
+def deploy(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
 
-    def start(*flags: object, **options: Any) -> Deployment:
-        started.append(Deployment(tmp_path / f"{len(started)}", *flags, **options))
+    def start(*flags: object, domain: int = DOMAIN) -> Running:
+        started.append(Running(tmp_path / f"{len(started)}" / "logs", "deploy", *flags, domain=domain))
         return started[-1]
 
     yield start
@@ -161,7 +113,7 @@ class Witness(Node):
         if report is not None and (not self.states or self.states[-1] != report.state):
             self.states.append(report.state)
 
-    def moving(self, deployment: Deployment) -> None:
+    def moving(self, deployment: Running) -> None:
         """Wait until the arm moves."""
 
         def moves() -> bool:
@@ -178,7 +130,7 @@ def witness() -> Iterator[Witness]:
         yield background.add(Witness(context=background.context))
 
 
-def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Deployment], policy: Path) -> None:
+def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running], policy: Path) -> None:
     deployment = deploy("--policy", policy, "--episodes", 1)
     code, out, err = deployment.end()
     assert code == 0, (err, deployment.log())
@@ -194,9 +146,7 @@ def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Deployme
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_a_node_killed_in_mid_motion(
-    deploy: Callable[..., Deployment], policy: Path, witness: Witness, node: str
-) -> None:
+def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness, node: str) -> None:
     deployment = deploy("--policy", policy, "--episodes", 3)
     witness.moving(deployment)
     os.kill(deployment.pid(node), signal.SIGKILL)
@@ -213,7 +163,7 @@ def test_a_node_killed_in_mid_motion(
     assert not witness.violations(), witness.violations()
 
 
-def test_ctrl_c_in_mid_motion(deploy: Callable[..., Deployment], policy: Path, witness: Witness) -> None:
+def test_ctrl_c_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
     deployment = deploy("--policy", policy, "--episodes", 3)
     witness.moving(deployment)
     pressed = time.monotonic()
@@ -296,9 +246,7 @@ class DeafArm(Node):
         self._states.publish(messages.joint_state(names, values, 1e-9 * self.get_clock().now().nanoseconds))
 
 
-def test_an_arm_that_does_not_fit_is_never_armed(
-    deploy: Callable[..., Deployment], tmp_path: Path, blind: Path
-) -> None:
+def test_an_arm_that_does_not_fit_is_never_armed(deploy: Callable[..., Running], tmp_path: Path, blind: Path) -> None:
     """Two stations at once: nobody publishes what one waits for, and the controller of the other cannot hear."""
     states = {"topic": "/nobody/joint_states", "type": "sensor_msgs/msg/JointState"}
     nobody = edited(tmp_path, "nobody", joint_states=states, objects=None)

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from running import ROOT, WAIT_S, Running
+
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.contract import load_contract
 from hardware.ros2.background import wait_until
 from hardware.safety import SafetyFilter
 from robolearn.data.reader import Dataset
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "record"]
 DOMAIN = 1 + (os.getpid() + 57) % 100
-WAIT_S = 150.0  # whole recordings, on machines that are busy with something else
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,57 +36,14 @@ def compiled() -> None:
     SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
 
 
-class Running:
-    """The command as a process, and its nodes."""
+def mid_episode(running: Running, out: Path, episodes: int) -> None:
+    """Wait until so many are stored and the next one runs."""
 
-    def __init__(self, folder: Path, *flags: object) -> None:
-        self.logs = folder
-        command = [*PROGRAM, "--teleop", "scripted", "--json", "--logs", str(folder), "--domain", str(DOMAIN)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [*command, *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-            start_new_session=True,
-        )  # fmt: skip
+    def stored() -> bool:
+        assert running.process.poll() is None, running.process.communicate()
+        return count(out) >= episodes and any((out / ".running").glob("*")) and len(running.left) == 2
 
-    @property
-    def left(self) -> dict[int, str]:
-        """Process id → command line of every node that it started and that lives."""
-        mark, found = f"ROBOLEARN_PARENT={self.process.pid}", {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_text().split("\0"):
-                    found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
-            except OSError:
-                continue
-        return found
-
-    def pid(self, node: str) -> int:
-        words = "robolearn.cli.node_sim_arm" if node == "sim_arm" else f"robolearn.cli.nodes {node} "
-        (found,) = [pid for pid, line in self.left.items() if words in line]
-        return found
-
-    def mid_episode(self, out: Path, episodes: int) -> None:
-        """Wait until so many are stored and the next one runs."""
-
-        def stored() -> bool:
-            assert self.process.poll() is None, self.process.communicate()
-            return count(out) >= episodes and any((out / ".running").glob("*")) and len(self.left) == 2
-
-        wait_until(stored, WAIT_S, f"{episodes} episodes and a running one")
-
-    def end(self) -> tuple[int, str, str]:
-        """Wait for its end: exit code, stdout, stderr."""
-        try:
-            out, err = self.process.communicate(timeout=WAIT_S)
-        finally:
-            self.close()
-        return self.process.returncode, out, err
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            for pid in (*self.left, self.process.pid):
-                os.kill(pid, signal.SIGKILL)
-            self.process.communicate()
+    wait_until(stored, WAIT_S, f"{episodes} episodes and a running one")
 
 
 def count(out: Path) -> int:
@@ -101,7 +58,8 @@ def record(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
     def start(*flags: object) -> Running:
-        started.append(Running(tmp_path / f"logs{len(started)}", *flags))
+        logs = tmp_path / f"logs{len(started)}"
+        started.append(Running(logs, "record", "--teleop", "scripted", *flags, domain=DOMAIN))
         return started[-1]
 
     yield start
@@ -136,7 +94,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of two episodes with a camera, recorded by script, and what is to be said of the recording itself."""
     folder = tmp_path_factory.mktemp("recorded")
     out = folder / "set"
-    running = Running(folder / "logs", "--episodes", 2, "--cameras", "front", "--out", out, "--seed", 4)
+    running = Running(
+        folder / "logs", "record", "--teleop", "scripted", "--episodes", 2, "--cameras", "front", "--out", out,
+        "--seed", 4, domain=DOMAIN,
+    )  # fmt: skip
     try:
         wait_until(lambda: (out / "meta" / "info.json").exists(), WAIT_S, "the data set")
         line = second_writer(out)
@@ -179,7 +140,7 @@ def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
 def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Running], node: str) -> None:
     before = count(recorded)
     running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)
-    running.mid_episode(recorded, before)
+    mid_episode(running, recorded, before)
     os.kill(running.pid(node), signal.SIGKILL)
     code, out, err = running.end()
     last = err.splitlines()[-1]
@@ -193,7 +154,7 @@ def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Runn
 def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: Callable[..., Running]) -> None:
     before = count(recorded)
     running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)
-    running.mid_episode(recorded, before)
+    mid_episode(running, recorded, before)
     pressed = time.monotonic()
     os.killpg(running.process.pid, signal.SIGINT)
     code, out, err = running.end()
