@@ -7,9 +7,7 @@ An mp4 may hold one episode, as ours do, or many, as LeRobot's do: frame t of an
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,8 +17,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-
-_BLOCK = 1 << 16  # bytes of a fingerprint's samples
+from robolearn.data.fingerprints import fingerprint
 
 
 class Footage(Protocol):
@@ -54,7 +51,7 @@ class Footage(Protocol):
 
 @dataclass(frozen=True)
 class VideoFootage:
-    """Frames in mp4 files; `paths` and `begins` (E,) [s] say in which and where."""
+    """Frames in mp4 files; `paths` and `begins` (E,) [s] say in which and where, `memo` where digests are kept."""
 
     root: Path
     key: str
@@ -63,6 +60,7 @@ class VideoFootage:
     paths: list[str]
     begins: NDArray[np.float64]
     hz: float
+    memo: Path | None = None
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         """See `Footage`."""
@@ -82,10 +80,8 @@ class VideoFootage:
 
     def identity(self, episode: int) -> str:
         """See `Footage`."""
-        path = self.root / self.paths[episode]
         try:
-            facts = path.stat()
-            content = fingerprint(str(path), facts.st_size, facts.st_mtime_ns)
+            content = fingerprint(self.root / self.paths[episode], self.memo)
         except OSError as error:
             raise BadInput(f"data set {self.root}: {self.paths[episode]}", got=error.strerror, expected="it") from None
         return _digest(content, repr(float(self.begins[episode])), str(self.lengths[episode]), str(self.shape))
@@ -102,18 +98,19 @@ class StillFootage:
     paths: list[str]
     rows: NDArray[np.int64]
     column: str
-    _memo: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
+    memo: Path | None = None
+    _newest: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         """See `Footage`."""
         import cv2
 
         path = self.paths[episode]
-        column = self._memo.get(path)
+        column = self._newest.get(path)
         if column is None:
             column = layout.read_parquet(self.root, path, [self.column])[self.column]
-            self._memo.clear()  # the newest file only: neighbours are asked for one after the other
-            self._memo[path] = column
+            self._newest.clear()  # the newest file only: neighbours are asked for one after the other
+            self._newest[path] = column
         count = int(self.lengths[episode]) - first if count is None else count
         frames = np.empty((count, *self.shape), np.uint8)
         for t, cell in enumerate(column.slice(int(self.rows[episode]) + first, count)):
@@ -128,26 +125,8 @@ class StillFootage:
 
     def identity(self, episode: int) -> str:
         """See `Footage`."""
-        path = self.root / self.paths[episode]
-        facts = path.stat()
-        content = fingerprint(str(path), facts.st_size, facts.st_mtime_ns)
+        content = fingerprint(self.root / self.paths[episode], self.memo)
         return _digest(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
-
-
-@lru_cache(maxsize=1 << 16)
-def fingerprint(path: str, size: int, modified_ns: int) -> str:
-    """A digest of a file's size, its two ends and samples between them.
-
-    The table of an mp4 lists the size of every frame, so two videos of the same fingerprint are the same video.
-    """
-    total = hashlib.sha256(str(size).encode())
-    with open(path, "rb") as file:
-        if size <= 18 * _BLOCK:
-            total.update(file.read())
-        else:
-            for start in np.linspace(0, size - _BLOCK, 18).astype(int).tolist():
-                total.update(os.pread(file.fileno(), _BLOCK, start))
-    return total.hexdigest()
 
 
 def _decode_into(frames: NDArray[np.uint8], path: Path, begin: float, hz: float) -> NDArray[np.bool_]:
@@ -169,6 +148,8 @@ def _decode_into(frames: NDArray[np.uint8], path: Path, begin: float, hz: float)
         for picture in container.decode(stream):
             t = round((picture.pts * base - begin) * hz)
             if 0 <= t < len(frames):
+                if picture.is_corrupt:  # the decoder hides the hole with what lies around it
+                    raise ValueError(f"damaged at {picture.pts * base:.3f} s")
                 frames[t] = picture.to_ndarray(format="rgb24")
                 got[t] = True
             if t >= len(frames) - 1:

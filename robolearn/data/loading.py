@@ -153,8 +153,10 @@ def video_columns(info: Mapping[str, Any], interface: Interface) -> list[str]:
     return [name for name in names if info["features"].get(name, {}).get("dtype") == "video"]
 
 
-def footage_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface) -> dict[str, Footage]:
-    """Picture feature → where its frames lie."""
+def footage_of(
+    root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, memo: Path | None = None
+) -> dict[str, Footage]:
+    """Picture feature → where its frames lie; the digests of their files are kept in the folder `memo`."""
     lengths = episodes["length"].to_numpy().astype(np.int64)
     videos = video_columns(info, interface)
     footage: dict[str, Footage] = {}
@@ -174,7 +176,7 @@ def footage_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interfac
                     e = paths.index(path)
                     raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
             begins = begin.astype(np.float64)
-            footage[key] = VideoFootage(root, key, shape, lengths, paths, begins, float(info["fps"]))
+            footage[key] = VideoFootage(root, key, shape, lengths, paths, begins, float(info["fps"]), memo)
         elif info["features"].get(name, {}).get("dtype") == "image":
             pattern = str(info.get("data_path") or layout.DATA_PATH)
             chunk, file = episodes["data/chunk_index"].to_numpy(), episodes["data/file_index"].to_numpy()
@@ -182,7 +184,7 @@ def footage_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interfac
             first: dict[str, int] = {}
             start = episodes["dataset_from_index"].to_numpy()
             rows = np.array([int(s) - first.setdefault(p, int(s)) for p, s in zip(paths, start, strict=True)])
-            footage[key] = StillFootage(root, key, shape, lengths, paths, rows, name)
+            footage[key] = StillFootage(root, key, shape, lengths, paths, rows, name, memo)
         else:
             raise BadInput(f"data set {root}: features", got=f"no {name!r}", expected="it", available=info["features"])
     return footage

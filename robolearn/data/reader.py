@@ -237,6 +237,7 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
     terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
     truncated = ~terminated if truncated is None else truncated
     observation = {key: frames[column(key)] for key in vectors(interface)}
+    folder = cache_folder(root, cache)
     reward = frames.get("next.reward")
     return Dataset(
         path=root,
@@ -255,6 +256,6 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
         truncated=truncated,
         intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
         stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
-        footage=footage_of(root, info, episodes, interface),
-        cache=cache_folder(root, cache),
+        footage=footage_of(root, info, episodes, interface, folder),
+        cache=folder,
     )

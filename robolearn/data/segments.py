@@ -87,6 +87,8 @@ def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
                     continue
                 row += 1
                 if row in wanted:
+                    if frame.is_corrupt:  # the decoder hides the hole with what lies around it
+                        raise ValueError("damaged data")
                     yield frame.to_ndarray(format="rgb24").astype(np.uint8, copy=False)
                 if row >= last:
                     return

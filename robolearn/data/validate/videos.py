@@ -98,6 +98,9 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uin
             return np.array(times), np.zeros((len(times), 0), np.uint8), size, ""
         try:
             for frame in container.decode(stream):
+                if frame.is_corrupt:  # the decoder hides the hole with what lies around it
+                    broken = "damaged data"
+                    break
                 times.append(float(frame.time or 0.0))
                 signatures.append(_blocks(frame.to_ndarray(format="gray").astype(np.uint8, copy=False)))
         except (FFmpegError, OSError, ValueError) as error:
