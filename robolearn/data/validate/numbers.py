@@ -16,8 +16,8 @@ def finite(data: Opened, limits: Limits) -> Iterator[Finding]:
     """No NaN and no infinity, anywhere."""
     for rows in data.episodes.values():
         for key, values in rows.columns.items():
-            if values.dtype.kind != "f":
-                continue
+            if values.dtype.kind != "f" or not len(values):
+                continue  # `counts` names an episode without rows
             matrix = values.reshape(len(values), -1)
             for first, last in runs(np.isfinite(matrix).min(axis=1, initial=True) == 0):
                 component = int(np.flatnonzero(~np.isfinite(matrix[first]))[0])
@@ -32,7 +32,7 @@ def bounded(data: Opened, limits: Limits) -> Iterator[Finding]:
         return
     for rows in data.episodes.values():
         values = rows.columns.get("action")
-        if values is None:
+        if values is None or not len(values):
             continue
         size = np.abs(np.nan_to_num(values.reshape(len(values), -1), nan=0.0, posinf=0.0, neginf=0.0))
         for first, last in runs(size.max(axis=1, initial=0.0) > 1.0 + ACTION_TOLERANCE):

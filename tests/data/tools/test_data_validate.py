@@ -10,6 +10,7 @@ from typing import Any
 import av
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -112,6 +113,14 @@ def test_each_fault_of_the_tables_is_found_at_its_place(
     root = copy(plain)
     damage(root)
     assert expected in found(root)
+
+
+def test_an_episode_whose_rows_are_not_in_its_table(filmed: Path, copy: Copy) -> None:
+    root = copy(filmed)
+    table = pq.read_table(root / DATA)
+    pq.write_table(table.filter(pc.field("episode_index") != 1), root / DATA)
+    counted = [finding for finding in validate(root) if finding.check == "counts"]
+    assert [(f.what, f.episode) for f in counted] == [("0 frames, meta/episodes says 9", 1)]
 
 
 def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
