@@ -62,19 +62,25 @@ def merge(datasets: Sequence[Dataset]) -> Source:
     """All episodes of `datasets`, one set after the other.
 
     Raises:
-      BadInput: two of them have different interfaces; the first difference is named.
+      BadInput: two of them have different interfaces; the first difference is named. Or one says which episodes
+        succeeded and another does not.
     """
     sources = [source_of(dataset) for dataset in datasets]
     first = sources[0]
     for dataset, source in zip(datasets[1:], sources[1:], strict=True):
         _same(first.interface, source.interface, f"data set {dataset.path}")
+        if source.outcomes != first.outcomes:
+            said = ["no word on which episodes succeeded", "one that says which episodes succeeded"]
+            hint = "robolearn dataset import --outcome writes a set that says it"
+            got, expected = said[source.outcomes], f"the like of {datasets[0].path}"
+            raise BadInput(f"data set {dataset.path}", got=got, expected=expected, hint=hint)
     stamps = tuple(name for name in first.stamps if all(name in source.stamps for source in sources))
     notes = tuple(
         f"the timestamps {name!r} are left out: not every set has them"
         for name in dict.fromkeys(name for source in sources for name in source.stamps)
         if name not in stamps
     )
-    return Source(first.interface, concatenated(*sources), sum(s.count for s in sources), stamps, notes)
+    return Source(first.interface, concatenated(*sources), sum(s.count for s in sources), stamps, notes, first.outcomes)
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> Source:

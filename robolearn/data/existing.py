@@ -45,7 +45,8 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Source
         if not 0 <= index < dataset.episodes:
             raise BadInput(f"episode of {dataset.path}", got=index, expected=f"0 to {dataset.episodes - 1}")
     stamps = stamps_of(dataset.episode(0))
-    return Source(interface_with_images(dataset), drafts(dataset, chosen), len(chosen), stamps)
+    interface = interface_with_images(dataset)
+    return Source(interface, drafts(dataset, chosen), len(chosen), stamps, outcomes=dataset.outcomes)
 
 
 def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[Draft]:

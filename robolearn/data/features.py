@@ -6,7 +6,8 @@
     <other>           -> observation.<other>
     action            -> action
     Episode.reward    -> next.reward
-    its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, next.success
+    its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, and next.success unless
+                         nobody knows which episodes of the set succeeded
     Episode.intervention -> is_intervention
     Episode.stamps    -> stamp.<name>                       float64 [s]; images.<camera> -> stamp.camera.<camera>
 
@@ -53,6 +54,7 @@ INDEX = {
 }
 
 
+SUCCESS = "next.success"
 INTERVENTION = "is_intervention"
 STAMP = "stamp."
 IMAGES = "images."
@@ -102,13 +104,17 @@ def stamp_name(column: str) -> str | None:
 
 
 def features_of(
-    interface: Interface, stamps: Sequence[str] = (), video_info: Mapping[str, Mapping[str, Any]] | None = None
+    interface: Interface,
+    stamps: Sequence[str] = (),
+    video_info: Mapping[str, Mapping[str, Any]] | None = None,
+    outcomes: bool = True,
 ) -> dict[str, dict[str, Any]]:
     """LeRobot's feature dictionary for episodes of `interface`.
 
     Args:
       stamps: names of the time stamps that every step brings.
       video_info: picture feature → what a reader must know of its video.
+      outcomes: whether it is known which episodes succeeded; otherwise there is no feature `SUCCESS`.
 
     Raises:
       BadInput: a feature that cannot be stored: an empty vector, or two with one LeRobot name.
@@ -127,6 +133,8 @@ def features_of(
             features[name] = _vector(f"observation {key!r}", spec)
     features["action"] = _vector("action", interface.action)
     features |= {**OUTCOME, INTERVENTION: _scalar("bool")}
+    if not outcomes:
+        del features[SUCCESS]
     for name in stamps:
         if stamps.count(name) > 1:
             raise BadInput("stamps", got=name, expected="each name once")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
 from robolearn.data.cache import Progress, cache_folder, cached_frames
-from robolearn.data.features import IMAGES, INTERVENTION, camera_name, column, interface_of, stamp_name
+from robolearn.data.features import IMAGES, INTERVENTION, SUCCESS, camera_name, column, interface_of, stamp_name
 from robolearn.data.footage import Footage
 from robolearn.data.loading import check_frames, episodes_of, footage_of, frames_of, stats_of, vectors
 from robolearn.data.ondemand import LazyObservation, OnDemand
@@ -90,6 +90,11 @@ class Dataset:
     def features(self) -> Mapping[str, Mapping[str, Any]]:
         """LeRobot's feature dictionary."""
         return self.info["features"]
+
+    @property
+    def outcomes(self) -> bool:
+        """Whether the set says which episodes succeeded."""
+        return SUCCESS in self.features
 
     @property
     def episodes(self) -> int:
@@ -230,7 +235,7 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
     def flagged(name: str) -> NDArray[np.bool_] | None:
         return np.logical_or.reduceat(frames[name], starts) if name in frames else None
 
-    success = flagged("next.success")
+    success = flagged(SUCCESS)
     success = np.zeros(len(lengths), bool) if success is None else success
     terminated = flagged("next.terminated")
     truncated = flagged("next.truncated")

@@ -17,7 +17,7 @@ import numpy as np
 
 from robolearn.core import BadInput, Interface
 from robolearn.data import layout
-from robolearn.data.features import INTERFACE_KEY, camera_name, image_keys, stamp_name
+from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, stamp_name
 from robolearn.data.footage import VideoFootage
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
@@ -57,7 +57,10 @@ def repair(path: str | Path) -> Repaired:
         raise BadInput(f"data set {root}", got="one that robolearn did not write", expected="one of its own to repair")
     interface = Interface.from_json(info[INTERFACE_KEY])
     stamps = [stamp for name in info["features"] if (stamp := stamp_name(name)) is not None]
-    store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig())  # sets .running/ aside
+    outcomes = SUCCESS in info["features"]
+    store = Store(  # sets .running/ aside
+        root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes
+    )
     try:
         saved, lost = [], 0
         for folder in sorted((root / layout.UNFINISHED_PATH).glob("*")):

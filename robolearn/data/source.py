@@ -55,6 +55,7 @@ class Source:
       count: how many they are.
       stamps: the names of the raw timestamps that every episode has.
       notes: what a user should know about how they were read, one sentence each.
+      outcomes: whether it is known which of them succeeded.
     """
 
     interface: Interface
@@ -62,6 +63,7 @@ class Source:
     count: int
     stamps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    outcomes: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
     config = _config(first)
     with (
         new_folder(out) as part,
-        EpisodeWriter(part, source.interface, stamps=source.stamps, video=config) as writer,
+        EpisodeWriter(part, source.interface, stamps=source.stamps, video=config, outcomes=source.outcomes) as writer,
     ):
         for draft in itertools.chain([first], drafts):
             name = draft.name or f"episode {writer.episodes}"

@@ -74,13 +74,20 @@ class Store:
     """
 
     def __init__(
-        self, root: Path, interface: Interface, *, resume: bool, stamps: Sequence[str], video: VideoConfig
+        self,
+        root: Path,
+        interface: Interface,
+        *,
+        resume: bool,
+        stamps: Sequence[str],
+        video: VideoConfig,
+        outcomes: bool = True,
     ) -> None:
         self.root, self.interface, self.stamps = root, interface, tuple(stamps)
         self.episodes = self.frames = 0
         self.tasks: list[str] = []
         self._pictures = image_keys(interface)
-        self._set_features(features_of(interface, self.stamps))
+        self._set_features(features_of(interface, self.stamps, outcomes=outcomes))
         self._stats: Stats = {}  # over all frames, the vector features side by side
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
         self._synced = 0.0  # when the folders were, by the monotonic clock
@@ -97,7 +104,7 @@ class Store:
             self._check_path(resume)
             hz = interface.control_hz
             infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
-            self._set_features(features_of(interface, self.stamps, infos))
+            self._set_features(features_of(interface, self.stamps, infos, outcomes))
             if (root / layout.INFO_PATH).exists():
                 self._resume()
             else:

@@ -57,7 +57,7 @@ def save(dataset: Dataset, episodes: Sequence[int], path: Path, progress: Progre
                 # Raw clocks are large numbers: what matters is how they run against the frames.
                 late = values - values[0] - step / interface.control_hz
                 _vector(rr, recording, f"stamps/{name}", ("lag_s",), late, times)
-            outcome = "success" if episode.success else "no success"
+            outcome = ("success" if episode.success else "no success") if dataset.outcomes else "outcome unknown"
             _log_at(rr, recording, int(dataset.starts[index]), index, 0, shown / interface.control_hz)
             recording.log("episode", rr.TextLog(f"episode {index}: {episode.task} ({length} steps, {outcome})"))
             for key, images in draft.images.items():

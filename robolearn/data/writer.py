@@ -49,6 +49,7 @@ class EpisodeWriter:
       stamps: names of the time stamps that every step brings.
       video: how images are stored.
       task: the task in words where `end` is not told, and of an episode that `repair` saves.
+      outcomes: False where nobody knows which episodes succeed: the set does not say it then.
 
     Raises:
       BadInput: `path` holds something else, another interface or other stamps, or has a writer at work; or
@@ -64,13 +65,14 @@ class EpisodeWriter:
         stamps: Sequence[str] = (),
         video: VideoConfig | None = None,
         task: str = "",
+        outcomes: bool = True,
     ) -> None:
         self.path = Path(path)
         self.interface = interface
         self._video = video or VideoConfig()
         self._task = task
         self._pictures = image_keys(interface)
-        self._store = Store(self.path, interface, resume=resume, stamps=stamps, video=self._video)
+        self._store = Store(self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes)
         self._steps: list[Step] = []
         self._journal: StepJournal | None = None
         self._encoders: dict[str, VideoEncoder] = {}

@@ -43,7 +43,11 @@ class Drop(Edit):
         else:
             gone = set(episode_list(self.episodes, count)) if self.episodes else set()
             if self.failed:
-                gone |= {index for index, success in enumerate(open_numbers(self.data).success) if not success}
+                dataset = open_numbers(self.data)
+                if not dataset.outcomes:
+                    got = "no word on which episodes succeeded"
+                    raise BadInput(f"data set {self.data}", got=got, expected="it for --failed")
+                gone |= {index for index, success in enumerate(dataset.success) if not success}
             kept = [index for index in range(count) if index not in gone]
         if not kept:
             raise BadInput(f"data set {self.data}", got="no episode left", expected="at least one")

@@ -54,7 +54,7 @@ class Import(Command):
     robot: str = ""
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
-    """mcap: how the episodes ended, where the bag does not say."""
+    """How the episodes ended, where the files do not say."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.source import check_new
@@ -83,7 +83,9 @@ def importers() -> dict[str, Callable[[Import], Source]]:
     def plain(name: str) -> Callable[[Import], Source]:
         def read(flags: Import) -> Source:
             cameras = flags.cameras if flags.images else ()
-            options = ReadOptions(flags.task, flags.hz, flags.embodiment, flags.action_kind, flags.proprio, cameras)
+            options = ReadOptions(
+                flags.task, flags.hz, flags.embodiment, flags.action_kind, flags.proprio, cameras, success_of(flags)
+            )
             reader = FORMATS[name].read
             assert reader is not None
             return reader(flags.path, options)
@@ -92,11 +94,15 @@ def importers() -> dict[str, Callable[[Import], Source]]:
 
     def bag(flags: Import) -> Source:
         cameras = flags.cameras if flags.images else ()
-        success = {"unsaid": None, "success": True, "failure": False}[flags.outcome]
-        return bags.read(flags.path, flags.robot, task=flags.task, success=success, cameras=cameras)
+        return bags.read(flags.path, flags.robot, task=flags.task, success=success_of(flags), cameras=cameras)
 
     plain_formats = {name: plain(name) for name, form in FORMATS.items() if form.read is not None}
     return {**plain_formats, bags.FORMAT: bag}
+
+
+def success_of(flags: Import) -> bool | None:
+    """What ``--outcome`` says."""
+    return {"unsaid": None, "success": True, "failure": False}[flags.outcome]
 
 
 def guess(path: Path) -> str | None:

@@ -65,7 +65,7 @@ class Info(Command):
                 "max": int(dataset.lengths.max()),
             },
             "duration_s": dataset.frames / hz,
-            "successes": int(dataset.success.sum()),
+            "successes": int(dataset.success.sum()) if dataset.outcomes else None,
             "interventions": {
                 "frames": int(intervention.sum()),
                 "episodes": int(np.logical_or.reduceat(intervention, dataset.starts).sum()),
@@ -98,7 +98,8 @@ class Info(Command):
             "episodes",
             f"{result['episodes']}, of {length['min']} to {length['max']} steps (median {length['median']:g})",
         )
-        row("successes", f"{result['successes']} of {result['episodes']}")
+        known = f"{result['successes']} of {result['episodes']}"
+        row("successes", "nobody said" if result["successes"] is None else known)
         row("frames", f"{result['frames']}, {duration(result['duration_s'])}")
         if result["interventions"]["frames"]:
             row(

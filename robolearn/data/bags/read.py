@@ -33,7 +33,7 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
     Args:
       station: what its topics mean.
       task: in words, where the bag does not say.
-      success: whether episodes succeeded of which the bag does not say it; None counts them as failed, with a note.
+      success: whether episodes succeeded of which the bag does not say it; with None the set does not say it either.
 
     Raises:
       BadInput: a missing topic or one of another type, a gap longer than its `max_age_s`, a malformed message, a
@@ -43,8 +43,9 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
     said = listen(station, recording)
     notes: list[str] = []
     spans = _spans(said, recording, notes)
-    if success is None and any(span.success is None for span in spans):
-        notes.append("the bag does not say how its episodes ended: they are stored as not successful")
+    outcomes = success is not None or all(span.success is not None for span in spans)
+    if not outcomes:
+        notes.append("the bag does not say how its episodes ended, so the set does not; --outcome says it")
     parts = []
     for number, span in enumerate(spans):
         part = _frames(number, span, said, station, recording)
@@ -65,7 +66,7 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
         for part, action in zip(parts, actions, strict=True):
             yield _draft(part, action, said, station, recording, task, success)
 
-    return Source(station.interface, drafts(), len(parts), stamps, tuple(notes))
+    return Source(station.interface, drafts(), len(parts), stamps, tuple(notes), outcomes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.features import INTERFACE_KEY, key_of, picture_shape, stamp_name, vector_spec
+from robolearn.data.features import INTERFACE_KEY, SUCCESS, key_of, picture_shape, stamp_name, vector_spec
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.segments import Images
 from robolearn.data.source import Draft
@@ -127,12 +127,13 @@ def draft(
     reward = plain("next.reward", "float32")
     success, terminated = plain("next.success", "bool"), plain("next.terminated", "bool")
     truncated, task = plain("next.truncated", "bool"), plain("task_index", "int64")
-    ended = bool(terminated.any()) if terminated is not None else bool(success is not None and success.any())
+    succeeded = bool(options.success) if success is None else bool(success.any())
+    ended = succeeded if terminated is None else bool(terminated.any())
     episode = Episode(
         observation=numbers,
         action=column("action", interface.action.shape),
         reward=np.zeros(length, np.float32) if reward is None else reward,
-        success=bool(success is not None and success.any()),
+        success=succeeded,
         terminated=ended,
         truncated=not ended if truncated is None else bool(truncated.any()),
         task=options.task or (_task(tasks, int(task[0]), what) if task is not None else ""),
@@ -142,11 +143,9 @@ def draft(
     return Draft(episode, images, what)
 
 
-def success_note(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a set that does not say which episodes succeeded is taken for."""
-    if "next.success" in info["features"]:
-        return ()
-    return ("the set does not say which episodes succeeded: none is marked as a success",)
+def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:
+    """Whether the set, or else the user, says which episodes succeeded."""
+    return SUCCESS in info["features"] or options.success is not None
 
 
 def _task(tasks: Mapping[int, str], index: int, what: str) -> str:

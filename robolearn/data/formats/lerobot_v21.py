@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.existing import drafts, interface_with_images, segments_of
-from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, column, key_of, stamp_column
-from robolearn.data.formats.lerobot import draft, plan, success_note
+from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, column, key_of, stamp_column
+from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.lerobot_v30 import version
-from robolearn.data.formats.options import ReadOptions
+from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
@@ -92,8 +92,9 @@ def read(path: Path, options: ReadOptions) -> Source:
                 videos[key] = Segment(file, rows.num_rows, float(info["fps"]))
             yield scaled(draft(chosen, rows, tasks, videos, options, where), scale)
 
-    notes = (*chosen.notes, *success_note(info), *note(scale))
-    return Source(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes)
+    outcomes = says_success(info, options)
+    notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
+    return Source(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes, outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -118,8 +119,9 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 "next.done": last & (episode.terminated or episode.truncated),
                 "next.terminated": last & episode.terminated,
                 "next.truncated": last & episode.truncated,
-                "next.success": last & episode.success,
             }
+            if dataset.outcomes:
+                columns[SUCCESS] = last & episode.success
             if episode.intervention is not None:
                 columns["is_intervention"] = episode.intervention
             columns |= {stamp_column(name): values for name, values in episode.stamps.items()}
@@ -173,6 +175,8 @@ def _features(dataset: Dataset) -> dict[str, dict[str, Any]]:
     """LeRobot's features of what is written: those of the set, and what an episode of ours always has."""
     episode = dataset.episode(0)
     lacking = {**OUTCOME, **INDEX}
+    if not dataset.outcomes:
+        del lacking[SUCCESS]
     if episode.intervention is not None:
         lacking["is_intervention"] = {"dtype": "bool", "shape": [1], "names": None}
     lacking |= {stamp_column(name): {"dtype": "float64", "shape": [1], "names": None} for name in episode.stamps}

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.existing import segments_of
-from robolearn.data.formats.lerobot import draft, plan, success_note
-from robolearn.data.formats.options import ReadOptions
+from robolearn.data.formats.lerobot import draft, plan, says_success
+from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale
 from robolearn.data.source import Draft, Source
 from robolearn.data.tables import array_of, tasks_of
@@ -76,8 +76,9 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
             videos = {key: segments[feature][index] for key, feature in chosen.videos.items()}
             yield scaled(draft(chosen, part, tasks, videos, options, where), scale)
 
-    notes = (*chosen.notes, *success_note(info), *note(scale))
-    return Source(with_scale(chosen.interface, scale), read_drafts(), len(rows), tuple(chosen.stamps), notes)
+    outcomes = says_success(info, options)
+    notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
+    return Source(with_scale(chosen.interface, scale), read_drafts(), len(rows), tuple(chosen.stamps), notes, outcomes)
 
 
 def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,8 +4,9 @@
     proprio, objects, …    (T, D)             any other float array of T rows is an observation of that name
     images.<camera>        (T, H, W, 3) uint8
     reward                 (T,)               default 0
-    success                bool               default whether the last reward is positive
-    terminated, truncated  bool               default terminated = success, truncated = not success
+    success                bool, or (T,)      default whether the last reward is positive, or what ``--outcome`` says
+                                              where no episode of the folder has a reward
+    terminated, truncated  bool, or (T,)      default terminated = success, truncated = not success
     task                   text               default the name of the folder
     intervention           (T,) bool
     stamp.<name>           (T,) [s]           raw timestamps
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data.existing import drafts, interface_with_images
-from robolearn.data.formats.options import ReadOptions
+from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
 from robolearn.data.segments import array
@@ -56,14 +57,18 @@ def read(path: Path, options: ReadOptions) -> Source:
     # The actions of a set are read twice: their extremes must be known before the first is stored.
     scale = scale_for((file.name, _action(file, _load(file, ("action",)), interface)) for file in files)
     stamps = tuple(sorted(key.removeprefix("stamp.") for key in first if key.startswith("stamp.")))
+    # Where nothing is rewarded rewards were not recorded.
+    rewarded = any(values.any() for file in files for values in _load(file, ("reward",)).values())
 
     def episodes() -> Iterator[Draft]:
         for file in files:
             data = _load(file)
             action = _action(file, data, interface)
-            yield _draft(file, data, interface, scale.apply(action) if scale else action, stamps, options)
+            yield _draft(file, data, interface, scale.apply(action) if scale else action, stamps, rewarded, options)
 
-    return Source(with_scale(interface, scale), episodes(), len(files), stamps, note(scale))
+    outcomes = options.success is not None or rewarded or any(_load(file, ("success",)) for file in files)
+    notes = (*outcome_note(outcomes), *note(scale))
+    return Source(with_scale(interface, scale), episodes(), len(files), stamps, notes, outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -82,7 +87,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             arrays |= {
                 "action": scale.invert(episode.action) if scale else episode.action,
                 "reward": episode.reward,
-                "success": np.array(episode.success),
+                **({"success": np.array(episode.success)} if dataset.outcomes else {}),
                 "terminated": np.array(episode.terminated),
                 "truncated": np.array(episode.truncated),
                 "task": np.array(episode.task),
@@ -101,6 +106,16 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
         raise BadInput(
             f"npz file {file}", got=f"unreadable ({error})", expected="arrays without pickled objects"
         ) from None
+
+
+def _fact(file: Path, data: dict[str, NDArray], name: str) -> bool | None:
+    """A fact about an episode, or about each of its steps, of which one is enough; None where nothing is said."""
+    if name not in data:
+        return None
+    if data[name].shape not in ((), (len(data["action"]),)) or data[name].dtype.kind not in "biuf":
+        got = f"{data[name].shape} {data[name].dtype}"
+        raise BadInput(f"npz file {file}: {name}", got=got, expected="a bool, or one for each step")
+    return bool(data[name].any())
 
 
 def _action(file: Path, data: dict[str, NDArray], interface: Interface) -> NDArray[np.float32]:
@@ -149,6 +164,7 @@ def _draft(
     interface: Interface,
     action: NDArray[np.float32],
     stamps: tuple[str, ...],
+    rewarded: bool,
     options: ReadOptions,
 ) -> Draft:
     length = len(action)
@@ -166,8 +182,12 @@ def _draft(
     reward = np.asarray(data.get("reward", np.zeros(length)), np.float32)
     if reward.shape != (length,):
         raise BadInput(f"npz file {file}: reward", got=reward.shape, expected=(length,))
-    success = bool(data["success"]) if "success" in data else bool(length and reward[-1] > 0)
-    terminated = bool(data["terminated"]) if "terminated" in data else success
+    success = _fact(file, data, "success")
+    if success is None:
+        rewards = rewarded and "reward" in data
+        success = bool((reward[-1:] > 0).any()) if rewards else bool(options.success)
+    terminated, truncated = _fact(file, data, "terminated"), _fact(file, data, "truncated")
+    terminated = success if terminated is None else terminated
     intervention = data.get("intervention")
     episode = Episode(
         observation={key: v.astype(np.float32) for key, v in arrays.items() if not key.startswith("images.")},
@@ -175,7 +195,7 @@ def _draft(
         reward=reward,
         success=success,
         terminated=terminated,
-        truncated=bool(data["truncated"]) if "truncated" in data else not terminated,
+        truncated=not terminated if truncated is None else truncated,
         task=options.task or (str(data["task"]) if "task" in data else file.parent.name),
         intervention=None if intervention is None else np.asarray(intervention, bool),
         stamps={name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps},

@@ -7,6 +7,12 @@ from dataclasses import dataclass, replace
 from robolearn.core import Interface
 
 
+def outcome_note(outcomes: bool) -> tuple[str, ...]:
+    """What becomes of episodes of which nobody says whether they succeeded."""
+    said = "nothing says which episodes succeeded: none is marked as a success, nor as a failure; --outcome says it"
+    return () if outcomes else (said,)
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """Each is None or empty where the file is to be believed.
@@ -18,6 +24,7 @@ class ReadOptions:
       action_kind: what an action means, e.g. ``"tcp_delta"``.
       proprio: the features that make up ``proprio``, in order.
       cameras: the cameras to take; None takes all, an empty tuple none.
+      success: whether episodes succeeded of which the files do not say it.
     """
 
     task: str = ""
@@ -26,6 +33,7 @@ class ReadOptions:
     action_kind: str = ""
     proprio: tuple[str, ...] = ()
     cameras: tuple[str, ...] | None = None
+    success: bool | None = None
 
     def takes(self, camera: str) -> bool:
         """Whether the images of `camera` are wanted."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.existing import drafts, interface_with_images
-from robolearn.data.formats.options import ReadOptions
+from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
 from robolearn.data.segments import frames
@@ -65,8 +65,10 @@ def read(path: Path, options: ReadOptions) -> Source:
         scale = scale_for((name, _actions(path, file["data"][name], interface)) for name in names)
         task = options.task or _task(env, path)
         stamps = tuple(demo.get("stamps", ()))
-        # Where nothing is rewarded rewards were not recorded, and what people demonstrate succeeds.
+        # Where nothing is rewarded rewards were not recorded.
         rewarded = any(_tells_success(file["data"][name]) for name in names)
+
+    given = None if rewarded else options.success
 
     def episodes() -> Iterator[Draft]:
         with _open(path) as again:
@@ -75,11 +77,12 @@ def read(path: Path, options: ReadOptions) -> Source:
                     demo = again["data"][name]
                     action = _actions(path, demo, interface)
                     action = scale.apply(action) if scale else action
-                    draft = _draft(path, name, demo, interface, features, action, task, rewarded)
+                    draft = _draft(path, name, demo, interface, features, action, task, given)
                 yield draft
 
-    silent = () if rewarded else ("the file has no rewards: every demonstration is marked as a success",)
-    return Source(with_scale(interface, scale), episodes(), len(names), stamps, (*silent, *note(scale)))
+    outcomes = rewarded or given is not None
+    notes = (*outcome_note(outcomes), *note(scale))
+    return Source(with_scale(interface, scale), episodes(), len(names), stamps, notes, outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -102,7 +105,8 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 _check_room(part, length * frame_bytes)
                 demo = data.create_group(f"demo_{index}")
                 demo.attrs["num_samples"] = length
-                demo.attrs["success"] = episode.success
+                if dataset.outcomes:
+                    demo.attrs["success"] = episode.success
                 demo.attrs["terminated"], demo.attrs["truncated"] = episode.terminated, episode.truncated
                 demo.attrs["task"] = episode.task
                 demo["actions"] = scale.invert(episode.action) if scale else episode.action
@@ -262,7 +266,7 @@ def _draft(
     features: dict[str, tuple[str, ...]],
     action: NDArray[np.float32],
     task: str,
-    rewarded: bool,
+    given: bool | None,
 ) -> Draft:
     length = len(action)
 
@@ -284,7 +288,7 @@ def _draft(
             numbers[key] = np.concatenate([rows(part).reshape(length, -1) for part in parts], axis=1, dtype=np.float32)
             numbers[key] = numbers[key].reshape(length, *interface.observation[key].shape)
     reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else np.zeros(length, np.float32)
-    success = bool(demo.attrs["success"]) if "success" in demo.attrs else bool((reward > 0).any() or not rewarded)
+    success = bool(demo.attrs["success"]) if "success" in demo.attrs else bool(given or (reward > 0).any())
     terminated = bool(demo.attrs.get("terminated", success))
     stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
     episode = Episode(

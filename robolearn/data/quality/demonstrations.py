@@ -111,7 +111,7 @@ class Demonstrations:
             path=proprio[:, tcp] if len(tcp) == 3 else body,
             limits=limits,
             reward=np.asarray(dataset.reward, np.float64) if "next.reward" in features else None,
-            success=dataset.success if "next.success" in features else None,
+            success=dataset.success if dataset.outcomes else None,
             # A device or a gripper may well have nothing new to say; what is observed must.
             stamps={
                 name: stamp
