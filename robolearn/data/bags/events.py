@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from robolearn.core import BadInput
@@ -16,6 +16,37 @@ KNOWN = ("start", *ENDS, *DROPS, "quit")
 
 
 @dataclass(frozen=True)
+class Ending:
+    """What an exported end of an episode says beyond success or failure.
+
+    Attributes:
+      frames_ns: when its frames were [ns since the start], rising; empty where they are on the regular grid.
+      terminated, truncated: as of `Episode`.
+      interventions: the frames in which a teleoperator overrode the policy.
+      rewards: (frame, reward) wherever there was one; None for 1 at the end of a success.
+      known: whether it is known how the episode ended; otherwise it is called a failure.
+    """
+
+    frames_ns: tuple[int, ...] = ()
+    terminated: bool = True
+    truncated: bool = False
+    interventions: tuple[int, ...] = ()
+    rewards: tuple[tuple[int, float], ...] | None = None
+    known: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """What goes into the event; `ending_of` reads it."""
+        said: dict[str, Any] = {"terminated": self.terminated, "truncated": self.truncated}
+        if self.frames_ns:
+            said["frames_ns"] = self.frames_ns
+        if self.interventions:
+            said["interventions"] = self.interventions
+        if self.rewards is not None:
+            said["rewards"] = self.rewards
+        return said if self.known else said | {"known": False}
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that was said about episodes.
 
@@ -23,27 +54,24 @@ class Event:
       at_ns: when it was recorded [ns].
       kind: one of `KNOWN`.
       task: the task in words, or nothing.
-      frames_ns: at an end, when its frames were [ns since the start]; empty where they are on the regular grid.
+      ending: at an end, what else is said of the episode.
     """
 
     at_ns: int
     kind: str
     task: str = ""
-    frames_ns: tuple[int, ...] = ()
+    ending: Ending = field(default_factory=Ending)
 
 
 @dataclass(frozen=True)
 class Span:
-    """An episode's time in a bag [ns], and how it ended; `success` is None where nobody said.
-
-    `frames_ns` are the times of its frames [ns since `begin_ns`] where they are not those of the regular grid.
-    """
+    """An episode's time in a bag [ns], and how it ended; `success` is None where the bag has no events."""
 
     begin_ns: int
     end_ns: int
     success: bool | None
     task: str = ""
-    frames_ns: tuple[int, ...] = ()
+    ending: Ending = field(default_factory=Ending)
 
 
 def read_event(text: str, at_ns: int, where: str) -> Event:
@@ -55,14 +83,33 @@ def read_event(text: str, at_ns: int, where: str) -> Event:
         raise BadInput(where, got=repr(text[:60]), expected='JSON such as {"event": "start"}') from None
     if kind not in KNOWN:
         raise BadInput(where, got=f"event {kind!r}", available=KNOWN)
-    return Event(at_ns, kind, task if isinstance(task, str) else "", _frames(said.get("frames_ns", ()), where))
+    return Event(at_ns, kind, task if isinstance(task, str) else "", ending_of(said, where))
 
 
-def _frames(said: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(said, list | tuple) or not all(isinstance(t, int) and t >= 0 for t in said):
-        raise BadInput(f"{where}: frames_ns", got=repr(said)[:60], expected="nanoseconds since the start")
+def ending_of(said: Mapping[str, Any], where: str) -> Ending:
+    """The `Ending` in the fields of an event; what is not there has its default. `where` names it in messages."""
+    facts = {}
+    for key in ("terminated", "truncated", "known"):
+        facts[key] = said.get(key, getattr(Ending, key))
+        if not isinstance(facts[key], bool):
+            raise BadInput(f"{where}: {key}", got=repr(facts[key])[:60], expected="true or false")
+    frames_ns = _rising(said.get("frames_ns", ()), f"{where}: frames_ns", "nanoseconds since the start")
+    interventions = _rising(said.get("interventions", ()), f"{where}: interventions", "numbers of frames")
+    rewards = said.get("rewards")
+    if rewards is not None:
+        try:
+            at = _rising([frame for frame, _ in rewards], f"{where}: rewards", "numbers of frames")
+            rewards = tuple(zip(at, (float(reward) for _, reward in rewards), strict=True))
+        except (TypeError, ValueError):
+            raise BadInput(f"{where}: rewards", got=repr(rewards)[:60], expected="[frame, reward] each") from None
+    return Ending(frames_ns, interventions=interventions, rewards=rewards, **facts)
+
+
+def _rising(said: Any, where: str, expected: str) -> tuple[int, ...]:
+    if not isinstance(said, list | tuple) or not all(type(n) is int and n >= 0 for n in said):
+        raise BadInput(where, got=repr(said)[:60], expected=expected)
     if any(later <= sooner for sooner, later in itertools.pairwise(said)):
-        raise BadInput(f"{where}: frames_ns", got="times that do not rise", expected="nanoseconds since the start")
+        raise BadInput(where, got="numbers that do not rise", expected=expected)
     return tuple(said)
 
 
@@ -91,7 +138,7 @@ def spans_of(events: Sequence[Event], where: str, begin_ns: int) -> tuple[list[S
                 at = f"{where}: {1e-9 * (event.at_ns - begin_ns):.3f} s into the bag"
                 raise BadInput(at, got=f"{event.kind!r} of an episode that never began", expected="'start' before it")
             task = event.task or running.task
-            spans.append(Span(running.at_ns, event.at_ns, ENDS[event.kind], task, event.frames_ns))
+            spans.append(Span(running.at_ns, event.at_ns, ENDS[event.kind], task, event.ending))
             running = None
         elif event.kind in DROPS:
             # `redo` begins the next one at the arm's own time, with a start of its own.

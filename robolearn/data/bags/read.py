@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +32,7 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
 
     Args:
       station: what its topics mean.
-      task: in words, where the bag does not say.
+      task: in words, in place of what the bag says.
       success: whether episodes succeeded of which the bag does not say it; with None the set does not say it either.
 
     Raises:
@@ -43,7 +43,7 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
     said = listen(station, recording)
     notes: list[str] = []
     spans = _spans(said, recording, notes)
-    outcomes = success is not None or all(span.success is not None for span in spans)
+    outcomes = success is not None or all(span.success is not None and span.ending.known for span in spans)
     if not outcomes:
         notes.append("the bag does not say how its episodes ended, so the set does not; --outcome says it")
     parts = []
@@ -60,6 +60,7 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
         share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
         kind = station.interface.action_kind
         notes.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
+    notes += said.left_out
     stamps = (FRAME, *_stamp_names(station))
 
     def drafts() -> Iterator[Draft]:
@@ -101,8 +102,8 @@ def _frames(number: int, span: Span, said: Said, station: Station, recording: Re
     if begin < first <= span.end_ns and (span.success is None or first - begin < 1e9 / hz):
         begin = first
     times = grid(begin, span.end_ns, hz)
-    if span.frames_ns:
-        times = span.begin_ns + np.array(span.frames_ns, np.int64)
+    if span.ending.frames_ns:
+        times = span.begin_ns + np.array(span.ending.frames_ns, np.int64)
     if span.success is None:
         # Before the first command there is nothing to imitate yet.
         times = times[times + round(1e9 / hz) > said.series["command"].stamps[0]]
@@ -183,21 +184,32 @@ def _draft(
         for key in station.interface.observation
         if key.startswith("images.")
     }
-    ended = part.span.success is not None
-    succeeded = bool(part.span.success if ended else success)
+    ended, ending = part.span.success is not None, part.span.ending
+    succeeded = bool(part.span.success if ended and ending.known else success)
+    where = f"bag {recording.path}: episode {part.number}"
+    rewards = ((length - 1, float(succeeded)),) if ending.rewards is None else ending.rewards
     reward = np.zeros(length, np.float32)
-    reward[-1] = float(succeeded)
+    reward[_within([frame for frame, _ in rewards], length, f"{where}: rewards")] = [value for _, value in rewards]
+    intervention = np.zeros(length, bool)
+    intervention[_within(ending.interventions, length, f"{where}: interventions")] = True
     episode = Episode(
         observation=observation,
         action=action,
         reward=reward,
         success=succeeded,
-        terminated=ended or succeeded,
-        truncated=not (ended or succeeded),
-        task=part.span.task or task,
+        terminated=ending.terminated if ended else succeeded,
+        truncated=ending.truncated if ended else not succeeded,
+        task=task or part.span.task,
+        intervention=intervention,
         stamps=stamps,
     )
-    return Draft(episode, images, f"bag {recording.path}: episode {part.number}")
+    return Draft(episode, images, where)
+
+
+def _within(frames: Sequence[int], length: int, where: str) -> NDArray[np.int64]:
+    if frames and frames[-1] >= length:
+        raise BadInput(where, got=f"frame {frames[-1]}", expected=f"0 to {length - 1}")
+    return np.array(frames, np.int64)
 
 
 class BagImages:

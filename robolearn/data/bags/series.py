@@ -45,10 +45,14 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """All that a bag says of a station: role → series, and the episode events, None where nobody speaks of them."""
+    """All that a bag says of a station: role → series, and the episode events, None where nobody speaks of them.
+
+    `left_out` says what else is in the bag, in sentences.
+    """
 
     series: dict[str, Series]
     events: list[Event] | None
+    left_out: tuple[str, ...] = ()
 
 
 def check_topics(station: Station, recording: Recording) -> None:
@@ -76,6 +80,7 @@ def listen(station: Station, recording: Recording) -> Said:
     speaks = EPISODE_EVENTS in recording.topics
     events: list[Event] = []
     fingers: dict[str, float] = {}
+    fields: dict[str, None] = {}
     for number, message in enumerate(recording.messages([*roles, EPISODE_EVENTS])):
         at = 1e-9 * (message.logged_ns - recording.begin_ns)
         where = f"bag {recording.path}: {message.topic}, message {number} at {at:.3f} s"
@@ -83,6 +88,8 @@ def listen(station: Station, recording: Recording) -> Said:
             events.append(read_event(message.content.data, message.logged_ns, where))
             continue
         role = roles[message.topic]
+        if role == "joint_states":
+            fields |= dict.fromkeys(name for name in ("velocity", "effort") if len(getattr(message.content, name)))
         value = _value(role, message, station, fingers, where)
         if value is None:
             continue
@@ -100,7 +107,11 @@ def listen(station: Station, recording: Recording) -> Said:
     series = {
         role: _series(grown, f"bag {recording.path}: {station.channels[role].topic}") for role, grown in growing.items()
     }
-    return Said(series, events if speaks else None)
+    others = sorted(set(recording.topics) - set(roles) - {EPISODE_EVENTS})
+    left_out = [f"topics that are left out: {', '.join(others)}"] if others else []
+    if fields:
+        left_out.append(f"of {station.joint_states.topic} is left out: {' and '.join(fields)}")
+    return Said(series, events if speaks else None, tuple(left_out))
 
 
 def _series(grown: _Growing, where: str) -> Series:

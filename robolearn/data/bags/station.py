@@ -15,7 +15,8 @@ from robots.spec import RobotSpec
 EPISODE_EVENTS = "/robolearn/episode_event"
 """std_msgs/String of JSON: {"event": "start" | "success" | "failure" | "discard" | "redo", "task": words, optional}.
 
-An exported end of an episode whose frames were not on the regular grid has their times as well: {"frames_ns": […]}.
+An exported end says the rest of what a data set knows as well, see `robolearn.data.bags.events.Ending`: {"terminated":
+…, "truncated": …, "frames_ns": […], "interventions": [frame, …], "rewards": [[frame, reward], …], "known": false}.
 """
 
 FLOATS = "std_msgs/msg/Float64MultiArray"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
+from robolearn.data.bags.events import Ending
 from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.read import FRAME
@@ -52,7 +53,9 @@ def write_bag(dataset: Dataset, station: Station, out: str | Path, progress: Pro
         station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for {station.name}"
     )
     with _bag(out) as bag:
-        speaker = _Speaker(bag, station)
+        speaker = _Speaker(bag, station, dataset.outcomes)
+        if lost := [name for name in dataset.stamps if name not in (FRAME, *speaker.sources)]:
+            log.warning("%s: no topic of %s has the timestamps of %s", out, station.name, ", ".join(lost))
         end = 0
         for index, draft in enumerate(drafts(dataset)):
             end = speaker.episode(draft, end)
@@ -85,8 +88,9 @@ def _bag(out: Path) -> Iterator[Any]:
 class _Speaker:
     """Says episodes on the topics of a station."""
 
-    def __init__(self, bag: Any, station: Station) -> None:
-        self._station, self._messages = station, Messages()
+    def __init__(self, bag: Any, station: Station, outcomes: bool) -> None:
+        self._station, self._messages, self._outcomes = station, Messages(), outcomes
+        self.sources = _sources(station)
         self._control = make_control(station.interface.action_kind, station.robot)
         self._bag = bag
         channels = {channel.topic: channel.type for channel in station.channels.values()} | {EPISODE_EVENTS: STRING}
@@ -122,10 +126,9 @@ class _Speaker:
                     topic, make = speakers[name]
                     self._say(stamp, topic, make(t, stamp, pictures))
             self._flush(int(times[t]) - HELD_NS)
-        frames_ns = {} if regular else {"frames_ns": (times - begin).tolist()}
-        self._say(
-            end, EPISODE_EVENTS, self._event("success" if episode.success else "failure", episode.task, frames_ns)
-        )
+        ending = _ending(episode, times - begin, regular, self._outcomes)
+        kind = "success" if episode.success else "failure"
+        self._say(end, EPISODE_EVENTS, self._event(kind, episode.task, ending.to_json()))
         self._flush(end + 1)
         return end
 
@@ -193,9 +196,30 @@ class _Speaker:
             self._bag.write(self._connections[topic], at, raw)
 
 
+def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known: bool) -> Ending:
+    """What is said at the end of `episode`, whose frames were `since_ns` (T,) its start."""
+    interventions = () if episode.intervention is None else tuple(np.flatnonzero(episode.intervention).tolist())
+    rewards = tuple((int(t), float(episode.reward[t])) for t in np.flatnonzero(episode.reward))
+    usual = rewards == (((len(episode) - 1, 1.0),) if episode.success else ())
+    # What is said of single frames needs the very same frames.
+    exact = not regular or bool(interventions) or not usual
+    return Ending(
+        frames_ns=tuple(since_ns.tolist()) if exact else (),
+        terminated=episode.terminated,
+        truncated=episode.truncated,
+        interventions=interventions,
+        rewards=None if usual else rewards,
+        known=known,
+    )
+
+
+def _sources(station: Station) -> list[str]:
+    """What stamps are taken from."""
+    return [*station.interface.observation, "action", *(["gripper"] if station.gripper is not None else [])]
+
+
 def _times(episode: Episode, station: Station, step: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
     """(T,) when each frame was [ns], and name → (T,) the stamps of what it holds [ns]."""
-    sources = [*station.interface.observation, "action", *(["gripper"] if station.gripper is not None else [])]
     stored = {name: np.round(np.asarray(at) * 1e9).astype(np.int64) for name, at in episode.stamps.items()}
     index = np.arange(len(episode), dtype=np.int64) * step
     seen = [stored[name] for name in station.interface.observation if name in stored]
@@ -207,4 +231,4 @@ def _times(episode: Episode, station: Station, step: int) -> tuple[NDArray[np.in
         times = np.maximum.accumulate(np.max(seen, axis=0) - apart) + apart
     else:
         times = BETWEEN_NS + index
-    return times, {name: stored.get(name, times) for name in sources}
+    return times, {name: stored.get(name, times) for name in _sources(station)}
