@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from robolearn.core import BadInput, Episode, Interface
+from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
 from robolearn.data.checks import picture
 from robolearn.data.features import image_keys
@@ -151,14 +151,21 @@ def write_video(images: Images, path: Path, key: str, interface: Interface, conf
 def new_folder(out: str | Path) -> Iterator[Path]:
     """A folder to fill, which takes the place `out` when all went well and disappears otherwise.
 
+    Where `out` is a link, what it leads to is filled.
+
     Raises:
-      BadInput: `out` is there already, or another process is filling it.
+      BadInput: `out` is there already, no folder can be made there, or another process is filling it.
+      RobolearnError: the filled folder cannot take its place; it is kept, and named.
     """
-    out = Path(out)
     check_new(out)
+    out = Path(os.path.realpath(out))
     part = out.with_name(f".{out.name}.part")
-    part.mkdir(parents=True, exist_ok=True)
+    try:
+        part.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out}", got=error.strerror, expected="a place for a new folder") from None
     guard = layout.lock(part)  # held by nobody where a killed process left the folder behind
+    kept = False
     try:
         for child in part.iterdir():
             if child.name != layout.LOCK_PATH:
@@ -166,18 +173,26 @@ def new_folder(out: str | Path) -> Iterator[Path]:
         inner = part / "set"
         inner.mkdir()
         yield inner
-        check_new(out)
-        os.rename(inner, out)
+        try:
+            check_new(out)
+            os.rename(inner, out)
+        except (BadInput, OSError) as error:
+            kept = True
+            said = error if isinstance(error, BadInput) else f"--out {out}: {error.strerror}"
+            raise RobolearnError(f"{said}. All is written, and kept in {inner}") from error
         with contextlib.suppress(OSError):
             layout.sync_folder(out.parent)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if not kept:
+            shutil.rmtree(part, ignore_errors=True)
         guard.close()
 
 
 def check_new(out: str | Path) -> None:
-    """Raise `BadInput` where `out` is there and not an empty folder."""
+    """Raise `BadInput` where `out`, or what it leads to, is there and not an empty folder that can be replaced."""
     out = Path(out)
+    if os.path.ismount(out):
+        raise BadInput(f"--out {out}", got="a mount point", expected="a new folder", hint="Name a folder in it")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         what = "a file" if not out.is_dir() else "a folder with content"
         raise BadInput(f"--out {out}", got=what, expected="a new folder", hint="Nothing is overwritten")

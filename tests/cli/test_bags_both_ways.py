@@ -127,6 +127,14 @@ def test_the_words_of_a_user_go_before_those_of_the_bag(tmp_path: Path, station:
     assert dataset.tasks == ["wave"] and dataset.outcomes and dataset.success.all()
 
 
+def test_a_folder_is_no_file(tmp_path: Path, station: Path, capsys: pytest.CaptureFixture) -> None:
+    film(load_contract(station), tmp_path / "set", jitter=False)
+    (tmp_path / "demos.mcap").mkdir()
+    export = ("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station)
+    assert run(*export, "--out", tmp_path / "demos.mcap") == 2
+    assert "got a folder, expected a file" in capsys.readouterr().err
+
+
 def test_what_is_left_out_is_said(tmp_path: Path, station: Path, capsys: pytest.CaptureFixture) -> None:
     film(load_contract(station), tmp_path / "set", jitter=False)
     export = ("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import Episode, check_compatible
+from robolearn.core import BadInput, Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
 from robolearn.data.bags.events import Ending
 from robolearn.data.bags.grid import SLACK_NS
@@ -76,6 +76,8 @@ def _bag(out: Path) -> Iterator[Any]:
                 yield bag
         return
     check_new(out)
+    if out.is_dir():
+        raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.mcap")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as part:
         folder = Path(part) / out.stem

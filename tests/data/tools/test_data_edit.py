@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from robolearn.core import BadInput, Episode
+from robolearn.core import BadInput, Episode, RobolearnError
 from robolearn.data import edit
 from robolearn.data.existing import drafts, open_numbers
 from robolearn.data.segments import array
-from robolearn.data.source import Source, store
+from robolearn.data.source import Source, new_folder, store
 from robolearn.data.validate import validate
 
 CAMERA = "images.front"
@@ -140,6 +141,43 @@ def test_what_cannot_be_done_is_one_clear_error(plain: Path, change, message: st
 def test_merging_different_interfaces_names_the_difference(plain: Path, filmed: Path) -> None:
     with pytest.raises(BadInput, match=r"images\.front"):
         edit.merge([open_numbers(plain), open_numbers(filmed)])
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(plain: Path, tmp_path: Path, there: bool) -> None:
+    disk = tmp_path / "disk" / "set"
+    disk.parent.mkdir()
+    if there:
+        disk.mkdir()
+    (tmp_path / "link").symlink_to(disk)
+    store(edit.keep(open_numbers(plain), [0]), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and open_numbers(disk).episodes == 1
+    assert [path.name for path in disk.parent.iterdir()] == ["set"]
+    with pytest.raises(BadInput, match="Nothing is overwritten"):
+        new_folder(tmp_path / "link").__enter__()
+
+
+def test_a_place_that_cannot_be_taken_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "file").write_text("x")
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "ismount", lambda path: Path(path).name == "mounted")
+        with pytest.raises(BadInput, match=r"got a mount point.*Name a folder in it"):
+            new_folder(tmp_path / "mounted").__enter__()
+    with pytest.raises(BadInput, match=r"--out .*file/set: got Not a directory"):
+        new_folder(tmp_path / "file" / "set").__enter__()
+
+
+def test_what_cannot_take_its_place_is_kept(plain: Path, tmp_path: Path) -> None:
+    with pytest.raises(RobolearnError, match=r"All is written, and kept in .*\.new\.part/set"):  # noqa: SIM117
+        with new_folder(tmp_path / "new") as part:
+            (part / "work").write_text("hours")
+            (tmp_path / "new").mkdir()
+            (tmp_path / "new" / "other").write_text("came first")
+    assert (tmp_path / ".new.part" / "set" / "work").read_text() == "hours"
+    assert (tmp_path / "new" / "other").read_text() == "came first"
 
 
 def test_what_is_there_is_never_overwritten_and_failures_leave_nothing(plain: Path, tmp_path: Path) -> None:
