@@ -3,6 +3,7 @@
     <cache>/frames/<family>/0.json     which episodes, by the identity of what they were decoded from
     <cache>/frames/<family>/0.u8       (N, H, W, 3) uint8
     <cache>/frames/<family>/0.done     one byte per episode, 1 once its frames are on the disk
+    <cache>/fingerprints.jsonl         digests of the files that they come from; see fingerprints.py
 
 Content decides, not paths: a data set that was moved or copied finds its frames again, one that has grown decodes
 what is new, and one whose videos changed gets a file of its own. The family is the identity of the first episode.
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "ROBOLEARN_CACHE"
 SYNC_BYTES = 1 << 28  # frames are brought to the disk, and their episodes marked as done, this much at a time
+BLOCK_BYTES = 1 << 24  # of decoded frames that a thread holds
 
 _MADV_POPULATE_READ = 22  # Linux 5.14
 
@@ -169,11 +171,12 @@ def _fill(slot: _Slot, footage: Footage, progress: Progress | None) -> None:
     waiting: list[int] = []
 
     def decode(episode: int) -> int:
-        view = footage.decode(episode).data.cast("B")
         offset = int(starts[episode]) * row
-        while view:
-            written = os.pwrite(frames, view, offset)
-            view, offset = view[written:], offset + written
+        for block in footage.blocks(episode, max(1, BLOCK_BYTES // row)):
+            view = block.data.cast("B")
+            while view:
+                written = os.pwrite(frames, view, offset)
+                view, offset = view[written:], offset + written
         return episode
 
     def commit() -> None:

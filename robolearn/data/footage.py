@@ -7,6 +7,7 @@ An mp4 may hold one episode, as ours do, or many, as LeRobot's do: frame t of an
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +45,13 @@ class Footage(Protocol):
         """
         ...
 
+    def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
+        """All frames of `episode` in order, `size` at a time (the last ones may be fewer); raises as `decode` does.
+
+        An array is good until the next one is asked for.
+        """
+        ...
+
     def identity(self, episode: int) -> str:
         """What the frames of `episode` are decoded from: the same content has the same identity, wherever it lies."""
         ...
@@ -64,19 +72,29 @@ class VideoFootage:
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         """See `Footage`."""
-        path = self.root / self.paths[episode]
         count = int(self.lengths[episode]) - first if count is None else count
-        frames = np.empty((count, *self.shape), np.uint8)
+        for frames in self._decoded(episode, first, count, count):
+            return frames
+        return np.empty((0, *self.shape), np.uint8)
+
+    def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
+        """See `Footage`."""
+        return self._decoded(episode, 0, int(self.lengths[episode]), size)
+
+    def _decoded(self, episode: int, first: int, count: int, size: int) -> Iterator[NDArray[np.uint8]]:
+        """Frames `first` … in one pass through the file, `size` at a time."""
+        what = f"{self.root}: {self.paths[episode]} (episode {episode})"
+        begin = float(self.begins[episode]) + first / self.hz
+        done = 0
         try:
-            got = _decode_into(frames, path, float(self.begins[episode]) + first / self.hz, self.hz)
+            for frames, got in _shown(self.root / self.paths[episode], begin, self.hz, count, size, self.shape):
+                if not got.all():
+                    lacking = first + done + int(np.flatnonzero(~got)[0])
+                    raise BadInput(what, got=f"no frame {lacking}", expected=f"{self.lengths[episode]} frames")
+                yield frames
+                done += len(frames)
         except (OSError, ValueError, StopIteration) as error:  # PyAV's errors are all of these
-            what = f"{self.root}: {self.paths[episode]} (episode {episode})"
             raise BadInput(what, got=f"an unreadable video ({_line(error)})", expected="frames") from None
-        if not got.all():
-            lacking = first + int(np.flatnonzero(~got)[0])
-            what = f"{self.root}: {self.paths[episode]} (episode {episode})"
-            raise BadInput(what, got=f"no frame {lacking}", expected=f"{self.lengths[episode]} frames")
-        return frames
 
     def identity(self, episode: int) -> str:
         """See `Footage`."""
@@ -123,23 +141,32 @@ class StillFootage:
             frames[t] = picture[..., ::-1]  # OpenCV's order is blue, green, red
         return frames
 
+    def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
+        """See `Footage`."""
+        length = int(self.lengths[episode])
+        for first in range(0, length, size):
+            yield self.decode(episode, first, min(size, length - first))
+
     def identity(self, episode: int) -> str:
         """See `Footage`."""
         content = fingerprint(self.root / self.paths[episode], self.memo)
         return _digest(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
 
 
-def _decode_into(frames: NDArray[np.uint8], path: Path, begin: float, hz: float) -> NDArray[np.bool_]:
-    """Fill `frames` with what is shown at ``begin + t / hz``; returns which were found."""
+def _shown(
+    path: Path, begin: float, hz: float, count: int, size: int, shape: tuple[int, int, int]
+) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.bool_]]]:
+    """What is shown at ``begin + t / hz`` for the `count` first t, `size` at a time, and which of these were found."""
     import av
 
-    got = np.zeros(len(frames), bool)
+    first, length = 0, min(size, count)
+    frames, got = np.empty((length, *shape), np.uint8), np.zeros(length, bool)
     # Told the format, FFmpeg does not take damaged files for one of the hundreds of others that it knows.
     with av.open(str(path), format="mp4" if path.suffix == ".mp4" else None) as container:
         if not container.streams.video or container.streams.video[0].codec_context is None:
             raise ValueError("no video stream")
         stream: Any = container.streams.video[0]
-        if (stream.height, stream.width) != frames.shape[1:3]:
+        if (stream.height, stream.width) != shape[:2]:
             raise ValueError(f"{stream.width}x{stream.height} pixels")
         stream.codec_context.thread_count = 1  # episodes are decoded side by side
         base = float(stream.time_base)
@@ -147,14 +174,19 @@ def _decode_into(frames: NDArray[np.uint8], path: Path, begin: float, hz: float)
             container.seek(max(0, int((begin - 0.5 / hz) / base)), stream=stream, backward=True)
         for picture in container.decode(stream):
             t = round((picture.pts * base - begin) * hz)
-            if 0 <= t < len(frames):
+            while t >= first + size and first + length < count:
+                yield frames[:length], got[:length]
+                first, length = first + length, min(size, count - first - length)
+                got[:] = False
+            if first <= t < first + length:
                 if picture.is_corrupt:  # the decoder hides the hole with what lies around it
                     raise ValueError(f"damaged at {picture.pts * base:.3f} s")
-                frames[t] = picture.to_ndarray(format="rgb24")
-                got[t] = True
-            if t >= len(frames) - 1:
+                frames[t - first] = picture.to_ndarray(format="rgb24")
+                got[t - first] = True
+            if t >= count - 1:
                 break
-    return got
+    if count:
+        yield frames[:length], got[:length]
 
 
 def _digest(*parts: str) -> str:

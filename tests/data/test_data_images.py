@@ -6,6 +6,7 @@ import io
 import json
 import multiprocessing
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import av
@@ -80,8 +81,8 @@ def test_the_cache_is_built_once(root, tmp_path, monkeypatch):
 def decoded(dataset: Dataset) -> list[int]:
     """Which episodes are decoded, from now on, in the order of their numbers."""
     footage, seen = dataset.footage["images.front"], []
-    real = footage.decode
-    object.__setattr__(footage, "decode", lambda e, *a: (seen.append(e), real(e, *a))[1])
+    real = footage.blocks
+    object.__setattr__(footage, "blocks", lambda e, *a: (seen.append(e), real(e, *a))[1])
     return seen
 
 
@@ -108,19 +109,38 @@ def test_building_goes_on_where_it_stopped(root, tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     dataset = Dataset.open(root, cache=folder)
     footage = dataset.footage["images.front"]
-    real = footage.decode
+    real = footage.blocks
 
     def stopped(e, *a):
         if e == 2:
             raise KeyboardInterrupt
         return real(e, *a)
 
-    object.__setattr__(footage, "decode", stopped)
+    object.__setattr__(footage, "blocks", stopped)
     with pytest.raises(KeyboardInterrupt):
         dataset.build_cache()
     dataset = Dataset.open(root, cache=folder)
     seen = decoded(dataset)
     assert values(dataset.images("front")) == EXPECTED and 2 in seen and len(seen) < 3
+
+
+def test_building_holds_a_few_frames_at_a_time(tmp_path, monkeypatch):
+    length = 300
+    images = np.arange(length).astype(np.uint8)[:, None, None, None] * np.ones((1, SIZE, SIZE, 3), np.uint8)
+    vectors = np.zeros((length, 2), np.float32)
+    with EpisodeWriter(tmp_path / "set", INTERFACE) as w:
+        w.write(Episode({"proprio": vectors, "images.front": images}, vectors, vectors[:, 0], True, True, False, "x"))
+    dataset = Dataset.open(tmp_path / "set", cache=tmp_path / "cache")
+    whole = dataset.footage["images.front"].decode(0)
+    monkeypatch.setattr(cache, "BLOCK_BYTES", 7 * images[0].nbytes)
+    tracemalloc.start()
+    try:
+        frames = dataset.images("front")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * images[0].nbytes
+    np.testing.assert_array_equal(frames, whole)
 
 
 def build(root: Path, folder: Path) -> None:
