@@ -57,6 +57,9 @@ INDEX = {
 SUCCESS = "next.success"
 INTERVENTION = "is_intervention"
 STAMP = "stamp."
+FRAME = "frame"
+"""The stamp of the grid point itself, so that an exported bag falls into the same frames again."""
+
 IMAGES = "images."
 _CAMERA, _MASKED = "camera.", "imag-e"  # in the columns of stamps
 

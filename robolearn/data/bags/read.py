@@ -16,13 +16,11 @@ from robolearn.data.bags.grid import Times, check_age, grid, newest, newest_befo
 from robolearn.data.bags.recording import Recording
 from robolearn.data.bags.series import Said, Series, listen, pose_of
 from robolearn.data.bags.station import EPISODE_EVENTS, POSE, Channel, Station
+from robolearn.data.features import FRAME
 from robolearn.data.source import Draft, Source
 from robots import make_control
 from robots.ik import solve
 from robots.proprio import proprio
-
-FRAME = "frame"
-"""The stamp of the grid point itself, so that an exported bag falls into the same frames again."""
 
 OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
 

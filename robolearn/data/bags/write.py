@@ -24,10 +24,10 @@ from robolearn.core.se3 import matrix_to_quat
 from robolearn.data.bags.events import Ending
 from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
-from robolearn.data.bags.read import FRAME
 from robolearn.data.bags.recording import rosbags
 from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, POSE, STRING, TRAJECTORY, Station
 from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
 from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, check_new, new_folder

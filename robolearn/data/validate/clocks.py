@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from robolearn.data.features import STAMP
+from robolearn.data.features import FRAME, STAMP, key_of, stamp_name
 from robolearn.data.validate.finding import Finding, Limits, frames_text, runs
 from robolearn.data.validate.opened import Opened, Rows
 
@@ -33,22 +33,32 @@ def grid(data: Opened, limits: Limits) -> Iterator[Finding]:
 
 
 def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
-    """Raw timestamps go forwards, neither stand still nor jump."""
+    """Raw timestamps go forwards; those of what is observed neither stand still nor jump.
+
+    A device or a gripper may well have nothing new to say.
+    """
     allowed = max(limits.gap_s, PERIODS / data.fps)
+    steady = {FRAME, *(key_of(name) for name in data.info["features"] if name.startswith("observation."))}
     for rows in data.episodes.values():
         for key, values in rows.columns.items():
             if key.startswith(STAMP) and values.ndim == 1 and np.isfinite(values).all():
-                yield from _source(rows, key, values, allowed)
+                for first, last in runs(np.diff(values) < 0):
+                    then, now = values[first], values[first + 1]
+                    what = f"{key} {now:.4f} s after {then:.4f} s{frames_text(first + 1, last + 1)}"
+                    yield Finding("time goes back", what, rows.file, rows.index, first + 1)
+                if stamp_name(key) in steady:
+                    # 0 stands for nothing heard yet; but a clock may begin at 0, too.
+                    heard = int((values != 0).argmax()) if len(values) else 0
+                    begin = heard if heard and values[heard] > allowed else 0
+                    yield from _source(rows, key, values, begin, allowed)
 
 
-def _source(rows: Rows, key: str, stamps: np.ndarray, allowed: float) -> Iterator[Finding]:
-    """One source, whose own steps say how fast it usually is."""
+def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float) -> Iterator[Finding]:
+    """One source from frame `begin` on, whose own steps say how fast it usually is."""
+    stamps = values[begin:]
     step = np.diff(stamps)
     if not len(step):
         return
-    for first, last in runs(step < 0):
-        what = f"{key} {stamps[first + 1]:.4f} s after {stamps[first]:.4f} s{frames_text(first + 1, last + 1)}"
-        yield Finding("time goes back", what, rows.file, rows.index, first + 1)
     usual = float(np.median(step[step > 0])) if (step > 0).any() else 0.0
     still = np.zeros(len(stamps), bool)
     for first, last in runs(step == 0):
@@ -57,9 +67,9 @@ def _source(rows: Rows, key: str, stamps: np.ndarray, allowed: float) -> Iterato
         jump = stamps[last + 2] - stamps[first] if last + 2 < len(stamps) else usual * (count + 1)
         stood = max(jump, usual * count)
         if stood > allowed or (usual == 0.0 and count >= PERIODS):
-            what = f"{key} stays at {stamps[first]:.4f} s until frame {last + 1}"
-            yield Finding("frozen clock", what, rows.file, rows.index, first + 1)
+            what = f"{key} stays at {stamps[first]:.4f} s until frame {begin + last + 1}"
+            yield Finding("frozen clock", what, rows.file, rows.index, begin + first + 1)
             still[first : last + 2] = True
     for first, _ in runs((step > allowed) & ~still[:-1]):
         what = f"{key} jumps by {step[first]:.3f} s, expected at most {allowed:.3f} s"
-        yield Finding("gap", what, rows.file, rows.index, first + 1)
+        yield Finding("gap", what, rows.file, rows.index, begin + first + 1)

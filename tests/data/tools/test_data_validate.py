@@ -133,12 +133,14 @@ def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
     assert (finding.check, finding.episode) == ("duplicate episode", 2) and "as episode 0" in finding.what
 
 
-def stamped(root: Path, stamps: np.ndarray, hz: float = 20.0) -> list[tuple[str, int | None, int | None]]:
+def stamped(
+    root: Path, stamps: np.ndarray, hz: float = 20.0, source: str = "proprio"
+) -> list[tuple[str, int | None, int | None]]:
     """What is found in a set of one episode with these raw timestamps."""
     interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), hz)
-    with EpisodeWriter(root, interface, stamps=["proprio"]) as writer:
+    with EpisodeWriter(root, interface, stamps=[source]) as writer:
         for t, stamp in enumerate(stamps):
-            writer.add({"proprio": [t]}, [0.0], stamps={"proprio": stamp})
+            writer.add({"proprio": [t]}, [0.0], stamps={source: stamp})
         writer.end(success=True, terminated=True, task="wait")
     return found(root)
 
@@ -155,6 +157,24 @@ def test_raw_timestamps_that_stand_still_or_jump(tmp_path: Path) -> None:
     dead = usual.copy()
     dead[40:] = dead[40]
     assert stamped(tmp_path / "dead", dead) == [("frozen clock", 0, 41)]
+
+
+def test_what_speaks_rarely_or_late_is_no_fault(tmp_path: Path) -> None:
+    usual = 1e9 + np.arange(60) / 20
+    once = np.where(np.arange(60) < 7, 0.0, usual[7])  # a gripper that is commanded once
+    assert stamped(tmp_path / "gripper", once, source="gripper") == []
+    back = usual.copy()
+    back[30] -= 1.0
+    assert stamped(tmp_path / "back", back, source="gripper") == [("time goes back", 0, 30)]
+    dead = usual.copy()
+    dead[40:] = dead[40]
+    assert stamped(tmp_path / "frame", dead, source="frame") == [("frozen clock", 0, 41)]
+    late = np.where(np.arange(60) < 7, 0.0, dead)
+    assert stamped(tmp_path / "late", late) == [("frozen clock", 0, 41)]
+    assert stamped(tmp_path / "never", np.zeros(60)) == [("frozen clock", 0, 1)]
+    assert stamped(tmp_path / "from zero", np.where(np.arange(60) < 20, 0.0, (np.arange(60) - 19) / 20)) == [
+        ("frozen clock", 0, 1)
+    ]
 
 
 # Videos
