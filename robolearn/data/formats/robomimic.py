@@ -63,7 +63,6 @@ def read(path: Path, options: ReadOptions) -> Source:
         else:
             interface, features = _derive(path, names[0], demo, env, options)
         scale = scale_for((name, _actions(path, file["data"][name], interface)) for name in names)
-        task = options.task or _task(env, path)
         stamps = tuple(demo.get("stamps", ()))
         # Where nothing is rewarded rewards were not recorded.
         rewarded = any(_tells_success(file["data"][name]) for name in names)
@@ -77,6 +76,7 @@ def read(path: Path, options: ReadOptions) -> Source:
                     demo = again["data"][name]
                     action = _actions(path, demo, interface)
                     action = scale.apply(action) if scale else action
+                    task = options.task or str(demo.attrs.get("task", _task(env, path)))
                     draft = _draft(path, name, demo, interface, features, action, task, given)
                 yield draft
 
@@ -298,7 +298,7 @@ def _draft(
         success=success,
         terminated=terminated,
         truncated=bool(demo.attrs.get("truncated", not terminated)),
-        task=str(demo.attrs.get("task", task)),
+        task=task,
         intervention=np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None,
         stamps=stamps,
     )

@@ -56,6 +56,13 @@ def test_a_set_comes_back_as_it_was(filmed: Path, tmp_path: Path, name: str, fil
         assert np.abs(shown - meant).mean() <= (0 if name == "lerobot-v2.1" else 2)
 
 
+@pytest.mark.parametrize(("name", "file"), [("lerobot-v2.1", "v21"), ("robomimic", "demos.hdf5"), ("npz", "npz")])
+def test_a_task_of_the_users_goes_before_that_of_the_files(plain: Path, tmp_path: Path, name: str, file: str) -> None:
+    writer(name)(open_numbers(plain), tmp_path / file, None)
+    assert open_numbers(bring(tmp_path / file, tmp_path / "theirs")).tasks == ["lift the cube", "place it"]
+    assert open_numbers(bring(tmp_path / file, tmp_path / "ours", task="wave")).tasks == ["wave"]
+
+
 def test_v21_has_the_files_that_lerobot_asks_for(filmed: Path, tmp_path: Path) -> None:
     root = tmp_path / "v21"
     writer("lerobot-v2.1")(open_numbers(filmed), root, None)
