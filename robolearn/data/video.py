@@ -148,7 +148,7 @@ class VideoEncoder:
     """One mp4 at `path`, and with `index` the means to salvage it.
 
     Frames are encoded in a thread. What goes wrong there, a full disk above all, is raised by the next `put` or by
-    `finish`, as one `RobolearnError`; `abort` is always possible.
+    `finish`, as one `RobolearnError`; `stop` and `abort` are always possible.
     """
 
     def __init__(
@@ -178,19 +178,20 @@ class VideoEncoder:
 
     def finish(self) -> Clip:
         """Encode what still waits and close the file."""
-        self._stop()
+        self.stop()
         self._check()
         return Clip(self.path, self._frames, self._statistics.stats())
 
     def abort(self) -> None:
         """Stop, and remove the files."""
         self._error = self._error or RobolearnError("aborted")
-        self._stop()
+        self.stop()
         self.path.unlink(missing_ok=True)
         if self._index is not None:
             self._index.unlink(missing_ok=True)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Encode what still waits, as far as that goes, and leave the files as they are then."""
         if not self._stopped:
             self._stopped = True
             self._queue.put(None)
