@@ -24,6 +24,7 @@ from robolearn.data.reader import Dataset
 from robolearn.data.steps import Journalled, episode_of, read_journal
 from robolearn.data.store import Ready, Store
 from robolearn.data.video import Clip, VideoConfig, remux
+from robolearn.runs.files import write_text
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +94,10 @@ def _save(store: Store, folder: Path) -> tuple[int, int]:
         clips[key] = _clip(journal, folder, key, kept)
     task = journal.task or (store.tasks[-1] if store.tasks else "")
     marker = folder / "episode"
-    if marker.exists() and _stored(store, int(marker.read_text()), journal):
+    noted = marker.read_text() if marker.exists() else ""
+    if noted.isdigit() and _stored(store, int(noted), journal):
         return 0, 0
-    marker.write_text(str(store.episodes))
+    write_text(marker, str(store.episodes))
     episode = episode_of(
         journal.steps[:kept], journal.interface, success=False, terminated=False, truncated=True, task=task
     )

@@ -16,6 +16,8 @@ from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.journal import Journal, records
 from robolearn.data.repair import Repaired, repair
+from robolearn.data.store import Store
+from robolearn.data.validate import validate
 
 SIZE = 64
 INTERFACE = Interface(
@@ -97,6 +99,22 @@ def test_torn_files_are_read_up_to_the_tear(root, tmp_path, name):
     assert dataset.images("front")[:].shape[0] == dataset.frames
 
 
+@pytest.mark.parametrize("kept", [0, 6])
+def test_a_journal_that_a_power_cut_filled_with_zeros(root, tmp_path, kept):
+    """The length of the file reached the disk, its end (or nothing of it) did not."""
+    left(tmp_path / "left", root, 1, 6)
+    for name in ("rows.journal", "front.journal"):
+        path = root / ".running" / name
+        path.write_bytes(path.read_bytes()[: kept * 10**6] + bytes(4096))
+    assert [f.what for f in validate(root)] == (
+        [f"an episode of {kept} steps was being recorded; robolearn dataset repair can save it"] if kept else []
+    )
+    if not kept:
+        with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)) as w:
+            assert w.episodes == 1
+    assert repair(root) == Repaired(1 + bool(kept), 6 + kept, [(1, kept)] if kept else [], 0)
+
+
 def test_frames_that_the_encoder_held_are_lost(root, tmp_path):
     left(tmp_path / "left", root, 1, 3, flushed=False)
     done = repair(root)
@@ -117,6 +135,23 @@ def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
     assert repair(root).saved == [] and Dataset.open(root).episodes == 2
 
 
+def test_a_repair_that_is_killed_has_noted_whole_where_it_saves(root, tmp_path, monkeypatch):
+    left(tmp_path / "left", root, 1, 5)
+    notes = []
+
+    def killed(self, ready):
+        notes.append((root / ".unfinished/000/episode").read_text())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair(root)
+    assert notes == ["1"]
+    (root / ".unfinished/000/episode").write_text("")  # as a kill left it in an older version
+    assert repair(root) == Repaired(2, 11, [(1, 5)], 0)
+
+
 def test_what_cannot_be_repaired(root, tmp_path):
     writer = EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",))
     with writer, pytest.raises(BadInput, match="another writer"):
@@ -132,14 +167,15 @@ def test_what_cannot_be_repaired(root, tmp_path):
 
 def test_journals(tmp_path):
     journal = Journal(tmp_path / "j")
-    for record in (b"one", b"", b"three" * 100):
+    for record in (b"one", b"2", b"three" * 100):
         journal.append(record)
     journal.close()
     whole = (tmp_path / "j").read_bytes()
-    assert list(records(tmp_path / "j")) == [b"one", b"", b"three" * 100]
+    assert list(records(tmp_path / "j")) == [b"one", b"2", b"three" * 100]
     for cut in range(len(whole)):
-        (tmp_path / "j").write_bytes(whole[:cut])
-        assert len(list(records(tmp_path / "j"))) == (cut >= 11) + (cut >= 19)
+        for zeros in (0, 3, 100):  # which a power cut leaves where content has not reached the disk
+            (tmp_path / "j").write_bytes(whole[:cut] + bytes(zeros))
+            assert len(list(records(tmp_path / "j"))) == (cut >= 11) + (cut >= 20)
     (tmp_path / "j").write_bytes(whole[:9] + b"x" + whole[10:])
     assert list(records(tmp_path / "j")) == [] == list(records(tmp_path / "none"))
 
