@@ -275,14 +275,25 @@ def remux(
     with av.open(str(target), "w", format="mp4") as container:
         stream = open_stream(container, spec, hz, config)
         container.start_encoding()
+        prefixed = stream.codec_context.codec.canonical_name in ("h264", "hevc")
         for frame, data in enumerate(packets):
-            packet = av.Packet(data)
+            packet = av.Packet(_annex_b(data) if prefixed else data)
             packet.stream, packet.time_base = stream, 1 / frame_rate(hz)
             packet.pts = packet.dts = frame
             packet.duration = 1
             packet.is_keyframe = frame % config.g == 0
             container.mux_one(packet)
     return len(packets)
+
+
+def _annex_b(data: bytes) -> bytes:
+    """The units of an H.264 or HEVC packet as the encoder gave them; in an mp4 lengths stand for the start codes."""
+    units, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        units += [b"\0\0\0\1", data[at + 4 : end]]
+        at = end
+    return b"".join(units)
 
 
 class _Output:
