@@ -32,12 +32,16 @@ DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 INFO_PATH = "meta/info.json"
+INFO_TMP_PATH = "meta/info.json.tmp"
 STATS_PATH = "meta/stats.json"
 TASKS_PATH = "meta/tasks.parquet"
 SYNC_THREADS = 16
 LOCK_PATH = ".writer.lock"
 RUNNING_PATH = ".running"  # the journal and the growing videos of the episode at hand
-UNFINISHED_PATH = ".unfinished"  # such folders of recordings that were killed, set aside by a resumed one
+# Such folders of recordings that were killed, 000, 001, …, set aside by a resumed one; and in beyond-000, … what lay
+# beyond the counts of info.json and is no whole episode.
+UNFINISHED_PATH = ".unfinished"
+BEYOND = "beyond-"
 WEIGHTS_PATH = "meta/robolearn_weights.json"
 
 
@@ -128,20 +132,23 @@ class Commit:
 
     All content is on the disk before the first rename, so no file is ever half-written, and the last file staged
     is the commit point.
+
+    Args:
+      suffix: of what is staged.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, suffix: str = ".tmp") -> None:
+        self._root, self._suffix = root, suffix
         self._staged: list[tuple[Path, Path, int | None]] = []
 
     def stage(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Write ``<name>.tmp``.
+        """Write ``<name>.tmp``, or with another suffix.
 
         Raises:
           RobolearnError: the disk is full or not writable; nothing of the data set has changed then.
         """
         path = self._root / name
-        temporary = path.with_name(path.name + ".tmp")
+        temporary = path.with_name(path.name + self._suffix)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -159,7 +166,7 @@ class Commit:
         Raises as `stage` does.
         """
         path = self._root / name
-        temporary = path.with_name(path.name + ".tmp")
+        temporary = path.with_name(path.name + self._suffix)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source != temporary:

@@ -4,13 +4,16 @@ Finished episodes need no repair. The running one is in ``.running/`` (or, where
 repair, in ``.unfinished/<number>/``): the journal of its steps, and for every camera a video that was never closed
 with the index of its packets. A saved episode has as many steps as are whole in all of them; the encoders hold back
 the last dozen frames. It is stored as truncated and not a success.
+
+Finished episodes that ``meta/info.json`` has lost sight of, because it is older than they are, are counted again. What
+is left of such episodes where something lacks is kept in ``.unfinished/beyond-<number>/``.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -37,16 +40,18 @@ class Repaired:
       episodes, frames: in all.
       saved: (episode, frames) of every unfinished episode that was saved.
       lost: steps of unfinished episodes that could not be saved: their images were still with the encoder.
+      adopted: (episode, frames) of every finished episode that ``meta/info.json`` did not count.
     """
 
     episodes: int
     frames: int
     saved: list[tuple[int, int]]
     lost: int
+    adopted: list[tuple[int, int]] = field(default_factory=list)
 
 
 def repair(path: str | Path) -> Repaired:
-    """Append the unfinished episodes of the data set `path`, and remove what no episode lies in.
+    """Append the unfinished episodes of the data set `path`, and remove what killed commits left.
 
     Raises:
       BadInput: not a data set of robolearn's, or a writer is at work in it.
@@ -58,19 +63,23 @@ def repair(path: str | Path) -> Repaired:
         raise BadInput(f"data set {root}", got="one that robolearn did not write", expected="one of its own to repair")
     interface = Interface.from_json(info[INTERFACE_KEY])
     stamps = [stamp for name in info["features"] if (stamp := stamp_name(name)) is not None]
-    store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig())  # sets .running/ aside
+    # This sets .running/ aside.
+    store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig(), adopt=True)
     try:
         saved, lost = [], 0
-        for folder in sorted((root / layout.UNFINISHED_PATH).glob("*")):
+        for episode, frames in store.adopted:
+            log.info("%s: episode %d of %d steps is counted again", root, episode, frames)
+        unfinished = root / layout.UNFINISHED_PATH
+        for folder in sorted(path for path in unfinished.glob("*") if path.name.isdigit()):
             kept, steps = _save(store, folder)
             lost += steps - kept
             if kept:
                 saved.append((store.episodes - 1, kept))
                 log.info("%s: %d of %d steps saved as episode %d", root, kept, steps, store.episodes - 1)
             shutil.rmtree(folder)
-        if (root / layout.UNFINISHED_PATH).exists():
-            (root / layout.UNFINISHED_PATH).rmdir()
-        return Repaired(store.episodes, store.frames, saved, lost)
+        if unfinished.exists() and not any(unfinished.iterdir()):
+            unfinished.rmdir()
+        return Repaired(store.episodes, store.frames, saved, lost, store.adopted)
     finally:
         store.close()
 

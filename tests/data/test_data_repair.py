@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
@@ -150,6 +151,119 @@ def test_a_repair_that_is_killed_has_noted_whole_where_it_saves(root, tmp_path, 
     assert notes == ["1"]
     (root / ".unfinished/000/episode").write_text("")  # as a kill left it in an older version
     assert repair(root) == Repaired(2, 11, [(1, 5)], 0)
+
+
+def behind(root: Path, episodes: int, frames: int) -> None:
+    """Let info.json be one of earlier, as a backup or a tool that syncs folders brings it back."""
+    info = json.loads((root / "meta/info.json").read_text())
+    info |= {"total_episodes": episodes, "total_frames": frames, "splits": {"train": f"0:{episodes}"}}
+    (root / "meta/info.json").write_text(json.dumps(info))
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def three(root) -> Path:
+    """Episodes of 6, 3 and 4 steps, the last with a task of its own."""
+    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)) as w:
+        for e, steps in ((1, 3), (2, 4)):
+            add(w, e, steps)
+            w.end(success=True, terminated=True, task="press" if e < 2 else "turn")
+    return root
+
+
+@pytest.mark.parametrize("counted", [0, 1, 2])
+def test_episodes_that_info_has_lost_sight_of_are_counted_again(three, counted):
+    before = content(three)
+    behind(three, counted, [0, 6, 9][counted])
+    then = content(three)
+    with pytest.raises(BadInput, match=rf"got 3 episodes in its files, expected {counted}.*dataset repair"):
+        EpisodeWriter(three, INTERFACE, resume=True, stamps=("clock",))
+    assert content(three) == then
+    adopted = [(0, 6), (1, 3), (2, 4)][counted:]
+    assert repair(three) == Repaired(3, 13, [], 0, adopted)
+    assert list(validate(three)) == [] and Dataset.open(three).tasks == ["press", "turn"]
+    assert {name for name in before if "tmp" not in name} == set(content(three))
+    for name in before:
+        assert name.endswith(".json") or content(three)[name] == before[name], name
+    assert repair(three) == Repaired(3, 13, [], 0)
+
+
+def test_a_running_episode_is_saved_behind_those_that_are_counted_again(three, tmp_path):
+    left(tmp_path / "left", three, 3, 5)
+    behind(three, 1, 6)
+    assert repair(three) == Repaired(4, 18, [(3, 5)], 0, [(1, 3), (2, 4)])
+    assert (
+        Dataset.open(three, cache=False).observation["proprio"][:, 0].tolist() == [0] * 6 + [1] * 3 + [2] * 4 + [3] * 5
+    )
+
+
+@pytest.mark.parametrize("lacking", ["video", "frames", "row", "task"])
+def test_what_is_no_whole_episode_is_set_aside(three, lacking):
+    """Episode 1 is whole, of episode 2 something is not there."""
+    video = "videos/observation.images.front/chunk-000/file-00{}.mp4"
+    kept = video.format(2)
+    if lacking == "video":
+        os.truncate(three / kept, (three / kept).stat().st_size // 2)
+    else:
+        name = {"row": "meta/episodes/chunk-000/file-000.parquet", "task": "meta/tasks.parquet"}.get(
+            lacking, "data/chunk-000/file-000.parquet"
+        )
+        table = pq.read_table(three / name)
+        pq.write_table(table.slice(0, table.num_rows - 1), three / name)
+    behind(three, 1, 6)
+    before = content(three)
+    assert repair(three) == Repaired(2, 9, [], 0, [(1, 3)])
+    assert Dataset.open(three).episodes == 2 and not (three / kept).exists()
+    assert (three / ".unfinished/beyond-000" / kept).read_bytes() == before[kept]
+    for name in ("data/chunk-000/file-000.parquet", "meta/episodes/chunk-000/file-000.parquet"):
+        copy = three / ".unfinished/beyond-000" / name
+        assert lacking == "row" if not copy.exists() else copy.read_bytes() == before[name]
+    assert [f.check for f in validate(three)] == []
+    assert repair(three) == Repaired(2, 9, [], 0) and (three / ".unfinished/beyond-000").exists()
+
+
+def cut_short(monkeypatch, renames: int):
+    """As if killed before another file is renamed after so many."""
+    replace, left = os.replace, iter(range(renames))
+
+    def interrupted(source, target):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    return pytest.raises(KeyboardInterrupt)
+
+
+def test_a_kill_while_they_are_counted_again_loses_none(three):
+    behind(three, 1, 6)
+    for renames in range(5):
+        with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
+            repair(three)
+        assert Dataset.open(three).episodes == 1
+    assert repair(three) == Repaired(3, 13, [], 0, [(1, 3), (2, 4)])
+
+
+@pytest.mark.parametrize("renames", [2, 4])
+def test_a_kill_while_the_rest_of_a_killed_commit_is_removed_brings_none_of_it_back(three, renames):
+    """First a commit is killed before it renames info.json, then those who clean up after it, again and again."""
+    writer = EpisodeWriter(three, INTERFACE, resume=True, stamps=("clock",))
+    add(writer, 3, 5)
+    with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
+        writer.end(success=True, task="press")
+    writer._store._lock.close()
+    assert (three / "videos/observation.images.front/chunk-000/file-003.mp4").exists()
+    rows = pq.read_table(three / "meta/episodes/chunk-000/file-000.parquet").num_rows
+    assert rows == (4 if renames == 4 else 3)  # all of it is there but the count
+    assert {f.check for f in validate(three)} - {"stats"} == {"unfinished episode"}
+    for again in range(5):
+        with pytest.MonkeyPatch.context() as patch, cut_short(patch, again):
+            repair(three)
+    assert repair(three) == Repaired(4, 18, [(3, 5)], 0) and not list(three.rglob("*.tmp"))
+    assert not Dataset.open(three).success[3] and not (three / ".unfinished").exists()
 
 
 def test_what_cannot_be_repaired(root, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.features import INTERFACE_KEY
 from robolearn.data.store import unfinished_steps
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
@@ -23,6 +24,9 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
     indices = [row["episode_index"] for row in data.rows]
     if not total:
         yield Finding("counts", "no episodes", INFO)
+    if data.beyond:
+        hint = "; robolearn dataset repair counts those that are whole" if INTERFACE_KEY in data.info else ""
+        yield Finding("counts", f"{data.beyond} rows beyond total_episodes, which is {total}{hint}", INFO)
     for index in sorted(set(range(total)) - set(indices)):
         yield Finding("counts", "no row in meta/episodes", "", index)
     for index in sorted({i for i in indices if indices.count(i) > 1} if len(set(indices)) < len(indices) else ()):

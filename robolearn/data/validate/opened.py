@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.beyond import is_torn
 from robolearn.data.tables import tasks_of
 from robolearn.data.validate.finding import Finding
 
@@ -48,6 +49,7 @@ class Opened:
       tasks: in words, by index; None where they cannot be read.
       stats: ``meta/stats.json``; None where it is not there or cannot be read.
       episodes: by index, those whose table can be read.
+      beyond: how many episodes ``meta/episodes`` has beyond the count, other than those of a killed commit.
       live: whether a writer is at work in it.
       findings: what went wrong on the way.
       seen: told the name of every video that has been looked at.
@@ -59,6 +61,7 @@ class Opened:
     tasks: list[str] | None
     stats: dict[str, Any] | None
     episodes: dict[int, Rows]
+    beyond: int = 0
     live: bool = False
     findings: list[Finding] = field(default_factory=list)
     seen: Callable[[str], None] = lambda name: None
@@ -85,7 +88,12 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
                        hint="robolearn dataset import reads v2.1")  # fmt: skip
     _check_info(root, info)
     findings: list[Finding] = []
-    rows = _rows(root, int(info["total_episodes"]), findings)
+    count = int(info["total_episodes"])
+    rows = _rows(root, count, findings)
+    newest = max((row["episode_index"] for row in rows), default=-1)
+    beyond = 0 if is_torn(root, count, newest) else sum(row["episode_index"] >= count for row in rows)
+    rows = [row for row in rows if row["episode_index"] < count]
+    live = _live(root)
     tasks = stats = None
     try:
         tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=layout.TASKS_PATH)
@@ -96,7 +104,8 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     except BadInput as error:
         findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
     episodes = dict(_tables(root, info, rows, findings))
-    return Opened(root, info, rows, tasks, stats, episodes, _live(root), findings, seen or (lambda name: None))
+    beyond = 0 if live else beyond
+    return Opened(root, info, rows, tasks, stats, episodes, beyond, live, findings, seen or (lambda name: None))
 
 
 def _check_info(root: Path, info: dict[str, Any]) -> None:
@@ -147,7 +156,7 @@ def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any
         if lacking:
             findings.append(Finding("episodes", f"no column {lacking[0]!r}", name))
             continue
-        rows += [{**row, "file": name} for row in table.to_pylist() if row["episode_index"] < count]
+        rows += [{**row, "file": name} for row in table.to_pylist()]
     if not rows and not findings and count:
         findings.append(Finding("episodes", f"no rows in meta/episodes, expected {count}"))
     return sorted(rows, key=lambda row: row["episode_index"])

@@ -235,8 +235,25 @@ def test_what_lies_beyond_the_last_commit_is_no_fault(filmed: Path, copy: Copy) 
     def two(info: dict[str, Any]) -> None:
         info.update(total_episodes=2, total_frames=23)
 
+    (root / "meta/info.json.tmp").write_bytes((root / "meta/info.json").read_bytes())
     edit_json(root, "meta/info.json", two)
-    assert {check for check, _, _ in found(root)} == {"stats"}  # which a killed writer leaves behind
+    findings = list(validate(root))
+    assert {finding.check for finding in findings} == {"stats"}  # which a killed writer leaves behind
+    assert all("repair brings it up to date" in finding.what for finding in findings)
+
+
+def test_rows_that_info_does_not_count(filmed: Path, copy: Copy) -> None:
+    """No commit was killed: somebody has brought back an older info.json."""
+    root = copy(filmed)
+    edit_json(root, "meta/info.json", lambda info: info.update(total_episodes=1, total_frames=14))
+    first, *others = validate(root)
+    assert (first.check, first.file) == ("counts", "meta/info.json")
+    assert (
+        first.what == "2 rows beyond total_episodes, which is 1; robolearn dataset repair counts those that are whole"
+    )
+    assert {other.check for other in others} == {"stats"} and not any("repair" in other.what for other in others)
+    with EpisodeWriter(root / "live", Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 10.0)):
+        assert not [f for f in validate(root / "live") if "beyond" in f.what]
 
 
 def test_a_recording_that_was_killed_is_told_from_one_that_runs(tmp_path: Path, copy: Copy) -> None:
