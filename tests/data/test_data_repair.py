@@ -76,6 +76,8 @@ def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
         add(w, 2, 3)
         w.end(success=True, task="press")
     left(tmp_path / "left", root, 3, 4)
+    told = [(f.check, f.file) for f in validate(root)]
+    assert told == [("unfinished episode", name) for name in (".running", ".unfinished/000")]
     assert repair(root) == Repaired(4, 18, [(2, 5), (3, 4)], 0)
     order = Dataset.open(root, cache=False).observation["proprio"][:, 0].tolist()
     assert order == [0] * 6 + [2] * 3 + [1] * 5 + [3] * 4

@@ -89,9 +89,10 @@ def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
     """No episode that a killed recording left half done."""
     if data.live:
         return
-    folders = [data.root / layout.RUNNING_PATH, *sorted((data.root / layout.UNFINISHED_PATH).glob("*"))]
-    for folder in folders:
-        if steps := unfinished_steps(folder, int(data.info["total_episodes"])):
+    running, aside = data.root / layout.RUNNING_PATH, sorted((data.root / layout.UNFINISHED_PATH).glob("*"))
+    # Only where it was begun does its number tell that it was finished: the set grows past one that is set aside.
+    for folder, episodes in ((running, int(data.info["total_episodes"])), *((folder, 0) for folder in aside)):
+        if steps := unfinished_steps(folder, episodes):
             what = f"an episode of {steps} steps was being recorded; robolearn dataset repair can save it"
             yield Finding("unfinished episode", what, str(folder.relative_to(data.root)))
 
