@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.runs.lock import forget_in_children
 
 VERSION = "v3.0"
 CHUNKS_SIZE = 1000  # files per chunk folder
@@ -57,7 +58,9 @@ def video_path(key: str, number: int) -> str:
 
 
 def lock(root: Path) -> IO[str]:
-    """Hold the data set `root` for writing until the returned file is closed (or the process dies).
+    """Hold the data set `root` for writing until the returned file is closed, or this process dies.
+
+    In workers that this process forks the file is closed.
 
     Raises:
       BadInput: another writer holds it.
@@ -69,6 +72,7 @@ def lock(root: Path) -> IO[str]:
         handle.close()
         what = f"data set {root}"
         raise BadInput(what, got="another writer at work in it", expected="one writer at a time") from None
+    forget_in_children(handle)
     return handle
 
 
