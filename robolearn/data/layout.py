@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.data.info import check_info
 from robolearn.runs.lock import forget_in_children
 
 VERSION = "v3.0"
@@ -107,11 +108,17 @@ def read_json(root: Path, name: str) -> dict[str, Any]:
 
 
 def read_info(root: Path) -> dict[str, Any]:
-    """``meta/info.json`` with all the keys that a reader needs; raises as `read_json` does."""
+    """``meta/info.json`` of a set of any version.
+
+    Raises:
+      BadInput: it is missing or unreadable, lacks a key that a reader needs, or says things that nothing can be read
+        with; the message names the key.
+    """
     info = read_json(root, INFO_PATH)
     for key in ("codebase_version", "features", "fps", "total_episodes", "total_frames", "total_tasks"):
         if key not in info:
             raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)
+    check_info(info, f"data set {root}: {INFO_PATH}")
     return info
 
 

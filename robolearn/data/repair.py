@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from robolearn.core import BadInput, Interface
+from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.features import INTERFACE_KEY, camera_name, image_keys, stamp_name
+from robolearn.data.features import INTERFACE_KEY, camera_name, image_keys, stamp_name, stored_interface
 from robolearn.data.footage import VideoFootage
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
@@ -61,7 +61,7 @@ def repair(path: str | Path) -> Repaired:
     info = layout.read_info(root)
     if INTERFACE_KEY not in info:
         raise BadInput(f"data set {root}", got="one that robolearn did not write", expected="one of its own to repair")
-    interface = Interface.from_json(info[INTERFACE_KEY])
+    interface = stored_interface(info, what=f"data set {root}")
     stamps = [stamp for name in info["features"] if (stamp := stamp_name(name)) is not None]
     # This sets .running/ aside.
     store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig(), adopt=True)

@@ -34,6 +34,7 @@ from robolearn.data.features import (
     schema_of,
     stamp_column,
     stamp_name,
+    stored_interface,
 )
 from robolearn.data.journal import records
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
@@ -289,6 +290,7 @@ class Store:
         info = layout.read_info(self.root)
         if INTERFACE_KEY not in info:
             raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
+        stored_interface(info, what=what)
         ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
         # Compared as JSON text, in which tuples and lists are the same.
         for key, value in ours[INTERFACE_KEY].items():

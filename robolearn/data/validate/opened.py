@@ -86,7 +86,6 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     if not str(info["codebase_version"]).startswith("v3."):
         raise BadInput(f"data set {root}", got=f"format {info['codebase_version']}", expected=layout.VERSION,
                        hint="robolearn dataset import reads v2.1")  # fmt: skip
-    _check_info(root, info)
     findings: list[Finding] = []
     count = int(info["total_episodes"])
     rows = _rows(root, count, findings)
@@ -106,28 +105,6 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     episodes = dict(_tables(root, info, rows, findings))
     beyond = 0 if live else beyond
     return Opened(root, info, rows, tasks, stats, episodes, beyond, live, findings, seen or (lambda name: None))
-
-
-def _check_info(root: Path, info: dict[str, Any]) -> None:
-    """Raise `BadInput` where ``meta/info.json`` says things that nothing can be read with."""
-    what = f"data set {root}: {layout.INFO_PATH}"
-    for key in ("total_episodes", "total_frames", "total_tasks"):
-        if not isinstance(info[key], int) or info[key] < 0:
-            raise BadInput(f"{what}: {key}", got=info[key], expected="a number")
-    if not isinstance(info["fps"], int | float) or not info["fps"] > 0:
-        raise BadInput(f"{what}: fps", got=info["fps"], expected="a positive number")
-    features = info["features"]
-    if not isinstance(features, dict) or not all(isinstance(feature, dict) for feature in features.values()):
-        raise BadInput(f"{what}: features", got=type(features).__name__, expected="a dict of dicts")
-    for name, feature in features.items():
-        shape = feature.get("shape")
-        if not isinstance(shape, list) or not all(isinstance(extent, int) for extent in shape):
-            raise BadInput(f"{what}: features: {name}: shape", got=shape, expected="a list of numbers")
-    for key, default in (("data_path", layout.DATA_PATH), ("video_path", layout.VIDEO_PATH)):
-        try:
-            str(info.get(key) or default).format(chunk_index=0, file_index=0, video_key="x")
-        except (KeyError, IndexError, ValueError):
-            raise BadInput(f"{what}: {key}", got=info[key], expected=default) from None
 
 
 def _live(root: Path) -> bool:

@@ -14,13 +14,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import EpisodeWriter
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.formats import ReadOptions, guess, reader
+from robolearn.data.repair import repair
 from robolearn.data.validate import Finding, Limits, validate
 
 DATA = "data/chunk-000/file-000.parquet"
 ROWS = "meta/episodes/chunk-000/file-000.parquet"
 VIDEO = "videos/observation.images.front/chunk-000/file-001.mp4"
 Copy = Callable[[Path], Path]
+COMMANDS: dict[str, Callable[[Path], Any]] = {
+    "validate": lambda root: list(validate(root)),
+    "open": Dataset.open,
+    "resume": lambda root: EpisodeWriter(root, Interface({}, ArraySpec((1,)), 10.0), resume=True),
+    "repair": repair,
+    "import": lambda root: reader(str(guess(root)))(root, ReadOptions()),
+}
 
 
 def found(root: Path, limits: Limits | None = None) -> list[tuple[str, int | None, int | None]]:
@@ -277,10 +286,50 @@ def test_weights_of_another_number_of_episodes(plain: Path, copy: Copy) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"fps": 0}, {"fps": "x"}, {"total_tasks": None}, {"total_frames": -1}, {"features": []}, {"data_path": "{x}"}],
-)
-def test_nonsense_in_info_is_one_clear_error(plain: Path, copy: Copy, change: dict[str, Any]) -> None:
+    [{"fps": 0}, {"fps": "x"}, {"total_tasks": None}, {"total_frames": -1}, {"features": []}, {"data_path": "{x}"},
+     {"fps": 1e999}, {"chunks_size": "many"}, {"video_path": "{video_key.x}"}],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["validate", "open", "resume", "repair", "import"])
+def test_nonsense_in_info_is_one_clear_error(plain: Path, copy: Copy, change: dict[str, Any], command: str) -> None:
     root = copy(plain)
     edit_json(root, "meta/info.json", lambda info: info.update(change))
     with pytest.raises(BadInput, match=rf"info\.json: {next(iter(change))}"):
-        list(validate(root))
+        COMMANDS[command](root)
+
+
+@pytest.mark.parametrize(
+    ("feature", "told"),
+    [
+        ({"dtype": "float32"}, "action: shape"),
+        ({"dtype": "float32", "shape": [-2]}, "action: shape"),
+        ({"shape": [2]}, "action: dtype"),
+        ({"dtype": "float32", "shape": [2], "info": "much"}, "action: info"),
+    ],
+)
+@pytest.mark.parametrize("command", ["validate", "open", "resume", "repair", "import"])
+def test_nonsense_about_a_feature_is_one_clear_error(
+    plain: Path, copy: Copy, feature: dict[str, Any], told: str, command: str
+) -> None:
+    root = copy(plain)
+    edit_json(root, "meta/info.json", lambda info: info["features"].update(action=feature))
+    with pytest.raises(BadInput, match=rf"info\.json: features: {told}"):
+        COMMANDS[command](root)
+
+
+@pytest.mark.parametrize("interface", [[], {"observation": []}, {"observation": {}, "action": 3}])
+@pytest.mark.parametrize("command", ["open", "resume", "repair", "import"])
+def test_an_interface_that_is_none(plain: Path, copy: Copy, interface: Any, command: str) -> None:
+    root = copy(plain)
+    edit_json(root, "meta/info.json", lambda info: info.update(robolearn_interface=interface))
+    with pytest.raises(BadInput, match="robolearn_interface: got no valid interface"):
+        COMMANDS[command](root)
+
+
+@pytest.mark.parametrize("name", ["observation.images/../../pwned", "..", ""])
+@pytest.mark.parametrize("command", ["validate", "open", "import"])
+def test_names_of_features_lead_nowhere(plain: Path, copy: Copy, name: str, command: str) -> None:
+    root = copy(plain)
+    feature = {"dtype": "video", "shape": [64, 64, 3], "names": None}
+    edit_json(root, "meta/info.json", lambda info: info["features"].update({name: feature}))
+    with pytest.raises(BadInput, match=r"features: .*got this name, expected one without '/'"):
+        COMMANDS[command](root)
