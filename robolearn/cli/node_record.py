@@ -127,7 +127,6 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
         writer.add(blank, np.zeros(interface.action.shape), stamps=dict.fromkeys(names, 0.0))
         writer.discard()
     except BaseException:
-        writer.discard()  # where the disk refused it: nobody wants to have this step repaired
         writer.close()
         raise
     return writer

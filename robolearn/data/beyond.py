@@ -45,7 +45,10 @@ def beyond(root: Path, info: Mapping[str, Any]) -> Beyond:
     columns = _COLUMNS + [f"videos/{name}/{key}" for name in cameras for key in ("chunk_index", "file_index")]
     rows: dict[int, dict[str, Any]] = {}
     for path in sorted(root.glob("meta/episodes/*/*.parquet")):
-        table = layout.read_parquet(root, str(path.relative_to(root)), columns)
+        try:
+            table = layout.read_parquet(root, str(path.relative_to(root)), columns)
+        except BadInput:
+            continue  # where counted episodes stand in it, those who read them say so
         if "episode_index" in table.column_names:
             rows |= {row["episode_index"]: row for row in _from(table, count).to_pylist()}
     if is_torn(root, count, max(rows, default=count)):

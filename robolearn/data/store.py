@@ -38,6 +38,7 @@ from robolearn.data.features import (
 )
 from robolearn.data.journal import records
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
+from robolearn.data.sweep import aside, sweep
 from robolearn.data.tables import (
     conformed,
     episode_row,
@@ -374,53 +375,19 @@ class Store:
         if not self.running.exists():
             return
         if unfinished_steps(self.running, self.episodes):
-            self.running.rename(self._aside(""))
+            self.running.rename(aside(self.root))
             log.warning("%s: an unfinished episode is set aside; `robolearn dataset repair` can save it", self.root)
         else:
             shutil.rmtree(self.running)
-
-    def _aside(self, prefix: str) -> Path:
-        """A path in `layout.UNFINISHED_PATH` that is not there yet: `prefix` and a number."""
-        folder = self.root / layout.UNFINISHED_PATH
-        folder.mkdir(exist_ok=True)
-        taken = [path.name.removeprefix(prefix) for path in folder.glob(f"{prefix}*")]
-        return folder / f"{prefix}{1 + max((int(name) for name in taken if name.isdigit()), default=-1):03d}"
 
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         return conformed(layout.read_parquet(self.root, name), schema, what=f"data set {self.root}: {name}")
 
     def _sweep(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
-        """Remove .tmp files but that of info.json, and files that no committed episode lies in.
-
-        Args:
-          torn: the latter are the rest of a killed commit. Others are set aside, as are copies of the files `cut`.
-        """
-        for name in self.root.rglob("*.tmp"):
-            if name != self.root / layout.INFO_TMP_PATH:
-                name.unlink()
+        """Leave no file beyond the newest that committed episodes lie in; see `sweep`."""
         newest = {tail.pattern: tail.number if tail.table is not None else -1 for tail in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
-        strays: list[Path] = []
-        for pattern, last in newest.items():
-            for chunk in (self.root / pattern).parent.parent.glob("chunk-*"):
-                for file in chunk.glob(f"file-*{Path(pattern).suffix}"):
-                    number = int(chunk.name.removeprefix("chunk-")) * layout.CHUNKS_SIZE
-                    number += int(file.stem.removeprefix("file-"))
-                    if number > last:
-                        strays.append(file)
-        if torn:
-            for file in strays:
-                file.unlink()
-        elif strays or cut:
-            aside = self._aside(layout.BEYOND)
-            for file in (*strays, *(self.root / name for name in cut)):
-                place = aside / file.relative_to(self.root)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                if file in strays:
-                    file.rename(place)
-                else:
-                    shutil.copy2(file, place)
-            log.warning("%s: what lay beyond %s is set aside in %s", self.root, layout.INFO_PATH, aside)
+        sweep(self.root, newest, torn=torn, cut=cut)
 
 
 def unfinished_steps(folder: Path, episodes: int) -> int:
