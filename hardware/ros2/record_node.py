@@ -142,6 +142,7 @@ class RecordNode(TeleopNode):
         self._keeper: threading.Thread | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._kept: deque[OSError | RobolearnError | None] = deque()
+        self._refused = False  # the writer could not store something; what to keep of it is its own business
 
     def open_session(self) -> tuple[Contract, Collection[str], Device, Episodes]:
         self.session = s = self._make_session(self.value)
@@ -290,7 +291,8 @@ class RecordNode(TeleopNode):
         self._forget()
 
         def discard() -> None:
-            self.session.writer.discard()
+            if not self._refused:
+                self.session.writer.discard()
             self._kept.append(None)
 
         self._jobs.put(discard)
@@ -317,7 +319,7 @@ class RecordNode(TeleopNode):
             return
         number = self.episodes.number + (not self.episodes.storing)
         self.episodes.lost()
-        self._jobs.put(self.session.writer.discard)
+        self._refused = True
         what = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else error
         self.fail(RobolearnError(f"episode {number} could not be stored: {what}"))
 

@@ -171,10 +171,7 @@ def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
     A derived one has `action_kind` ``"native"``; its observations are the float vectors and the colour pictures.
     """
     if INTERFACE_KEY in info:
-        try:
-            return Interface.from_json(info[INTERFACE_KEY])
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(f"{what}: {INTERFACE_KEY}", got=f"no valid interface ({error!r})") from None
+        return stored_interface(info, what=what)
     features = info["features"]
     if "action" not in features:
         raise BadInput(what, got="no feature 'action'", expected="one", available=features)
@@ -195,6 +192,14 @@ def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
         control_hz=float(info["fps"]),
         embodiment=str(info.get("robot_type") or "none"),
     )
+
+
+def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface:
+    """The interface that stands in `info`; raises `BadInput` where it is none."""
+    try:
+        return Interface.from_json(info[INTERFACE_KEY])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{what}: {INTERFACE_KEY}", got=f"no valid interface ({error!r})") from None
 
 
 def picture_shape(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:

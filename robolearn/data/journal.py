@@ -20,7 +20,11 @@ class Journal:
         self._descriptor = os.open(path, flags, 0o666)
 
     def append(self, record: bytes) -> None:
-        """Raises `OSError` where the disk is full; the file is then whole up to the record before."""
+        """Add `record`, which is not empty.
+
+        Raises `OSError` where the disk is full; the file is then whole up to the record before.
+        """
+        assert record
         framed = memoryview(_HEAD.pack(len(record), zlib.crc32(record)) + record)
         while framed:
             framed = framed[os.write(self._descriptor, framed) :]
@@ -41,7 +45,8 @@ def records(path: Path) -> Iterator[bytes]:
     while len(content) >= _HEAD.size:
         length, checksum = _HEAD.unpack_from(content)
         record = bytes(content[_HEAD.size : _HEAD.size + length])
-        if len(record) < length or zlib.crc32(record) != checksum:
+        # A power cut may leave zeros at the end: a length of 0, and the checksum of nothing, which is 0 as well.
+        if not length or len(record) < length or zlib.crc32(record) != checksum:
             return
         yield record
         content = content[_HEAD.size + length :]

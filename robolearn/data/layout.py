@@ -25,6 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.data.info import check_info
+from robolearn.runs.lock import forget_in_children
 
 VERSION = "v3.0"
 CHUNKS_SIZE = 1000  # files per chunk folder
@@ -32,12 +34,16 @@ DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 INFO_PATH = "meta/info.json"
+INFO_TMP_PATH = "meta/info.json.tmp"
 STATS_PATH = "meta/stats.json"
 TASKS_PATH = "meta/tasks.parquet"
 SYNC_THREADS = 16
 LOCK_PATH = ".writer.lock"
 RUNNING_PATH = ".running"  # the journal and the growing videos of the episode at hand
-UNFINISHED_PATH = ".unfinished"  # such folders of recordings that were killed, set aside by a resumed one
+# Such folders of recordings that were killed, 000, 001, …, set aside by a resumed one; and in beyond-000, … what lay
+# beyond the counts of info.json and is no whole episode.
+UNFINISHED_PATH = ".unfinished"
+BEYOND = "beyond-"
 WEIGHTS_PATH = "meta/robolearn_weights.json"
 
 
@@ -53,7 +59,9 @@ def video_path(key: str, number: int) -> str:
 
 
 def lock(root: Path) -> IO[str]:
-    """Hold the data set `root` for writing until the returned file is closed (or the process dies).
+    """Hold the data set `root` for writing until the returned file is closed, or this process dies.
+
+    In workers that this process forks the file is closed.
 
     Raises:
       BadInput: another writer holds it.
@@ -65,6 +73,7 @@ def lock(root: Path) -> IO[str]:
         handle.close()
         what = f"data set {root}"
         raise BadInput(what, got="another writer at work in it", expected="one writer at a time") from None
+    forget_in_children(handle)
     return handle
 
 
@@ -99,11 +108,17 @@ def read_json(root: Path, name: str) -> dict[str, Any]:
 
 
 def read_info(root: Path) -> dict[str, Any]:
-    """``meta/info.json`` with all the keys that a reader needs; raises as `read_json` does."""
+    """``meta/info.json`` of a set of any version.
+
+    Raises:
+      BadInput: it is missing or unreadable, lacks a key that a reader needs, or says things that nothing can be read
+        with; the message names the key.
+    """
     info = read_json(root, INFO_PATH)
     for key in ("codebase_version", "features", "fps", "total_episodes", "total_frames", "total_tasks"):
         if key not in info:
             raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)
+    check_info(info, f"data set {root}: {INFO_PATH}")
     return info
 
 
@@ -128,20 +143,23 @@ class Commit:
 
     All content is on the disk before the first rename, so no file is ever half-written, and the last file staged
     is the commit point.
+
+    Args:
+      suffix: of what is staged.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, suffix: str = ".tmp") -> None:
+        self._root, self._suffix = root, suffix
         self._staged: list[tuple[Path, Path, int | None]] = []
 
     def stage(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Write ``<name>.tmp``.
+        """Write ``<name>.tmp``, or with another suffix.
 
         Raises:
           RobolearnError: the disk is full or not writable; nothing of the data set has changed then.
         """
         path = self._root / name
-        temporary = path.with_name(path.name + ".tmp")
+        temporary = path.with_name(path.name + self._suffix)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -159,7 +177,7 @@ class Commit:
         Raises as `stage` does.
         """
         path = self._root / name
-        temporary = path.with_name(path.name + ".tmp")
+        temporary = path.with_name(path.name + self._suffix)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source != temporary:

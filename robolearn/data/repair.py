@@ -4,26 +4,30 @@ Finished episodes need no repair. The running one is in ``.running/`` (or, where
 repair, in ``.unfinished/<number>/``): the journal of its steps, and for every camera a video that was never closed
 with the index of its packets. A saved episode has as many steps as are whole in all of them; the encoders hold back
 the last dozen frames. It is stored as truncated and not a success.
+
+Finished episodes that ``meta/info.json`` has lost sight of, because it is older than they are, are counted again. What
+is left of such episodes where something lacks is kept in ``.unfinished/beyond-<number>/``.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from robolearn.core import BadInput, Interface
+from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, stamp_name
+from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, stamp_name, stored_interface
 from robolearn.data.footage import VideoFootage
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
 from robolearn.data.steps import Journalled, episode_of, read_journal
 from robolearn.data.store import Ready, Store
 from robolearn.data.video import Clip, VideoConfig, remux
+from robolearn.runs.files import write_text
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +40,18 @@ class Repaired:
       episodes, frames: in all.
       saved: (episode, frames) of every unfinished episode that was saved.
       lost: steps of unfinished episodes that could not be saved: their images were still with the encoder.
+      adopted: (episode, frames) of every finished episode that ``meta/info.json`` did not count.
     """
 
     episodes: int
     frames: int
     saved: list[tuple[int, int]]
     lost: int
+    adopted: list[tuple[int, int]] = field(default_factory=list)
 
 
 def repair(path: str | Path) -> Repaired:
-    """Append the unfinished episodes of the data set `path`, and remove what no episode lies in.
+    """Append the unfinished episodes of the data set `path`, and remove what killed commits left.
 
     Raises:
       BadInput: not a data set of robolearn's, or a writer is at work in it.
@@ -55,24 +61,26 @@ def repair(path: str | Path) -> Repaired:
     info = layout.read_info(root)
     if INTERFACE_KEY not in info:
         raise BadInput(f"data set {root}", got="one that robolearn did not write", expected="one of its own to repair")
-    interface = Interface.from_json(info[INTERFACE_KEY])
+    interface = stored_interface(info, what=f"data set {root}")
     stamps = [stamp for name in info["features"] if (stamp := stamp_name(name)) is not None]
     outcomes = SUCCESS in info["features"]
-    store = Store(  # sets .running/ aside
-        root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes
-    )
+    # This sets .running/ aside.
+    store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes, adopt=True)
     try:
         saved, lost = [], 0
-        for folder in sorted((root / layout.UNFINISHED_PATH).glob("*")):
+        for episode, frames in store.adopted:
+            log.info("%s: episode %d of %d steps is counted again", root, episode, frames)
+        unfinished = root / layout.UNFINISHED_PATH
+        for folder in sorted(path for path in unfinished.glob("*") if path.name.isdigit()):
             kept, steps = _save(store, folder)
             lost += steps - kept
             if kept:
                 saved.append((store.episodes - 1, kept))
                 log.info("%s: %d of %d steps saved as episode %d", root, kept, steps, store.episodes - 1)
             shutil.rmtree(folder)
-        if (root / layout.UNFINISHED_PATH).exists():
-            (root / layout.UNFINISHED_PATH).rmdir()
-        return Repaired(store.episodes, store.frames, saved, lost)
+        if unfinished.exists() and not any(unfinished.iterdir()):
+            unfinished.rmdir()
+        return Repaired(store.episodes, store.frames, saved, lost, store.adopted)
     finally:
         store.close()
 
@@ -96,9 +104,10 @@ def _save(store: Store, folder: Path) -> tuple[int, int]:
         clips[key] = _clip(journal, folder, key, kept)
     task = journal.task or (store.tasks[-1] if store.tasks else "")
     marker = folder / "episode"
-    if marker.exists() and _stored(store, int(marker.read_text()), journal):
+    noted = marker.read_text() if marker.exists() else ""
+    if noted.isdigit() and _stored(store, int(noted), journal):
         return 0, 0
-    marker.write_text(str(store.episodes))
+    write_text(marker, str(store.episodes))
     episode = episode_of(
         journal.steps[:kept], journal.interface, success=False, terminated=False, truncated=True, task=task
     )

@@ -3,7 +3,8 @@
 The frames of an episode join the newest data file, which is written anew beside the old one and renamed over it,
 until it has grown to `DATA_BYTES`; then the next file begins. The episode's row in ``meta/episodes`` goes the same
 way, its videos are files of their own, and ``meta/info.json``, renamed last, is the commit point: readers ignore
-what lies beyond its counts, and a writer that resumes removes it.
+what lies beyond its counts, and a writer that resumes removes what a killed commit left there, and that alone; `beyond`
+tells it apart.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
+from robolearn.data.beyond import Beyond, beyond
 from robolearn.data.features import (
     INTERFACE_KEY,
     INTERVENTION,
@@ -32,9 +34,11 @@ from robolearn.data.features import (
     schema_of,
     stamp_column,
     stamp_name,
+    stored_interface,
 )
 from robolearn.data.journal import records
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
+from robolearn.data.sweep import aside, sweep
 from robolearn.data.tables import (
     conformed,
     episode_row,
@@ -71,6 +75,10 @@ class Store:
       features: LeRobot's feature dictionary. A set that an older version began keeps its own.
       episodes, frames: how many are committed.
       tasks: in words.
+      adopted: (episode, frames) of those that ``meta/info.json`` had lost sight of.
+
+    Args:
+      adopt: whether such episodes are counted again; otherwise a set that has some is refused.
     """
 
     def __init__(
@@ -82,10 +90,12 @@ class Store:
         stamps: Sequence[str],
         video: VideoConfig,
         outcomes: bool = True,
+        adopt: bool = False,
     ) -> None:
         self.root, self.interface, self.stamps = root, interface, tuple(stamps)
         self.episodes = self.frames = 0
         self.tasks: list[str] = []
+        self.adopted: list[tuple[int, int]] = []
         self._pictures = image_keys(interface)
         self._set_features(features_of(interface, self.stamps, outcomes=outcomes))
         self._stats: Stats = {}  # over all frames, the vector features side by side
@@ -106,9 +116,9 @@ class Store:
             infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
             self._set_features(features_of(interface, self.stamps, infos, outcomes))
             if (root / layout.INFO_PATH).exists():
-                self._resume()
+                self._resume(adopt)
             else:
-                self._sweep()
+                self._sweep(torn=True)
                 commit = layout.Commit(root)
                 commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
                 commit.publish()
@@ -276,12 +286,13 @@ class Store:
             if strange:
                 raise BadInput(f"folder {root}", got=f"other files ({strange[0].name})", expected="a new folder")
 
-    def _resume(self) -> None:
-        """Take up the committed state and remove what a killed writer left beyond it."""
+    def _resume(self, adopt: bool) -> None:
+        """Take up the committed state and remove what a killed commit left beyond it."""
         what = f"data set {self.root}"
         info = layout.read_info(self.root)
         if INTERFACE_KEY not in info:
             raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
+        stored_interface(info, what=what)
         ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
         # Compared as JSON text, in which tuples and lists are the same.
         for key, value in ours[INTERFACE_KEY].items():
@@ -292,17 +303,23 @@ class Store:
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
         self._take_features(info["features"], what)
-        self.episodes, self.frames = info["total_episodes"], info["total_frames"]
+        more = beyond(self.root, info)
+        if more.lengths and not adopt:
+            got = f"{info['total_episodes'] + len(more.lengths)} episodes in its files"
+            expected = f"{info['total_episodes']}, as {layout.INFO_PATH} says"
+            raise BadInput(what, got=got, expected=expected, hint="`robolearn dataset repair` counts all of them")
+        self._count(info, more)
         self._set_aside()
         if not self.episodes:
-            self._sweep()
+            self._sweep(torn=more.torn)
+            (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
             return
         names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
         rows = pa.concat_tables([self._read(name, self._rows) for name in names])
         rows = rows.filter(layout.less(rows["episode_index"], self.episodes)).combine_chunks()
         if rows.num_rows != self.episodes or rows["dataset_to_index"][-1].as_py() != self.frames:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
-        self.tasks = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)[: info["total_tasks"]]
+        self.tasks = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)[: more.tasks]
         self._stats = aggregate(stacked_stats(rows, list(self._sizes)))
         self._pixels = {key: aggregate(stacked_stats(rows, [column(key)])) for key in self._pictures}
         self._stats_frames = self.frames
@@ -317,10 +334,16 @@ class Store:
         kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes))
         kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
-        self._sweep()
-        if newest_data.num_rows != kept_data.num_rows or newest_meta.num_rows != kept_meta.num_rows:
+        cut = [
+            tail.path
+            for tail, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
+            if newest.num_rows != kept.num_rows
+        ]
+        self._sweep(torn=more.torn, cut=cut)
+        if cut and more.torn:
             log.warning("%s: an unfinished episode is removed", self.root)
-        commit = layout.Commit(self.root)
+        # Beside info.json.tmp, which tells a killed commit until nothing is left of that.
+        commit = layout.Commit(self.root, ".again.tmp")
         commit.stage(data.path, self._data.content())
         commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
         commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
@@ -329,6 +352,14 @@ class Store:
             layout.INFO_PATH, layout.json_bytes(self._info(self.episodes, self.frames, len(self.tasks)), indent=4)
         )
         commit.publish()
+        (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
+
+    def _count(self, info: Mapping[str, Any], more: Beyond) -> None:
+        """The episodes of `info`, and those that it had lost sight of."""
+        self.episodes, self.frames = info["total_episodes"], info["total_frames"]
+        for length in more.lengths:
+            self.adopted.append((self.episodes, length))
+            self.episodes, self.frames = self.episodes + 1, self.frames + length
 
     def _take_features(self, stored: dict[str, dict[str, Any]], what: str) -> None:
         """Go on with the features that the set has; they must hold what this writer is given."""
@@ -345,10 +376,7 @@ class Store:
         if not self.running.exists():
             return
         if unfinished_steps(self.running, self.episodes):
-            beyond = self.root / layout.UNFINISHED_PATH
-            number = 1 + max((int(p.name) for p in beyond.glob("*") if p.name.isdigit()), default=-1)
-            beyond.mkdir(exist_ok=True)
-            self.running.rename(beyond / f"{number:03d}")
+            self.running.rename(aside(self.root))
             log.warning("%s: an unfinished episode is set aside; `robolearn dataset repair` can save it", self.root)
         else:
             shutil.rmtree(self.running)
@@ -356,19 +384,11 @@ class Store:
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         return conformed(layout.read_parquet(self.root, name), schema, what=f"data set {self.root}: {name}")
 
-    def _sweep(self) -> None:
-        """Remove .tmp files, and files that no committed episode lies in."""
-        for name in self.root.rglob("*.tmp"):
-            name.unlink()
+    def _sweep(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
+        """Leave no file beyond the newest that committed episodes lie in; see `sweep`."""
         newest = {tail.pattern: tail.number if tail.table is not None else -1 for tail in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
-        for pattern, last in newest.items():
-            for chunk in (self.root / pattern).parent.parent.glob("chunk-*"):
-                for file in chunk.glob(f"file-*{Path(pattern).suffix}"):
-                    number = int(chunk.name.removeprefix("chunk-")) * layout.CHUNKS_SIZE
-                    number += int(file.stem.removeprefix("file-"))
-                    if number > last:
-                        file.unlink()
+        sweep(self.root, newest, torn=torn, cut=cut)
 
 
 def unfinished_steps(folder: Path, episodes: int) -> int:

@@ -148,7 +148,7 @@ class VideoEncoder:
     """One mp4 at `path`, and with `index` the means to salvage it.
 
     Frames are encoded in a thread. What goes wrong there, a full disk above all, is raised by the next `put` or by
-    `finish`, as one `RobolearnError`; `abort` is always possible.
+    `finish`, as one `RobolearnError`; `stop` and `abort` are always possible.
     """
 
     def __init__(
@@ -178,19 +178,20 @@ class VideoEncoder:
 
     def finish(self) -> Clip:
         """Encode what still waits and close the file."""
-        self._stop()
+        self.stop()
         self._check()
         return Clip(self.path, self._frames, self._statistics.stats())
 
     def abort(self) -> None:
         """Stop, and remove the files."""
         self._error = self._error or RobolearnError("aborted")
-        self._stop()
+        self.stop()
         self.path.unlink(missing_ok=True)
         if self._index is not None:
             self._index.unlink(missing_ok=True)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Encode what still waits, as far as that goes, and leave the files as they are then."""
         if not self._stopped:
             self._stopped = True
             self._queue.put(None)
@@ -274,14 +275,25 @@ def remux(
     with av.open(str(target), "w", format="mp4") as container:
         stream = open_stream(container, spec, hz, config)
         container.start_encoding()
+        prefixed = stream.codec_context.codec.canonical_name in ("h264", "hevc")
         for frame, data in enumerate(packets):
-            packet = av.Packet(data)
+            packet = av.Packet(_annex_b(data) if prefixed else data)
             packet.stream, packet.time_base = stream, 1 / frame_rate(hz)
             packet.pts = packet.dts = frame
             packet.duration = 1
             packet.is_keyframe = frame % config.g == 0
             container.mux_one(packet)
     return len(packets)
+
+
+def _annex_b(data: bytes) -> bytes:
+    """The units of an H.264 or HEVC packet as the encoder gave them; in an mp4 lengths stand for the start codes."""
+    units, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        units += [b"\0\0\0\1", data[at + 4 : end]]
+        at = end
+    return b"".join(units)
 
 
 class _Output:

@@ -2,7 +2,8 @@
 
 After every `end` or `write` the data set on disk is complete and valid, for LeRobot too; a process that is
 killed loses at most the episode at hand, and of that one `repair` saves what the journal and the growing videos in
-``.running/`` hold: all steps but those of the last second. `robolearn.data.store` says how episodes are committed.
+``.running/`` hold: all steps but those of the last second. An episode that the disk has no room for stays there, too,
+unless `discard` forgets it. `robolearn.data.store` says how episodes are committed.
 
 Images are encoded while the episode is recorded, so `end` has little left to do.
 
@@ -78,6 +79,7 @@ class EpisodeWriter:
         self._encoders: dict[str, VideoEncoder] = {}
         self._clips: dict[str, Clip] = {}  # of an episode whose encoders have finished
         self._broken: RobolearnError | None = None  # why the episode at hand cannot be stored
+        self._refused = False  # the disk has not taken all of the episode at hand
 
     @property
     def episodes(self) -> int:
@@ -111,7 +113,8 @@ class EpisodeWriter:
         Raises:
           BadInput: a missing feature, a wrong shape, NaN or infinity, an action outside [-1, 1]; the step is
             not added then.
-          RobolearnError: the disk is full; the episode at hand is lost, the data set as it was.
+          RobolearnError: the disk is full; the data set is as it was, and `close` leaves the steps before this one
+            to `repair`.
         """
         self._check_open()
         number = len(self._steps)
@@ -140,9 +143,10 @@ class EpisodeWriter:
                 self._encoders[key].put(image.copy())
         except OSError as error:
             self._broken = RobolearnError(f"data set {self.path} cannot be written ({error.strerror})")
+            self._refused = True
             raise self._broken from error
         except RobolearnError as error:
-            self._broken = error
+            self._broken, self._refused = error, True
             raise
         self._steps.append(step)
 
@@ -171,6 +175,7 @@ class EpisodeWriter:
 
         Raises:
           RobolearnError: the disk is full; where it says so the steps are still there, and `end` may be tried again.
+            `close` leaves them to `repair`.
         """
         self._check_open()
         if not self._steps:
@@ -180,13 +185,17 @@ class EpisodeWriter:
                 if key not in self._clips:
                     self._clips[key] = encoder.finish()
         except RobolearnError as error:
-            self._broken = error
+            self._broken, self._refused = error, True
             raise
         episode = episode_of(
             self._steps, self.interface, success=success, terminated=terminated, truncated=truncated,
             task=task or self._task,
         )  # fmt: skip
-        self._store.commit([Ready(episode, dict(self._clips))])
+        try:
+            self._store.commit([Ready(episode, dict(self._clips))])
+        except (OSError, RobolearnError):
+            self._refused = True
+            raise
         self._forget()
         return self.episodes - 1
 
@@ -194,15 +203,19 @@ class EpisodeWriter:
         """Forget the steps added since the last `end`."""
         self._forget()
 
-    def _forget(self) -> None:
-        """No episode at hand, and nothing of it on the disk."""
+    def _forget(self, *, keep: bool = False) -> None:
+        """No episode at hand, and nothing of it on the disk, but with `keep` what `repair` needs of it."""
         for encoder in self._encoders.values():
-            encoder.abort()
+            if keep:
+                encoder.stop()
+            else:
+                encoder.abort()
         if self._journal is not None:
             self._journal.close()
-        if not self._store.closed:
+        if not keep and not self._store.closed:
             shutil.rmtree(self._store.running, ignore_errors=True)
-        self._steps, self._journal, self._encoders, self._clips, self._broken = [], None, {}, {}, None
+        self._steps, self._journal, self._encoders, self._clips = [], None, {}, {}
+        self._broken, self._refused = None, False
 
     def write(self, episode: Episode) -> int:
         """Store a whole episode, durably; returns its index. Raises as `add` does."""
@@ -313,10 +326,18 @@ class EpisodeWriter:
             raise self._broken
 
     def close(self) -> None:
-        """Let go of the data set; steps without an `end` are forgotten."""
-        if self._steps:
+        """Let go of the data set. Steps without an `end` are forgotten; those that the disk refused stay for `repair`.
+
+        Raises:
+          RobolearnError: the disk is full; only ``meta/stats.json`` is not up to date then.
+        """
+        keep = self._refused and bool(self._steps)
+        if keep:
+            what = "%s: the episode at hand is not stored; `robolearn dataset repair` saves it once there is room"
+            log.warning(what, self.path)
+        elif self._steps:
             log.warning("%s: %d steps without end() are not stored", self.path, len(self._steps))
-        self._forget()
+        self._forget(keep=keep)
         self._store.close()
 
     def __enter__(self) -> EpisodeWriter:
@@ -325,4 +346,9 @@ class EpisodeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except RobolearnError as last:
+            if error is None:
+                raise
+            log.warning("%s", last)  # it must not hide what went wrong first

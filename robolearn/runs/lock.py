@@ -7,10 +7,19 @@ import os
 import time
 import weakref
 from pathlib import Path
+from typing import Protocol
 
 from robolearn.core import BadInput
 
 LOCK_NAME = ".lock"
+
+
+class Lock(Protocol):
+    """What holds an open file that is locked."""
+
+    def close(self) -> None:
+        """Close the file; without a word to the lock, which others may share."""
+        ...
 
 
 class FolderLock:
@@ -24,7 +33,7 @@ class FolderLock:
         self._handle: int | None = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         if not _try_lock(self._handle, fcntl.LOCK_EX):
             holder = os.read(self._handle, 32).decode(errors="replace").strip()
-            self._close()
+            self.close()
             raise BadInput(
                 f"run {folder}",
                 got=f"in use by process {holder or '?'}",
@@ -33,16 +42,17 @@ class FolderLock:
             )
         os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
-        _held.add(self)
+        forget_in_children(self)
 
     def release(self) -> None:
         """Let others have the folder. Safe to call twice."""
         _held.discard(self)
         if self._handle is not None:
             fcntl.flock(self._handle, fcntl.LOCK_UN)
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the file; what a forked worker shares stays locked."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -74,14 +84,21 @@ def _try_lock(handle: int, kind: int, attempts: int = 3) -> bool:
     return False
 
 
-_held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
-def _forget_in_child() -> None:
-    # A forked worker shares the open file: if it outlived its killed parent, it would keep the run locked.
+def forget_in_children(lock: Lock) -> None:
+    """Let forked workers close `lock` when they begin.
+
+    They share the open file: one that outlived its killed parent would keep it locked.
+    """
+    _held.add(lock)
+
+
+def _forget() -> None:
     for lock in list(_held):
-        lock._close()
+        lock.close()
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget)

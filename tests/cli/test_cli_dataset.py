@@ -140,6 +140,10 @@ time.sleep(60)
     assert result(capsys, "validate", tmp_path / "set")["ok"]
     assert run("dataset", "repair", tmp_path / "set") == 0
     assert "no unfinished episode" in capsys.readouterr().out
+    info = tmp_path / "set/meta/info.json"
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"total_episodes": 1, "total_frames": 5}))
+    mended = result(capsys, "repair", tmp_path / "set")
+    assert mended["adopted"] == [{"episode": 1, "frames": 7}] and (mended["episodes"], mended["frames"]) == (2, 12)
 
 
 def test_an_edit_that_is_killed_leaves_no_half_set(data: Path, tmp_path: Path) -> None:

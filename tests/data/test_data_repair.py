@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.journal import Journal, records
 from robolearn.data.repair import Repaired, repair
+from robolearn.data.store import Store
+from robolearn.data.validate import validate
 
 SIZE = 64
 INTERFACE = Interface(
@@ -73,6 +76,8 @@ def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
         add(w, 2, 3)
         w.end(success=True, task="press")
     left(tmp_path / "left", root, 3, 4)
+    told = [(f.check, f.file) for f in validate(root)]
+    assert told == [("unfinished episode", name) for name in (".running", ".unfinished/000")]
     assert repair(root) == Repaired(4, 18, [(2, 5), (3, 4)], 0)
     order = Dataset.open(root, cache=False).observation["proprio"][:, 0].tolist()
     assert order == [0] * 6 + [2] * 3 + [1] * 5 + [3] * 4
@@ -97,6 +102,22 @@ def test_torn_files_are_read_up_to_the_tear(root, tmp_path, name):
     assert dataset.images("front")[:].shape[0] == dataset.frames
 
 
+@pytest.mark.parametrize("kept", [0, 6])
+def test_a_journal_that_a_power_cut_filled_with_zeros(root, tmp_path, kept):
+    """The length of the file reached the disk, its end (or nothing of it) did not."""
+    left(tmp_path / "left", root, 1, 6)
+    for name in ("rows.journal", "front.journal"):
+        path = root / ".running" / name
+        path.write_bytes(path.read_bytes()[: kept * 10**6] + bytes(4096))
+    assert [f.what for f in validate(root)] == (
+        [f"an episode of {kept} steps was being recorded; robolearn dataset repair can save it"] if kept else []
+    )
+    if not kept:
+        with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)) as w:
+            assert w.episodes == 1
+    assert repair(root) == Repaired(1 + bool(kept), 6 + kept, [(1, kept)] if kept else [], 0)
+
+
 def test_frames_that_the_encoder_held_are_lost(root, tmp_path):
     left(tmp_path / "left", root, 1, 3, flushed=False)
     done = repair(root)
@@ -117,6 +138,136 @@ def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
     assert repair(root).saved == [] and Dataset.open(root).episodes == 2
 
 
+def test_a_repair_that_is_killed_has_noted_whole_where_it_saves(root, tmp_path, monkeypatch):
+    left(tmp_path / "left", root, 1, 5)
+    notes = []
+
+    def killed(self, ready):
+        notes.append((root / ".unfinished/000/episode").read_text())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair(root)
+    assert notes == ["1"]
+    (root / ".unfinished/000/episode").write_text("")  # as a kill left it in an older version
+    assert repair(root) == Repaired(2, 11, [(1, 5)], 0)
+
+
+def behind(root: Path, episodes: int, frames: int) -> None:
+    """Let info.json be one of earlier, as a backup or a tool that syncs folders brings it back."""
+    info = json.loads((root / "meta/info.json").read_text())
+    info |= {"total_episodes": episodes, "total_frames": frames, "splits": {"train": f"0:{episodes}"}}
+    (root / "meta/info.json").write_text(json.dumps(info))
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def three(root) -> Path:
+    """Episodes of 6, 3 and 4 steps, the last with a task of its own."""
+    with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)) as w:
+        for e, steps in ((1, 3), (2, 4)):
+            add(w, e, steps)
+            w.end(success=True, terminated=True, task="press" if e < 2 else "turn")
+    return root
+
+
+@pytest.mark.parametrize("counted", [0, 1, 2])
+def test_episodes_that_info_has_lost_sight_of_are_counted_again(three, counted):
+    before = content(three)
+    behind(three, counted, [0, 6, 9][counted])
+    then = content(three)
+    with pytest.raises(BadInput, match=rf"got 3 episodes in its files, expected {counted}.*dataset repair"):
+        EpisodeWriter(three, INTERFACE, resume=True, stamps=("clock",))
+    assert content(three) == then
+    adopted = [(0, 6), (1, 3), (2, 4)][counted:]
+    assert repair(three) == Repaired(3, 13, [], 0, adopted)
+    assert list(validate(three)) == [] and Dataset.open(three).tasks == ["press", "turn"]
+    assert {name for name in before if "tmp" not in name} == set(content(three))
+    for name in before:
+        assert name.endswith(".json") or content(three)[name] == before[name], name
+    assert repair(three) == Repaired(3, 13, [], 0)
+
+
+def test_a_running_episode_is_saved_behind_those_that_are_counted_again(three, tmp_path):
+    left(tmp_path / "left", three, 3, 5)
+    behind(three, 1, 6)
+    assert repair(three) == Repaired(4, 18, [(3, 5)], 0, [(1, 3), (2, 4)])
+    assert (
+        Dataset.open(three, cache=False).observation["proprio"][:, 0].tolist() == [0] * 6 + [1] * 3 + [2] * 4 + [3] * 5
+    )
+
+
+@pytest.mark.parametrize("lacking", ["video", "frames", "row", "task"])
+def test_what_is_no_whole_episode_is_set_aside(three, lacking):
+    """Episode 1 is whole, of episode 2 something is not there."""
+    video = "videos/observation.images.front/chunk-000/file-00{}.mp4"
+    kept = video.format(2)
+    if lacking == "video":
+        os.truncate(three / kept, (three / kept).stat().st_size // 2)
+    else:
+        name = {"row": "meta/episodes/chunk-000/file-000.parquet", "task": "meta/tasks.parquet"}.get(
+            lacking, "data/chunk-000/file-000.parquet"
+        )
+        table = pq.read_table(three / name)
+        pq.write_table(table.slice(0, table.num_rows - 1), three / name)
+    behind(three, 1, 6)
+    before = content(three)
+    assert repair(three) == Repaired(2, 9, [], 0, [(1, 3)])
+    assert Dataset.open(three).episodes == 2 and not (three / kept).exists()
+    assert (three / ".unfinished/beyond-000" / kept).read_bytes() == before[kept]
+    for name in ("data/chunk-000/file-000.parquet", "meta/episodes/chunk-000/file-000.parquet"):
+        copy = three / ".unfinished/beyond-000" / name
+        assert lacking == "row" if not copy.exists() else copy.read_bytes() == before[name]
+    assert [f.check for f in validate(three)] == []
+    assert repair(three) == Repaired(2, 9, [], 0) and (three / ".unfinished/beyond-000").exists()
+
+
+def cut_short(monkeypatch, renames: int):
+    """As if killed before another file is renamed after so many."""
+    replace, left = os.replace, iter(range(renames))
+
+    def interrupted(source, target):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    return pytest.raises(KeyboardInterrupt)
+
+
+def test_a_kill_while_they_are_counted_again_loses_none(three):
+    behind(three, 1, 6)
+    for renames in range(5):
+        with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
+            repair(three)
+        assert Dataset.open(three).episodes == 1
+    assert repair(three) == Repaired(3, 13, [], 0, [(1, 3), (2, 4)])
+
+
+@pytest.mark.parametrize("renames", [2, 4])
+def test_a_kill_while_the_rest_of_a_killed_commit_is_removed_brings_none_of_it_back(three, renames):
+    """First a commit is killed before it renames info.json, then those who clean up after it, again and again."""
+    writer = EpisodeWriter(three, INTERFACE, resume=True, stamps=("clock",))
+    add(writer, 3, 5)
+    with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
+        writer.end(success=True, task="press")
+    writer._store._lock.close()
+    assert (three / "videos/observation.images.front/chunk-000/file-003.mp4").exists()
+    rows = pq.read_table(three / "meta/episodes/chunk-000/file-000.parquet").num_rows
+    assert rows == (4 if renames == 4 else 3)  # all of it is there but the count
+    assert {f.check for f in validate(three)} - {"stats"} == {"unfinished episode"}
+    for again in range(5):
+        with pytest.MonkeyPatch.context() as patch, cut_short(patch, again):
+            repair(three)
+    assert repair(three) == Repaired(4, 18, [(3, 5)], 0) and not list(three.rglob("*.tmp"))
+    assert not Dataset.open(three).success[3] and not (three / ".unfinished").exists()
+
+
 def test_what_cannot_be_repaired(root, tmp_path):
     writer = EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",))
     with writer, pytest.raises(BadInput, match="another writer"):
@@ -132,14 +283,15 @@ def test_what_cannot_be_repaired(root, tmp_path):
 
 def test_journals(tmp_path):
     journal = Journal(tmp_path / "j")
-    for record in (b"one", b"", b"three" * 100):
+    for record in (b"one", b"2", b"three" * 100):
         journal.append(record)
     journal.close()
     whole = (tmp_path / "j").read_bytes()
-    assert list(records(tmp_path / "j")) == [b"one", b"", b"three" * 100]
+    assert list(records(tmp_path / "j")) == [b"one", b"2", b"three" * 100]
     for cut in range(len(whole)):
-        (tmp_path / "j").write_bytes(whole[:cut])
-        assert len(list(records(tmp_path / "j"))) == (cut >= 11) + (cut >= 19)
+        for zeros in (0, 3, 100):  # which a power cut leaves where content has not reached the disk
+            (tmp_path / "j").write_bytes(whole[:cut] + bytes(zeros))
+            assert len(list(records(tmp_path / "j"))) == (cut >= 11) + (cut >= 20)
     (tmp_path / "j").write_bytes(whole[:9] + b"x" + whole[10:])
     assert list(records(tmp_path / "j")) == [] == list(records(tmp_path / "none"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 
 import av
@@ -14,7 +15,9 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, VideoConfig, video
+from robolearn.data.journal import records
 from robolearn.data.pixels import PixelStatistics, describe_frames
+from robolearn.data.repair import repair
 from robolearn.data.statistics import describe
 
 HEIGHT, WIDTH = 64, 80
@@ -237,7 +240,60 @@ def test_a_full_disk_costs_the_episode_at_hand_alone(tmp_path, cameras, monkeypa
             w.end(success=True)
         full[0] = False
     assert Dataset.open(root, cache=False).lengths.tolist() == [9, 9]
-    assert not list(root.rglob("*.tmp")) and not (root / ".running").exists() and len(list(root.rglob("*.mp4"))) == 4
+    repair(root)  # of the third episode the encoders had everything, or nothing
+    lengths = [9, 9, 9] if where == "table" else [9, 9]
+    assert Dataset.open(root, cache=False).lengths.tolist() == lengths
+    assert not list(root.rglob("*.tmp")) and not (root / ".running").exists()
+    assert len(list(root.rglob("*.mp4"))) == 2 * len(lengths)
+
+
+@pytest.mark.parametrize("where", ["video", "journal", "table"])
+def test_what_a_full_disk_refused_is_there_for_repair(tmp_path, cameras, monkeypatch, where):
+    """The session ends with the error, nothing more can be written, and later there is room."""
+    root, full = tmp_path / "set", [False]
+    names = {"video": (".mp4",), "journal": ("rows.journal",), "table": (".tmp",)}[where]
+
+    def checked(write):
+        def written(descriptor, data, *at):
+            if full[0] and os.readlink(f"/proc/self/fd/{descriptor}").endswith((*names, ".tmp")):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(descriptor, data, *at)
+
+        return written
+
+    monkeypatch.setattr(os, "write", checked(os.write))
+    monkeypatch.setattr(os, "pwrite", checked(os.pwrite))
+
+    def encoded() -> int:
+        return min(sum(1 for _ in records(root / f".running/{name}.journal")) for name in ("front", "wrist"))
+
+    prompt = VideoConfig(codec="libx264", preset="ultrafast")
+    refused = pytest.raises(RobolearnError, match="No space left on device")
+    with refused, EpisodeWriter(root, cameras, task="film", video=prompt) as w:
+        add(w, film(0))
+        w.end(success=True)
+        add(w, film(1, 40))
+        end = time.monotonic() + 20.0
+        while encoded() < 5 and time.monotonic() < end:
+            time.sleep(0.01)
+        full[0] = True
+        add(w, film(2, 1))
+        w.end(success=True)
+    assert Dataset.open(root, cache=False).lengths.tolist() == [9]
+    with pytest.raises(RobolearnError, match="No space left on device"):
+        repair(root)
+    full[0] = False
+    done = repair(root)
+    steps = {"video": 41, "journal": 40, "table": 41}[where]
+    assert len(done.saved) == 1 and done.saved[0][1] + done.lost == steps
+    assert done.lost == 0 if where != "video" else done.saved[0][1] >= 5
+    saved = Dataset.open(root, cache=False).episode(1)
+    kept = min(len(saved), 40)
+    assert (saved.success, saved.truncated, saved.task) == (False, True, "film")
+    assert saved.observation["proprio"][:kept].tolist() == film(1, kept).observation["proprio"].tolist()
+    for name in ("images.front", "images.wrist"):
+        assert close(saved.observation[name][:kept], film(1, kept).observation[name])
+    assert not (root / ".running").exists() and not (root / ".unfinished").exists()
 
 
 def test_pixel_statistics_by_hand():
@@ -257,8 +313,6 @@ def test_pixel_statistics_by_hand():
 
 
 def test_an_encoder_that_lags_is_waited_for(tmp_path, cameras, monkeypatch):
-    import time
-
     slow = video.PixelStatistics.add
     monkeypatch.setattr(video.PixelStatistics, "add", lambda self, frame: (time.sleep(0.01), slow(self, frame)))
     with EpisodeWriter(tmp_path / "set", cameras, video=VideoConfig(queue=2)) as w:

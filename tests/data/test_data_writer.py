@@ -232,6 +232,38 @@ def test_sigkill_loses_no_finished_episode(tmp_path):
         assert [dataset.episode(e).task for e in range(finished)] == [f"task {e // 4}" for e in range(finished)]
 
 
+HOLDER = """
+import multiprocessing, sys, time
+from robolearn.core import ArraySpec, Interface
+from robolearn.data.writer import EpisodeWriter
+writer = EpisodeWriter(sys.argv[1], Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), 20.0), resume=True)
+worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+worker.start()
+print(worker.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_lock_ends_with_a_killed_writer_even_if_a_forked_worker_lives_on(tmp_path):
+    interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), 20.0)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "set")]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert owner.stdout is not None
+    worker = int(owner.stdout.readline())
+    try:
+        with pytest.raises(BadInput, match="another writer"):
+            EpisodeWriter(tmp_path / "set", interface, resume=True)
+        owner.kill()
+        owner.wait(10)
+        os.kill(worker, 0)  # it is alive
+        EpisodeWriter(tmp_path / "set", interface, resume=True).close()
+    finally:
+        owner.kill()
+        os.kill(worker, signal.SIGKILL)
+        owner.stdout.close()
+
+
 def test_speed(tmp_path):
     """200 episodes of 100 frames: the processor time of one commit for all stays far below a second."""
     interface = Interface({"proprio": ArraySpec((20,)), "objects": ArraySpec((16,))}, ArraySpec((7,)), 20.0)

@@ -449,6 +449,22 @@ def test_a_full_disk_ends_the_session_with_one_line(recording: Recording) -> Non
     assert isinstance(node.error, RobolearnError)
     assert str(node.error) == "episode 2 could not be stored: No space left on device: data/file-000.parquet"
     assert node.done and len(paper.episodes) == 1 and node.episodes.recorded == 1
+    assert paper.discarded == 0
+
+
+def test_steps_that_the_disk_refuses_are_left_to_the_writer(recording: Recording) -> None:
+    paper, node = recording.paper, recording.node
+
+    def full() -> None:
+        if len(paper.rows) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), ".running/rows.journal")
+
+    paper.on_add = full
+    recording.record()
+    recording.until(Phase.ENDED)
+    assert str(node.error) == "episode 1 could not be stored: No space left on device: .running/rows.journal"
+    wait_until(lambda: node._jobs.empty(), WAIT_S, "the end of what was to be stored")
+    assert paper.discarded == 0 and len(paper.rows) == 3 and not paper.episodes
 
 
 def test_a_writer_that_is_slow_never_holds_up_the_arm(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.features import INTERFACE_KEY, SUCCESS, key_of, picture_shape, stamp_name, vector_spec
+from robolearn.data.features import (
+    INTERFACE_KEY,
+    SUCCESS,
+    key_of,
+    picture_shape,
+    stamp_name,
+    stored_interface,
+    vector_spec,
+)
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.segments import Images
 from robolearn.data.source import Draft
@@ -85,7 +93,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
         action_kind=options.action_kind or "native",
     )
     if INTERFACE_KEY in info:
-        own = options.applied(Interface.from_json(info[INTERFACE_KEY]))
+        own = options.applied(stored_interface(info, what=what))
         kept = {key: spec for key, spec in own.observation.items() if key in observation}
         interface = replace(own, observation={**kept, **{k: v for k, v in observation.items() if k not in kept}})
     return Plan(interface, vectors, videos, pictures, stamps, tuple(notes))

@@ -25,6 +25,7 @@ from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.lerobot_v30 import version
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
+from robolearn.data.info import V2, check_patterns
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
 from robolearn.data.segments import Images, Segment, facts, frames
@@ -52,6 +53,7 @@ def read(path: Path, options: ReadOptions) -> Source:
     what = f"data set {path}"
     if not str(info["codebase_version"]).startswith("v2."):
         raise BadInput(what, got=f"format {info['codebase_version']}", expected="v2.1 or v2.0")
+    check_patterns(info, f"{what}: {layout.INFO_PATH}", V2)
     count = int(info["total_episodes"])
     if not count:
         raise BadInput(what, got="no episodes", expected="at least one")

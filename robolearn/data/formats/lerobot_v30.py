@@ -55,7 +55,9 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
         newest, table = "", None
         for row in rows:
             index = row["episode_index"]
-            name = str(info["data_path"]).format(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
+            name = str(info.get("data_path") or layout.DATA_PATH).format(
+                chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]
+            )
             if name != newest or table is None:
                 newest, table = name, layout.read_parquet(path, name, columns)
             mine = table.filter(pc.call_function("equal", [table["episode_index"], pa.scalar(index, pa.int64())]))
@@ -100,7 +102,7 @@ def _index(row: dict[str, Any]) -> int:
 
 def version(path: Path) -> str:
     """The format of the LeRobot set in `path`, such as ``"v3.0"``, or nothing."""
-    try:
-        return str(layout.read_info(path)["codebase_version"]) if path.is_dir() else ""
+    try:  # of a damaged set, too: its reader says what is wrong with it
+        return str(layout.read_json(path, layout.INFO_PATH).get("codebase_version", "")) if path.is_dir() else ""
     except BadInput:
         return ""

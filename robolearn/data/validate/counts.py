@@ -9,6 +9,7 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.features import INTERFACE_KEY
 from robolearn.data.store import unfinished_steps
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
@@ -23,6 +24,9 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
     indices = [row["episode_index"] for row in data.rows]
     if not total:
         yield Finding("counts", "no episodes", INFO)
+    if data.beyond:
+        hint = "; robolearn dataset repair counts those that are whole" if INTERFACE_KEY in data.info else ""
+        yield Finding("counts", f"{data.beyond} rows beyond total_episodes, which is {total}{hint}", INFO)
     for index in sorted(set(range(total)) - set(indices)):
         yield Finding("counts", "no row in meta/episodes", "", index)
     for index in sorted({i for i in indices if indices.count(i) > 1} if len(set(indices)) < len(indices) else ()):
@@ -85,9 +89,10 @@ def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
     """No episode that a killed recording left half done."""
     if data.live:
         return
-    folders = [data.root / layout.RUNNING_PATH, *sorted((data.root / layout.UNFINISHED_PATH).glob("*"))]
-    for folder in folders:
-        if steps := unfinished_steps(folder, int(data.info["total_episodes"])):
+    running, aside = data.root / layout.RUNNING_PATH, sorted((data.root / layout.UNFINISHED_PATH).glob("*"))
+    # Only where it was begun does its number tell that it was finished: the set grows past one that is set aside.
+    for folder, episodes in ((running, int(data.info["total_episodes"])), *((folder, 0) for folder in aside)):
+        if steps := unfinished_steps(folder, episodes):
             what = f"an episode of {steps} steps was being recorded; robolearn dataset repair can save it"
             yield Finding("unfinished episode", what, str(folder.relative_to(data.root)))
 

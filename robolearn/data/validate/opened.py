@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.beyond import is_torn
 from robolearn.data.tables import tasks_of
 from robolearn.data.validate.finding import Finding
 
@@ -48,6 +49,7 @@ class Opened:
       tasks: in words, by index; None where they cannot be read.
       stats: ``meta/stats.json``; None where it is not there or cannot be read.
       episodes: by index, those whose table can be read.
+      beyond: how many episodes ``meta/episodes`` has beyond the count, other than those of a killed commit.
       live: whether a writer is at work in it.
       findings: what went wrong on the way.
       seen: told the name of every video that has been looked at.
@@ -59,6 +61,7 @@ class Opened:
     tasks: list[str] | None
     stats: dict[str, Any] | None
     episodes: dict[int, Rows]
+    beyond: int = 0
     live: bool = False
     findings: list[Finding] = field(default_factory=list)
     seen: Callable[[str], None] = lambda name: None
@@ -83,9 +86,13 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     if not str(info["codebase_version"]).startswith("v3."):
         raise BadInput(f"data set {root}", got=f"format {info['codebase_version']}", expected=layout.VERSION,
                        hint="robolearn dataset import reads v2.1")  # fmt: skip
-    _check_info(root, info)
     findings: list[Finding] = []
-    rows = _rows(root, int(info["total_episodes"]), findings)
+    count = int(info["total_episodes"])
+    rows = _rows(root, count, findings)
+    newest = max((row["episode_index"] for row in rows), default=-1)
+    beyond = 0 if is_torn(root, count, newest) else sum(row["episode_index"] >= count for row in rows)
+    rows = [row for row in rows if row["episode_index"] < count]
+    live = _live(root)
     tasks = stats = None
     try:
         tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=layout.TASKS_PATH)
@@ -96,29 +103,8 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     except BadInput as error:
         findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
     episodes = dict(_tables(root, info, rows, findings))
-    return Opened(root, info, rows, tasks, stats, episodes, _live(root), findings, seen or (lambda name: None))
-
-
-def _check_info(root: Path, info: dict[str, Any]) -> None:
-    """Raise `BadInput` where ``meta/info.json`` says things that nothing can be read with."""
-    what = f"data set {root}: {layout.INFO_PATH}"
-    for key in ("total_episodes", "total_frames", "total_tasks"):
-        if not isinstance(info[key], int) or info[key] < 0:
-            raise BadInput(f"{what}: {key}", got=info[key], expected="a number")
-    if not isinstance(info["fps"], int | float) or not info["fps"] > 0:
-        raise BadInput(f"{what}: fps", got=info["fps"], expected="a positive number")
-    features = info["features"]
-    if not isinstance(features, dict) or not all(isinstance(feature, dict) for feature in features.values()):
-        raise BadInput(f"{what}: features", got=type(features).__name__, expected="a dict of dicts")
-    for name, feature in features.items():
-        shape = feature.get("shape")
-        if not isinstance(shape, list) or not all(isinstance(extent, int) for extent in shape):
-            raise BadInput(f"{what}: features: {name}: shape", got=shape, expected="a list of numbers")
-    for key, default in (("data_path", layout.DATA_PATH), ("video_path", layout.VIDEO_PATH)):
-        try:
-            str(info.get(key) or default).format(chunk_index=0, file_index=0, video_key="x")
-        except (KeyError, IndexError, ValueError):
-            raise BadInput(f"{what}: {key}", got=info[key], expected=default) from None
+    beyond = 0 if live else beyond
+    return Opened(root, info, rows, tasks, stats, episodes, beyond, live, findings, seen or (lambda name: None))
 
 
 def _live(root: Path) -> bool:
@@ -147,7 +133,7 @@ def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any
         if lacking:
             findings.append(Finding("episodes", f"no column {lacking[0]!r}", name))
             continue
-        rows += [{**row, "file": name} for row in table.to_pylist() if row["episode_index"] < count]
+        rows += [{**row, "file": name} for row in table.to_pylist()]
     if not rows and not findings and count:
         findings.append(Finding("episodes", f"no rows in meta/episodes, expected {count}"))
     return sorted(rows, key=lambda row: row["episode_index"])

@@ -34,7 +34,9 @@ def whole(data: Opened, limits: Limits) -> Iterator[Finding]:
         frames = [rows.columns[name] for rows in data.episodes.values() if name in rows.columns and rows.length]
         if not frames or len({values.shape[1:] for values in frames}) > 1:
             continue
-        yield from _compare(name, part, np.concatenate(frames), FILE, None)
+        # Where info.json is behind, that is the fault.
+        hint = "" if data.beyond else "; robolearn dataset repair brings it up to date"
+        yield from _compare(name, part, np.concatenate(frames), FILE, None, hint)
 
 
 def by_episode(data: Opened, limits: Limits) -> Iterator[Finding]:
@@ -51,13 +53,14 @@ def by_episode(data: Opened, limits: Limits) -> Iterator[Finding]:
                 yield from _compare(name, part, values, row["file"], row["episode_index"])
 
 
-def _compare(name: str, part: Mapping[str, Any], values: NDArray, file: str, episode: int | None) -> Iterator[Finding]:
+def _compare(
+    name: str, part: Mapping[str, Any], values: NDArray, file: str, episode: int | None, hint: str = ""
+) -> Iterator[Finding]:
     matrix = values.reshape(len(values), -1).astype(np.float64)
     if not np.isfinite(matrix).all():
         return  # a finding of its own
     count = np.ravel(part.get("count", ())).tolist()
     if count != [len(matrix)]:
-        hint = "; robolearn dataset repair brings it up to date" if episode is None else ""
         yield Finding("stats", f"{name}: of {count} frames, there are {len(matrix)}{hint}", file, episode)
         return
     exact = describe(matrix)

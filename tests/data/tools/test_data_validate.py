@@ -15,13 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import EpisodeWriter
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.formats import ReadOptions, guess, reader
+from robolearn.data.repair import repair
 from robolearn.data.validate import Finding, Limits, validate
 
 DATA = "data/chunk-000/file-000.parquet"
 ROWS = "meta/episodes/chunk-000/file-000.parquet"
 VIDEO = "videos/observation.images.front/chunk-000/file-001.mp4"
 Copy = Callable[[Path], Path]
+COMMANDS: dict[str, Callable[[Path], Any]] = {
+    "validate": lambda root: list(validate(root)),
+    "open": Dataset.open,
+    "resume": lambda root: EpisodeWriter(root, Interface({}, ArraySpec((1,)), 10.0), resume=True),
+    "repair": repair,
+    "import": lambda root: reader(str(guess(root)))(root, ReadOptions()),
+}
 
 
 def found(root: Path, limits: Limits | None = None) -> list[tuple[str, int | None, int | None]]:
@@ -264,8 +273,25 @@ def test_what_lies_beyond_the_last_commit_is_no_fault(filmed: Path, copy: Copy) 
     def two(info: dict[str, Any]) -> None:
         info.update(total_episodes=2, total_frames=23)
 
+    (root / "meta/info.json.tmp").write_bytes((root / "meta/info.json").read_bytes())
     edit_json(root, "meta/info.json", two)
-    assert {check for check, _, _ in found(root)} == {"stats"}  # which a killed writer leaves behind
+    findings = list(validate(root))
+    assert {finding.check for finding in findings} == {"stats"}  # which a killed writer leaves behind
+    assert all("repair brings it up to date" in finding.what for finding in findings)
+
+
+def test_rows_that_info_does_not_count(filmed: Path, copy: Copy) -> None:
+    """No commit was killed: somebody has brought back an older info.json."""
+    root = copy(filmed)
+    edit_json(root, "meta/info.json", lambda info: info.update(total_episodes=1, total_frames=14))
+    first, *others = validate(root)
+    assert (first.check, first.file) == ("counts", "meta/info.json")
+    assert (
+        first.what == "2 rows beyond total_episodes, which is 1; robolearn dataset repair counts those that are whole"
+    )
+    assert {other.check for other in others} == {"stats"} and not any("repair" in other.what for other in others)
+    with EpisodeWriter(root / "live", Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 10.0)):
+        assert not [f for f in validate(root / "live") if "beyond" in f.what]
 
 
 def test_a_recording_that_was_killed_is_told_from_one_that_runs(tmp_path: Path, copy: Copy) -> None:
@@ -289,10 +315,50 @@ def test_weights_of_another_number_of_episodes(plain: Path, copy: Copy) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"fps": 0}, {"fps": "x"}, {"total_tasks": None}, {"total_frames": -1}, {"features": []}, {"data_path": "{x}"}],
-)
-def test_nonsense_in_info_is_one_clear_error(plain: Path, copy: Copy, change: dict[str, Any]) -> None:
+    [{"fps": 0}, {"fps": "x"}, {"total_tasks": None}, {"total_frames": -1}, {"features": []}, {"data_path": "{x}"},
+     {"fps": 1e999}, {"chunks_size": "many"}, {"video_path": "{video_key.x}"}],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["validate", "open", "resume", "repair", "import"])
+def test_nonsense_in_info_is_one_clear_error(plain: Path, copy: Copy, change: dict[str, Any], command: str) -> None:
     root = copy(plain)
     edit_json(root, "meta/info.json", lambda info: info.update(change))
     with pytest.raises(BadInput, match=rf"info\.json: {next(iter(change))}"):
-        list(validate(root))
+        COMMANDS[command](root)
+
+
+@pytest.mark.parametrize(
+    ("feature", "told"),
+    [
+        ({"dtype": "float32"}, "action: shape"),
+        ({"dtype": "float32", "shape": [-2]}, "action: shape"),
+        ({"shape": [2]}, "action: dtype"),
+        ({"dtype": "float32", "shape": [2], "info": "much"}, "action: info"),
+    ],
+)
+@pytest.mark.parametrize("command", ["validate", "open", "resume", "repair", "import"])
+def test_nonsense_about_a_feature_is_one_clear_error(
+    plain: Path, copy: Copy, feature: dict[str, Any], told: str, command: str
+) -> None:
+    root = copy(plain)
+    edit_json(root, "meta/info.json", lambda info: info["features"].update(action=feature))
+    with pytest.raises(BadInput, match=rf"info\.json: features: {told}"):
+        COMMANDS[command](root)
+
+
+@pytest.mark.parametrize("interface", [[], {"observation": []}, {"observation": {}, "action": 3}])
+@pytest.mark.parametrize("command", ["open", "resume", "repair", "import"])
+def test_an_interface_that_is_none(plain: Path, copy: Copy, interface: Any, command: str) -> None:
+    root = copy(plain)
+    edit_json(root, "meta/info.json", lambda info: info.update(robolearn_interface=interface))
+    with pytest.raises(BadInput, match="robolearn_interface: got no valid interface"):
+        COMMANDS[command](root)
+
+
+@pytest.mark.parametrize("name", ["observation.images/../../pwned", "..", ""])
+@pytest.mark.parametrize("command", ["validate", "open", "import"])
+def test_names_of_features_lead_nowhere(plain: Path, copy: Copy, name: str, command: str) -> None:
+    root = copy(plain)
+    feature = {"dtype": "video", "shape": [64, 64, 3], "names": None}
+    edit_json(root, "meta/info.json", lambda info: info["features"].update({name: feature}))
+    with pytest.raises(BadInput, match=r"features: .*got this name, expected one without '/'"):
+        COMMANDS[command](root)
