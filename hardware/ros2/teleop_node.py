@@ -419,8 +419,8 @@ class TeleopNode(Node):
         message = e.message
         if e.phase is Phase.STARTING:
             message = "waiting for the safety node" if not self.report else self.problem or "waiting for services"
-        elif e.phase is Phase.WAITING:
-            if self._state == "latched" and self._reason not in message:
+        elif e.phase in (Phase.WAITING, Phase.READY, Phase.RECORDING):
+            if e.phase is Phase.WAITING and self._state == "latched" and self._reason not in message:
                 message = f"the safety filter is latched: {self._reason}. START resets it"
             if why := self.problem or self.sample.note:
                 message = f"{message} ({why})"

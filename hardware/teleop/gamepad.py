@@ -2,6 +2,9 @@
 
 SDL runs without a window: the dummy video driver, and events although nothing of ours has the focus. The left shoulder
 button is the dead-man: nothing moves unless it is held.
+
+A pad speaks only when something changes. Where its radio link dies and the receiver stays plugged in, all keep their
+last values: motion that no event renews ends after `STILL_S`. A cable has no such link.
 """
 
 from __future__ import annotations
@@ -63,6 +66,10 @@ CONFIG = MappingConfig(
         "roll": Axis("dpad_x", 0.5),
     }
 )
+
+# A thumb that holds a stick trembles, and every tremble is an event. A stick against its end, or the pad held down, may
+# be silent although somebody is there: then the arm rests until something on the pad moves.
+STILL_S = 2.0
 
 SPOKEN = ("AXISMOTION", "BUTTONDOWN", "BUTTONUP", "DEVICEADDED", "DEVICEREMOVED")
 
@@ -176,13 +183,16 @@ class Gamepad:
         pressed = self._pressed()
         events = tuple(EVENTS[name] for name in pressed if name in EVENTS)
         held = self._held(DEADMAN) if self._watchdog.alive() else False
-        action = None
+        action, stale = None, False
         if held:
             axes = self._axes()
+            stale = self._motion.moves(axes) and self._watchdog.clock() - self._watchdog.newest > STILL_S
+        if held and not stale:
             action = self._motion.action(
                 axes, observation, toggles=pressed.count(GRIP), squeeze=max(0.0, axes["right_trigger"])
             )
-        note = self._watchdog.why or ("" if held else "hold LB to move")
+        still = f"nothing new from the pad for {STILL_S:g} s: move the stick" if stale else ""
+        note = self._watchdog.why or (still if held else "hold LB to move")
         return Sample(action, held, events, self._watchdog.newest, note)
 
     def show(self, status: Status) -> None:

@@ -179,6 +179,10 @@ class Motion:
         action = np.append(twist, 2.0 * opening - 1.0).astype(np.float32)
         return self._as_joints(felt, action, opening) if self._joints else action
 
+    def moves(self, axes: Mapping[str, float]) -> bool:
+        """Whether an axis that drives a motion is beyond its dead zone."""
+        return any(self._share(axes, motion) for motion in MOTIONS)
+
     def _share(self, axes: Mapping[str, float], motion: str) -> float:
         axis = self.config.axes.get(motion)
         if axis is None:

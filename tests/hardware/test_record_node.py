@@ -76,7 +76,7 @@ class Hand:
 
     def __init__(self) -> None:
         self.action: np.ndarray | None = None
-        self.engaged = True
+        self.engaged, self.note = True, ""
         self.events: deque[E] = deque()
         self.shown: list[Status] = []
         self.closed = False
@@ -91,7 +91,7 @@ class Hand:
         if self.fault is not None:
             raise self.fault
         events = (self.events.popleft(),) if self.events else ()
-        return Sample(self.action, self.engaged, events, time.monotonic())
+        return Sample(self.action, self.engaged, events, time.monotonic(), self.note)
 
     def show(self, status: Status) -> None:
         self.shown.append(status)
@@ -287,8 +287,10 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     recording.press(E.START)
     recording.until(Phase.RECORDING)
     recording.steps(10)
-    hand.action = None  # hold still
+    hand.action, hand.note = None, "move the stick"  # hold still
     recording.steps(5)
+    assert hand.shown[-1].message == "recording episode 1 (move the stick)"
+    hand.note = ""
     assert hand.shown[-1].state == "recording" and hand.shown[-1].images["front"].shape == (16, 16, 3)
     recording.press(E.SUCCESS)
     recording.until(Phase.READY)

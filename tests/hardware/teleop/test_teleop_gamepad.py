@@ -150,6 +150,29 @@ def test_an_unplugged_pad_is_gone_until_it_is_opened_anew(gamepad: Gamepad, pad,
     assert not gamepad.sample(observe()).engaged
 
 
+def test_a_radio_link_that_dies_ends_the_motion_and_the_next_event_renews_it(
+    interface: Interface, pad, observe, clock
+) -> None:
+    device = Gamepad(interface, PANDA, index=pad.index, out=io.StringIO(), clock=clock)
+    device.open()
+    pad.press("left_shoulder")
+    clock.now += 60
+    at_rest = device.sample(observe())
+    assert at_rest.engaged and at_rest.action is not None and not at_rest.note, "a hand at rest has nothing to say"
+    pad.axis("left_y", -1.0)
+    for _ in range(4):
+        assert device.sample(observe()).action[:6].any()
+        clock.now += 0.6
+    for _ in range(2):
+        sample = device.sample(observe())
+        assert sample.action is None and sample.engaged and "move the stick" in sample.note
+        clock.now += 600
+    pad.axis("left_y", -0.9)
+    sample = device.sample(observe())
+    assert sample.action[:6].any() and not sample.note
+    device.close()
+
+
 def test_no_pad_is_said_in_one_line(interface: Interface) -> None:
     with pytest.raises(BadInput, match=r"^gamepad: got .*, expected at least 100\. Plug one in"):
         Gamepad(interface, PANDA, index=99).open()
