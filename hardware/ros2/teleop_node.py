@@ -338,6 +338,8 @@ class TeleopNode(Node):
         try:
             if _finished(preparing) and self._preparing is preparing:
                 self._preparing = None
+                assert self.device is not None
+                self.device.prepared()  # here, and not on its screen: the first row is made before that is drawn
                 self.do(self.episodes.prepared())
         except Refused as error:
             self._preparing = None

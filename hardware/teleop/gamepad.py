@@ -195,9 +195,12 @@ class Gamepad:
         note = self._watchdog.why or (still if held else "hold LB to move")
         return Sample(action, held, events, self._watchdog.newest, note)
 
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
+
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._motion.follow(status)
         self._screen.show(status)
 
     def _pressed(self) -> list[str]:

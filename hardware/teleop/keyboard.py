@@ -107,7 +107,10 @@ class Keyboard:
         action = self._motion.action(axes, observation, toggles=toggles) if engaged else None
         return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why)
 
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
+
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._motion.follow(status)
         self._screen.show(status)

@@ -163,6 +163,10 @@ class Leader:
         action = joint_action(self.robot, q, width) if self._aligned else None
         return Sample(action, True, events, stamp, note)
 
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._aligned = False
+
     def show(self, status: Status) -> None:
         """See `Device.show`."""
         if status.state != self._state:

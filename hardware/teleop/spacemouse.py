@@ -173,10 +173,13 @@ class SpaceMouse:
         action = self._motion.action(axes, observation, toggles=grips) if engaged else None
         return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why)
 
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
+
     def show(self, status: Status) -> None:
         """See `Device.show`."""
         self._state = status.state
-        self._motion.follow(status)
         self._screen.show(status)
 
     def _read(self) -> tuple[dict[str, float], int, int]:

@@ -81,6 +81,8 @@ class Hand:
         self.shown: list[Status] = []
         self.closed = False
         self.fault: Exception | None = None
+        self.preparations: list[int] = []  # threads that told of one
+        self.thread = 0  # that asks
 
     def open(self) -> None: ...
 
@@ -88,10 +90,14 @@ class Hand:
         self.closed = True
 
     def sample(self, observation: Mapping[str, Any] | None) -> Sample:
+        self.thread = threading.get_ident()
         if self.fault is not None:
             raise self.fault
         events = (self.events.popleft(),) if self.events else ()
         return Sample(self.action, self.engaged, events, time.monotonic(), self.note)
+
+    def prepared(self) -> None:
+        self.preparations.append(threading.get_ident())
 
     def show(self, status: Status) -> None:
         self.shown.append(status)
@@ -295,6 +301,7 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     recording.press(E.SUCCESS)
     recording.until(Phase.READY)
     recording.settled()
+    assert hand.preparations == [hand.thread], "once, when the arm was armed, and before it is asked what to do"
     ((facts, rows),) = paper.episodes
     assert facts == {"success": True, "terminated": True, "truncated": False, "task": "wave"}
     assert 14 <= len(rows) <= 18

@@ -206,6 +206,11 @@ class Desk:
             if self._opening is None:
                 self._opening = min(max(opening, 0.0), 1.0)
 
+    def keep_grip(self, resting: Callable[[float], float]) -> None:
+        """The gripper was moved by something else; `resting`: what was asked for → what keeps it as it is, 0 … 1."""
+        with self._lock:
+            self._opening = resting(1.0 if self._opening is None else self._opening)
+
     def release(self, why: str) -> None:
         """Switch the dead-man off: the operator must press anew."""
         with self._lock:

@@ -117,7 +117,10 @@ def test_the_gripper_button_toggles(gamepad: Gamepad, pad, observe) -> None:
     pad.tap("right_shoulder")
     assert gamepad.sample(observe()).action[6] == -1
     assert gamepad.sample(observe()).action[6] == -1
-    gamepad.show(Status("recording", "", 0, 1, 0, 0.0))
+    for state in ("recording", "storing", "waiting", "preparing"):
+        gamepad.show(Status(state, "", 0, 1, 0, 0.0))
+        assert gamepad.sample(observe(opening=66 / 80)).action[6] == -1, "it goes on to hold what it holds"
+    gamepad.prepared()
     assert gamepad.sample(observe(opening=1.0)).action[6] == 1, "the arm was reset"
 
 

@@ -8,6 +8,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -153,7 +154,11 @@ def test_the_screen_is_one_line(interface: Interface, terminal, clock) -> None:
         device.show(Status("recording", "too early to be shown", 1, 5, 21, 1.05))
         device.show(Status("waiting", "", 2, 5, 0, 0.0))
         device.close()
-        shown = os.read(person, 4096).decode()
+        told = b""
+        while b"episode 3 of 5" not in told:  # a terminal hands over in pieces
+            assert select.select([person], [], [], 5.0)[0], told
+            told += os.read(person, 4096)
+        shown = told.decode()
     assert "W/S forward/back" in shown and "Enter start" in shown
     assert "recording · episode 2 of 5 · 1.0 s · press Y when it is solved" in shown
     assert "too early" not in shown and "waiting · episode 3 of 5" in shown
