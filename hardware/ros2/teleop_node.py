@@ -425,7 +425,7 @@ class TeleopNode(Node):
             if e.phase is Phase.WAITING and self._state == "latched" and self._reason not in message:
                 message = f"the safety filter is latched: {self._reason}. START resets it"
             if why := self.problem or self.sample.note:
-                message = f"{message} ({why})"
+                message = why if e.phase is Phase.RECORDING else f"{message} ({why})"
         recording = e.phase is Phase.RECORDING
         return Status(
             state=self._state_shown(),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.device import EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import Axis, MappingConfig, Motion
+from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import StatusLine
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -52,7 +53,7 @@ EVENTS = {
 }
 HELP = (
     "hold LB · left stick forward/back/left/right · right stick up/down/yaw · pad pitch/roll · RB gripper · "
-    "Start start · A success · B failure · X discard · Y try again · Back quit"
+    "Start start · A success · B failure · X discard · Y try again · Back quit (Y, Back: twice)"
 )
 
 # Sticks are positive to the right and towards the operator; the base's x is forward, y left, z up.
@@ -136,6 +137,7 @@ class Gamepad:
         self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._index = index
         self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
+        self._sure = Sure(clock)
         self._pygame: Any = None
         self._pad: Any = None
         self._instance = -1
@@ -181,7 +183,7 @@ class Gamepad:
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
         pressed = self._pressed()
-        events = tuple(EVENTS[name] for name in pressed if name in EVENTS)
+        events = self._sure.events(EVENTS[name] for name in pressed if name in EVENTS)
         held = self._held(DEADMAN) if self._watchdog.alive() else False
         action, stale = None, False
         if held:
@@ -192,7 +194,7 @@ class Gamepad:
                 axes, observation, toggles=pressed.count(GRIP), squeeze=max(0.0, axes["right_trigger"])
             )
         still = f"nothing new from the pad for {STILL_S:g} s: move the stick" if stale else ""
-        note = self._watchdog.why or (still if held else "hold LB to move")
+        note = self._watchdog.why or self._sure.note or (still if held else "hold LB to move")
         return Sample(action, held, events, self._watchdog.newest, note)
 
     def prepared(self) -> None:
@@ -201,6 +203,7 @@ class Gamepad:
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
+        self._sure.follow(status)
         self._screen.show(status)
 
     def _pressed(self) -> list[str]:

@@ -295,7 +295,7 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     recording.steps(10)
     hand.action, hand.note = None, "move the stick"  # hold still
     recording.steps(5)
-    assert hand.shown[-1].message == "recording episode 1 (move the stick)"
+    assert (hand.shown[-1].state, hand.shown[-1].message) == ("recording", "move the stick")
     hand.note = ""
     assert hand.shown[-1].state == "recording" and hand.shown[-1].images["front"].shape == (16, 16, 3)
     recording.press(E.SUCCESS)

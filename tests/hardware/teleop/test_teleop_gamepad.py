@@ -109,6 +109,18 @@ def test_buttons_are_events_in_order_however_short_the_tap(gamepad: Gamepad, pad
     assert [gamepad.sample(observe()).events for _ in range(2)] == [(EpisodeEvent.SUCCESS,), ()]
 
 
+def test_what_drops_a_running_episode_is_asked_back(gamepad: Gamepad, pad, observe) -> None:
+    gamepad.show(Status("recording", "", 0, 1, 0, 0.0))
+    for button, event in (("back", EpisodeEvent.QUIT), ("y", EpisodeEvent.REDO)):
+        pad.tap(button)
+        sample = gamepad.sample(observe())
+        assert sample.events == () and "once more drops this episode" in sample.note
+        pad.tap(button)
+        assert gamepad.sample(observe()).events == (event,)
+    pad.tap("a")
+    assert gamepad.sample(observe()).events == (EpisodeEvent.SUCCESS,)
+
+
 def test_the_gripper_button_toggles(gamepad: Gamepad, pad, observe) -> None:
     pad.tap("right_shoulder")
     gamepad.sample(observe())
