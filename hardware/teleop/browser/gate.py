@@ -268,7 +268,7 @@ class Gate:
         try:
             async for text in page:
                 word = _json(text)
-                press = word.get("press")
+                press, told = word.get("press"), word.get("t")
                 if word.get("claim"):
                     self._desk.claim(client)
                 if word.get("event") in _EVENTS:
@@ -279,7 +279,7 @@ class Gate:
                     why = "the page is not on the screen any more"
                     self._desk.silence(client, why)
                 elif type(press) is int and 0 <= press < 1 << 53:
-                    self._desk.beat(client, press)
+                    self._desk.beat(client, press, float(told) if isinstance(told, (int, float)) else None)
         finally:
             self._desk.silence(client, why)
             talk.cancel()

@@ -167,10 +167,17 @@ def test_beats_of_a_page(open_page: Browser) -> None:
             assert time.monotonic() < deadline
             beat.send(json.dumps({"press": 1}))
             time.sleep(0.01)
+        beat.send(json.dumps({"press": 1, "t": told["t"] - 10.0}))  # held up on its way
+        while desk.wish().engaged:
+            assert time.monotonic() < deadline
+        assert "slow" in desk.wish().note
+        beat.send(json.dumps({"press": 2, "t": time.monotonic()}))
+        while not desk.wish().engaged:
+            assert time.monotonic() < deadline
         beat.send(json.dumps({"hidden": True}))
         while desk.wish().engaged:
             assert time.monotonic() < deadline
-        beat.send(json.dumps({"press": 2}))
+        beat.send(json.dumps({"press": 3}))
     while not (wish := desk.wish()).note:
         assert time.monotonic() < deadline
     assert not wish.engaged  # the websocket has ended
