@@ -421,7 +421,11 @@ def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recordin
 def test_a_start_before_a_stop_does_not_arm_after_it(recording: Recording) -> None:
     node, paper = recording.node, recording.paper
     stored = threading.Event()
-    paper.on_end = lambda: stored.wait(WAIT_S) and None
+
+    def wait() -> None:
+        stored.wait(WAIT_S)
+
+    paper.on_end = wait
     recording.record()
     recording.steps(3)
     recording.press(E.SUCCESS, E.START)
