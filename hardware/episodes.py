@@ -10,7 +10,8 @@ A simulated arm puts everything in its place when an episode is prepared. A real
 PREPARING leads to READY, in which the operator moves the arm without being recorded, START begins the episode, and
 SUCCESS, FAILURE and REDO lead back to READY, the arm still armed.
 
-An episode is stored beside all this. Only the next one waits for it, and a START that comes meanwhile is kept.
+An episode is stored beside all this. Only the next one waits for it, and a START that comes meanwhile is kept, until
+a stop or DISCARD.
 """
 
 from __future__ import annotations
@@ -148,6 +149,7 @@ class Episodes:
         """The safety filter stopped the arm, or what the recording looks at cannot be believed any more."""
         if not self.armed:
             return []
+        self._start = False  # asked for before the stop: nothing arms itself again
         running = self.phase is Phase.RECORDING
         what = f"episode {self.number + 1} dropped: " if running else ""
         dos = [Do.DROP] if running else []
@@ -211,11 +213,11 @@ class Episodes:
         return [Do.BEGIN]
 
     def _discarded(self) -> list[Do]:
+        self._start = False
         if self.phase is Phase.RECORDING:
             self.saving, self.dropped = True, self.dropped + 1
             return [Do.DROP, Do.DISARM, *self._wait("discarded. START begins anew")]
         if self.phase is Phase.WAITING:
-            self._start = False
             return []
         return [Do.DISARM, *self._wait("press START")]
 

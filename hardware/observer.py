@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 
 MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
 BACK_S = 1.0  # so long after the newest stamp lower ones are a clock that was set back, no longer old messages
+GRIPPER_AGES = 10.0  # a gripper with a publisher of its own may be so many times as old as the arm's joints
 BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
 
@@ -85,18 +86,22 @@ class JointReader:
         self.source = Source(f"joint states on {topic.topic}", topic.max_age_s, clock)
         self.q: Array | None = None
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
+        self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
 
     def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
         """Take a message in; whether it was the arm's, is whole and newer than the last."""
         index = {name: i for i, name in enumerate(names)}
+        missing = [name for name in self.contract.joints if name not in index]
+        others = len(missing) == len(self.contract.joints)
         if len(positions) != len(names) or len(index) != len(names):
-            self.source.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
+            if not others:
+                self.source.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
             return False
         for name in self._gripper:
             if name in index:
                 self._gripper[name] = float(positions[index[name]])
-        missing = [name for name in self.contract.joints if name not in index]
-        if len(missing) == len(self.contract.joints):
+                self._gripper_heard[name] = self.source.clock()
+        if others:
             return False
         if missing:
             self.source.fault = f"no joint {missing[0]!r} among {', '.join(names)}"
@@ -122,7 +127,13 @@ class JointReader:
         if problem := self.source.problem():
             return problem
         silent = [name for name, value in self._gripper.items() if not np.isfinite(value)]
-        return f"{self.source.name}: no gripper joint {silent[0]!r}" if silent else ""
+        if silent:
+            return f"{self.source.name}: no gripper joint {silent[0]!r}"
+        now = self.source.clock()
+        for name, heard in self._gripper_heard.items():
+            if now - heard > GRIPPER_AGES * self.source.max_age_s:
+                return f"{self.source.name}: gripper joint {name!r} silent for {now - heard:.2f} s"
+        return ""
 
 
 @dataclass

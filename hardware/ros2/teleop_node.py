@@ -2,7 +2,7 @@
 
 At the control rate it asks the device for an action, and turns it into joint set-points by the control that policies
 use; in between it repeats them, as the streamer does. The dead-man's switch is the device's: let go or gone, the arm
-brakes and latches. The arm is armed, and a latch reset, only after START.
+brakes and latches. The arm is armed only after START, and a latch reset only by a START of somebody who was shown it.
 
 Nothing here waits: services answer later, and the device shows the state of things in a thread of its own.
 """
@@ -35,7 +35,7 @@ from hardware.ros2.messages import SafetyReport
 from hardware.ros2.runtime import Node, Value, step_back
 from hardware.ros2.sources import Sources
 from hardware.setpoints import SetPoints
-from hardware.teleop.device import RECORDING, WAITING, Device, Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,7 @@ class TeleopNode(Node):
         self.report: SafetyReport | None = None
         self._heard = 0.0  # of the safety node
         self._arming = ""  # which arming this session has asked for
+        self._shown = self._seen = ""  # what the operator was told last, and when START was pressed
         self.sample = Sample(None, False, (), 0.0)
         self._rests = False  # the hand, in the last control step
         self._last_ns = 0  # stamp of the newest target [ns]
@@ -223,6 +224,8 @@ class TeleopNode(Node):
         assert self.device is not None
         self.sample = sample = self.device.sample(observation)
         for event in sample.events:
+            if event in (EpisodeEvent.START, EpisodeEvent.REDO) and self.episodes.phase is not Phase.PREPARING:
+                self._seen = self._shown
             self.do(self.episodes.tell(event))
         if self.problem and self.episodes.phase is Phase.RECORDING:
             self.do(self.episodes.stopped(self.problem))
@@ -335,6 +338,8 @@ class TeleopNode(Node):
         try:
             if _finished(preparing) and self._preparing is preparing:
                 self._preparing = None
+                assert self.device is not None
+                self.device.prepared()  # here, and not on its screen: the first row is made before that is drawn
                 self.do(self.episodes.prepared())
         except Refused as error:
             self._preparing = None
@@ -343,6 +348,8 @@ class TeleopNode(Node):
     def _prepare(self) -> Steps:
         yield from self._until(lambda: self._state in ("disarmed", "latched"), REST_S, "the arm does not come to rest")
         if self._state == "latched":
+            if self._reason not in self._seen:
+                raise Refused(self._reason)  # START was meant for an arm that was merely at rest
             yield from self.call(topics.RESET)
             yield from self._until(lambda: self._state == "disarmed", ANSWER_S, "the safety filter stays latched")
         yield from self.place()
@@ -403,6 +410,10 @@ class TeleopNode(Node):
     def _state(self) -> str:
         return self.report.state if self.report else ""
 
+    @property
+    def _reason(self) -> str:
+        return self.report.reason if self.report else ""
+
     # --- what the operator sees --------------------------------------------------------------------------------
 
     def _make_status(self, observation: dict[str, NDArray]) -> Status:
@@ -410,8 +421,11 @@ class TeleopNode(Node):
         message = e.message
         if e.phase is Phase.STARTING:
             message = "waiting for the safety node" if not self.report else self.problem or "waiting for services"
-        elif e.phase is Phase.WAITING and (why := self.problem or self.sample.note):
-            message = f"{message} ({why})"
+        elif e.phase in (Phase.WAITING, Phase.READY, Phase.RECORDING):
+            if e.phase is Phase.WAITING and self._state == "latched" and self._reason not in message:
+                message = f"the safety filter is latched: {self._reason}. START resets it"
+            if why := self.problem or self.sample.note:
+                message = why if e.phase is Phase.RECORDING else f"{message} ({why})"
         recording = e.phase is Phase.RECORDING
         return Status(
             state=self._state_shown(),
@@ -434,11 +448,13 @@ class TeleopNode(Node):
         step_back()
         while not self._ended:
             assert self.device is not None
+            status = self.status
             try:
-                self.device.show(self.status)
+                self.device.show(status)
             except Exception:
                 log.exception("the device shows nothing any more")
                 return
+            self._shown = status.message
             # A change at once: a script begins when it is told that it is recorded.
             self._wake.wait(SHOW_S)
             self._wake.clear()

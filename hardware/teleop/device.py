@@ -100,6 +100,13 @@ class Device(Protocol):
         """
         ...
 
+    def prepared(self) -> None:
+        """The arm was put in its place and armed: what the device remembers of it may not hold any more.
+
+        Called before the first sample that moves it, in the same thread.
+        """
+        ...
+
     def show(self, status: Status) -> None:
         """Tell the operator, on a screen, a page or nowhere."""
         ...

@@ -2,6 +2,9 @@
 
 SDL runs without a window: the dummy video driver, and events although nothing of ours has the focus. The left shoulder
 button is the dead-man: nothing moves unless it is held.
+
+A pad speaks only when something changes. Where its radio link dies and the receiver stays plugged in, all keep their
+last values: motion that no event renews ends after `STILL_S`. A cable has no such link.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.device import EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import Axis, MappingConfig, Motion
+from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import StatusLine
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -49,7 +53,7 @@ EVENTS = {
 }
 HELP = (
     "hold LB · left stick forward/back/left/right · right stick up/down/yaw · pad pitch/roll · RB gripper · "
-    "Start start · A success · B failure · X discard · Y try again · Back quit"
+    "Start start · A success · B failure · X discard · Y try again · Back quit (Y, Back: twice)"
 )
 
 # Sticks are positive to the right and towards the operator; the base's x is forward, y left, z up.
@@ -63,6 +67,10 @@ CONFIG = MappingConfig(
         "roll": Axis("dpad_x", 0.5),
     }
 )
+
+# A thumb that holds a stick trembles, and every tremble is an event. A stick against its end, or the pad held down, may
+# be silent although somebody is there: then the arm rests until something on the pad moves.
+STILL_S = 2.0
 
 SPOKEN = ("AXISMOTION", "BUTTONDOWN", "BUTTONUP", "DEVICEADDED", "DEVICEREMOVED")
 
@@ -129,6 +137,7 @@ class Gamepad:
         self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._index = index
         self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
+        self._sure = Sure(clock)
         self._pygame: Any = None
         self._pad: Any = None
         self._instance = -1
@@ -174,20 +183,27 @@ class Gamepad:
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
         pressed = self._pressed()
-        events = tuple(EVENTS[name] for name in pressed if name in EVENTS)
+        events = self._sure.events(EVENTS[name] for name in pressed if name in EVENTS)
         held = self._held(DEADMAN) if self._watchdog.alive() else False
-        action = None
+        action, stale = None, False
         if held:
             axes = self._axes()
+            stale = self._motion.moves(axes) and self._watchdog.clock() - self._watchdog.newest > STILL_S
+        if held and not stale:
             action = self._motion.action(
                 axes, observation, toggles=pressed.count(GRIP), squeeze=max(0.0, axes["right_trigger"])
             )
-        note = self._watchdog.why or ("" if held else "hold LB to move")
+        still = f"nothing new from the pad for {STILL_S:g} s: move the stick" if stale else ""
+        note = self._watchdog.why or self._sure.note or (still if held else "hold LB to move")
         return Sample(action, held, events, self._watchdog.newest, note)
+
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._motion.follow(status)
+        self._sure.follow(status)
         self._screen.show(status)
 
     def _pressed(self) -> list[str]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion
-from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, Keys, StatusLine
+from hardware.teleop.sure import Sure
+from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.specs import Interface
 from robots import RobotSpec
@@ -73,7 +74,7 @@ class Keyboard:
     ) -> None:
         self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog = Watchdog(self.name, clock=clock)
+        self._watchdog, self._sure = Watchdog(self.name, clock=clock), Sure(clock)
 
     def open(self) -> None:
         """See `Device.open`."""
@@ -95,19 +96,20 @@ class Keyboard:
             self._watchdog.report()
         if self._keys.gone:
             self._watchdog.fail("the terminal is gone")
-        events, toggles = [], 0
-        for key, new in reports:
-            if new and key in EPISODE_KEYS:
-                events.append(EPISODE_KEYS[key])
-            toggles += new and key == GRIP
+        events = self._sure.events(episode_events(reports))
+        toggles = sum(new and key == GRIP for key, new in reports)
         axes: dict[str, float] = dict.fromkeys(MOTIONS, 0.0)
         for key, (motion, direction) in MOVES.items():
             axes[motion] += direction * self._keys.held(key)
         engaged = self._watchdog.alive()
         action = self._motion.action(axes, observation, toggles=toggles) if engaged else None
-        return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why)
+        return Sample(action, engaged, events, self._watchdog.newest, self._watchdog.why or self._sure.note)
+
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._motion.follow(status)
+        self._sure.follow(status)
         self._screen.show(status)

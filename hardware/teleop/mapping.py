@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.device import Status
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec, make_control
@@ -92,6 +91,19 @@ def joint_action(robot: RobotSpec, q: NDArray[np.float64], width: float) -> NDAr
     return make_control("joint_position", robot).actions(q[None], q[None], np.array([width]))[0].astype(np.float32)
 
 
+def resting_opening(width: float, max_width: float, commanded: float) -> float:
+    """1.0 or 0.0, the command with which a gripper stays as it is.
+
+    One that was told to close may be held open by what it holds: only one that stands all but fully open has let go.
+
+    Args:
+      width: measured [m].
+      max_width: fully open [m].
+      commanded: the last command, 0 closed to 1 open.
+    """
+    return float(width > (0.5 if commanded >= 0.5 else 0.9) * max_width)
+
+
 def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: str) -> None:
     """Raise `BadInput` unless the interface is of this robot, its action one of the `kinds`, and it has proprio."""
     if interface.action_kind not in kinds:
@@ -135,13 +147,6 @@ class Motion:
         self._tcp_delta = make_control("tcp_delta", robot)
         self._opening, self._fresh = 1.0, True  # commanded, 0 closed to 1 open; fresh: as the arm has it
         self._goal: NDArray[np.float64] | None = None
-        self._state = ""
-
-    def follow(self, status: Status) -> None:
-        """Note what the recording does: when that changes, others may have moved the arm."""
-        if status.state != self._state:
-            self.restart()
-        self._state = status.state
 
     def restart(self) -> None:
         """The arm may have been moved: take gripper and joints from the next observation, so that nothing jumps."""
@@ -179,6 +184,10 @@ class Motion:
         action = np.append(twist, 2.0 * opening - 1.0).astype(np.float32)
         return self._as_joints(felt, action, opening) if self._joints else action
 
+    def moves(self, axes: Mapping[str, float]) -> bool:
+        """Whether an axis that drives a motion is beyond its dead zone."""
+        return any(self._share(axes, motion) for motion in MOTIONS)
+
     def _share(self, axes: Mapping[str, float], motion: str) -> float:
         axis = self.config.axes.get(motion)
         if axis is None:
@@ -189,9 +198,8 @@ class Motion:
         if self.config.gripper == "analog" and squeeze is not None:
             return 1.0 - float(np.clip(squeeze, 0.0, 1.0))
         if self._fresh:
-            # A gripper that was told to close may be held open by what it holds.
-            share = 0.5 if self._opening else 0.75
-            self._opening, self._fresh = float(felt.width > share * self.robot.gripper.max_width), False
+            self._opening = resting_opening(felt.width, self.robot.gripper.max_width, self._opening)
+            self._fresh = False
         if toggles % 2:
             self._opening = 1.0 - self._opening
         return self._opening

@@ -102,6 +102,10 @@ class Logged:
         self._write(line)
         return sample
 
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._device.prepared()
+
     def show(self, status: Status) -> None:
         """See `Device.show`."""
         self._device.show(status)
@@ -169,6 +173,9 @@ class Recorded:
         events = tuple(event for line in self._lines[first:end] for event in line.sample.events)
         newest = self._lines[end - 1]
         return Sample(newest.sample.action, newest.sample.engaged, events, self._opened + newest.t, newest.sample.note)
+
+    def prepared(self) -> None:
+        """See `Device.prepared`: a log has said all that it will."""
 
     def show(self, status: Status) -> None:
         """See `Device.show`: nowhere."""

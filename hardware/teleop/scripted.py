@@ -81,6 +81,9 @@ class Scripted:
             return Sample(None, True, self._end(EpisodeEvent.FAILURE), now)
         return Sample(self._act(observation), True, (), now)
 
+    def prepared(self) -> None:
+        """See `Device.prepared`: `show` tells a script what it needs."""
+
     def show(self, status: Status) -> None:
         """See `Device.show`."""
         if status.state != self._state:

@@ -32,16 +32,17 @@ HOLD_S = 0.15
 APART_S = 0.7  # longer than the delay before auto-repeat
 REFRESH_S = 0.2  # of the status line
 
-# Keys of an episode, the same for every device that listens to the terminal.
+# Keys of an episode, the same for every device that listens to the terminal. Verdicts cannot be undone: their keys lie
+# apart from those that move the arm. `Sure` asks back about T and Q.
 EPISODE_KEYS = {
     "enter": EpisodeEvent.START,
-    "y": EpisodeEvent.SUCCESS,
-    "n": EpisodeEvent.FAILURE,
+    "1": EpisodeEvent.SUCCESS,
+    "-": EpisodeEvent.FAILURE,
     "backspace": EpisodeEvent.DISCARD,
     "t": EpisodeEvent.REDO,
     "q": EpisodeEvent.QUIT,
 }
-EPISODE_HELP = "Enter start · Y success · N failure · Backspace discard · T try again · Q quit"
+EPISODE_HELP = "Enter start · 1 success · - failure · Backspace discard · T try again · Q quit (T, Q: twice)"
 
 _NAMED = {"\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08": "backspace", " ": "space", "\x1b": "escape"}
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}

@@ -112,15 +112,20 @@ class Plan:
 def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool) -> Any:
     """The data set, with room for the stamps of a recording.
 
+    An empty set is what a start that failed has left: it is gone on with, `resume` or not.
+
     It has stored a step and forgotten it: what is loaded and compiled for that is there before the arm moves. Loading a
     library stops a whole process for half a second.
     """
     import numpy as np
 
     from hardware.ros2.record_node import stamp_names
+    from robolearn.data import layout
     from robolearn.data.writer import EpisodeWriter
 
     names = stamp_names(interface)
+    if (Path(out) / layout.INFO_PATH).exists() and layout.read_info(Path(out)).get("total_episodes") == 0:
+        resume = True
     writer = EpisodeWriter(out, interface, resume=resume, stamps=names, task=task)
     try:
         blank = {key: np.zeros(spec.shape, spec.dtype) for key, spec in interface.observation.items()}

@@ -28,9 +28,10 @@ class Record(Command):
     """Record demonstrations: you move the arm, every command goes through the safety filter, what was done is stored.
 
     START arms the arm and records; SUCCESS or FAILURE ends the episode; DISCARD drops it, REDO drops it and begins
-    anew; QUIT ends. The keys or buttons are shown when it begins. Let go of the dead-man's switch and the arm stops:
-    the episode is dropped, and START goes on. On a real arm the first START only arms, so that you can put the arm in
-    its place; the second one records.
+    anew; QUIT ends. While an episode is recorded, keys and gamepads have to say REDO and QUIT twice. The keys or
+    buttons are shown when it begins. Let go of the dead-man's switch and the arm stops: the episode is dropped, and
+    START goes on. On a real arm the first START only arms, so that you can put the arm in its place; the second one
+    records.
     """
 
     robot: str = "sim"

@@ -108,7 +108,10 @@ class Store:
         if root.exists() and not root.is_dir():
             raise BadInput(f"data set {root}", got="a file", expected="a folder")
         self._check_path(resume)
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"data set {root}", got=error.strerror, expected="a folder that can be made") from error
         self._lock = layout.lock(root)
         try:
             self._check_path(resume)

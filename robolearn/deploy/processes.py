@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from robolearn.core import RobolearnError
+from robolearn.core import BadInput, RobolearnError
 
 TAIL_LINES = 6  # of a dead node's log that an error quotes
 
@@ -59,6 +59,9 @@ class Processes:
       programs: in the order of starting; they end in this order too, one after the other.
       logs: folder for ``<name>.log``.
       environment: added to that of this process.
+
+    Raises:
+      BadInput: when entered: logs cannot be written there.
     """
 
     def __init__(self, programs: Sequence[Program], logs: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -68,10 +71,9 @@ class Processes:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Processes:
-        self._logs.mkdir(parents=True, exist_ok=True)
         try:
             for program in self._programs:
-                with open(self._logs / f"{program.name}.log", "wb") as log:
+                with self._log(program.name) as log:
                     self._running[program.name] = subprocess.Popen(
                         program.command,
                         stdin=subprocess.DEVNULL,
@@ -126,6 +128,15 @@ class Processes:
             if left <= 0:
                 return
             time.sleep(min(0.02, left))
+
+    def _log(self, name: str) -> IO[bytes]:
+        """A new log in its folder, which is made."""
+        path = self._logs / f"{name}.log"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("wb")
+        except OSError as error:
+            raise BadInput(f"logs {self._logs}", got=error.strerror, expected="a folder to write to") from error
 
     def _tail(self, name: str) -> str:
         try:

@@ -118,6 +118,7 @@ class GamepadPerson(threading.Thread):
         super().__init__(name="person", daemon=True)
         self.pad, self.eyes, self.over = pad, eyes, over
         self.expert = make_expert("lift", eyes.contract.interface, 1, "expert", 0)
+        self.tremble = 1.0
 
     def run(self) -> None:
         self.pad.press("left_shoulder")
@@ -144,9 +145,11 @@ class GamepadPerson(threading.Thread):
         q = np.asarray(seen["proprio"][0, :7], np.float64)
         rot = self.eyes.contract.robot.chain.forward(q[None])[1][0]
         move, turn = rot @ action[:3], rot @ action[3:6]
+        self.tremble = 0.995 if self.tremble == 1.0 else 1.0  # a pad that never changes is taken for one that is gone
         for motion, share in zip(("x", "y", "z", "yaw"), (*move, turn[2]), strict=True):
             axis = CONFIG.axes[motion]
-            self.pad.axis(axis.name, np.sign(share) * np.sign(axis.scale) * deflection(abs(share / axis.scale)))
+            pushed = self.tremble * deflection(abs(share / axis.scale))
+            self.pad.axis(axis.name, np.sign(share) * np.sign(axis.scale) * pushed)
         if (action[6] > 0) != opened:
             self.pad.tap("right_shoulder")
             opened = not opened

@@ -24,6 +24,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.contract import load_contract
 from hardware.ros2.background import wait_until
 from hardware.safety import SafetyFilter
+from robolearn.core import BadInput
 from robolearn.data.reader import Dataset
 
 DOMAIN = 1 + (os.getpid() + 57) % 100
@@ -208,6 +209,29 @@ def test_refused_before_anything_is_written_or_started(
     line = refused(capsys, "--out", tmp_path / "set", *flags)
     assert all(word in line for word in says), line
     assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("out", ["file/sub", "/proc/nowhere"])
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str) -> None:
+    (tmp_path / "file").touch()
+    line = refused(capsys, "--out", tmp_path / out, "--teleop", "scripted")
+    assert str(tmp_path / out) in line and "expected a folder that can be made" in line
+
+
+def test_what_a_start_that_failed_has_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    from hardware.ros2.record_node import stamp_names
+    from robolearn.cli.node_record import make_writer
+
+    interface = load_contract("sim").with_cameras(()).interface
+    for _ in range(2):
+        with make_writer(tmp_path / "set", interface, "lift", resume=False) as writer:
+            assert writer.episodes == 0
+    with make_writer(tmp_path / "set", interface, "lift", resume=False) as writer:
+        blank = {key: np.zeros(spec.shape, spec.dtype) for key, spec in interface.observation.items()}
+        writer.add(blank, np.zeros(interface.action.shape), stamps=dict.fromkeys(stamp_names(interface), 0.0))
+        writer.end(success=True)
+    with pytest.raises(BadInput, match="existing data set"):
+        make_writer(tmp_path / "set", interface, "lift", resume=False)
 
 
 def test_an_existing_set_is_not_overwritten(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.core import RobolearnError
+from robolearn.core import BadInput, RobolearnError
 from robolearn.deploy import NodeDied, Processes, Program
 
 HERE = Path(__file__).resolve().parents[2]
@@ -118,6 +118,15 @@ def test_a_program_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> N
     with pytest.raises(OSError, match="nowhere"), nodes:
         raise AssertionError("never gets here")
     assert nodes.pids == {} and nodes.codes["policy"] < 0
+
+
+@pytest.mark.parametrize("folder", ["file", "file/sub", "/proc/nowhere", "/proc"])
+def test_logs_that_cannot_be_written_are_bad_input(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").touch()
+    nodes = Processes([sh("arm", SLEEPS)], tmp_path / folder)
+    with pytest.raises(BadInput, match=rf"^logs .*{folder}.*: got .*, expected a folder to write to$"), nodes:
+        raise AssertionError("never gets here")
+    assert nodes.pids == {}
 
 
 def test_environment_and_log(tmp_path: Path) -> None:

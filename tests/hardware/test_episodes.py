@@ -99,6 +99,16 @@ def test_on_a_real_arm_the_operator_puts_it_in_its_place_first() -> None:
     assert e.stopped("dead-man") == [Do.DISARM] and e.dropped == 1, "nothing was being recorded"
 
 
+@pytest.mark.parametrize("end", ["stopped", "discarded"])
+def test_a_start_that_waits_for_the_disk_is_forgotten_when_the_arm_is_stopped(end: str) -> None:
+    e = begun(3, placing=True)
+    e.tell(E.SUCCESS)
+    assert e.tell(E.START) == [] and e.phase is Phase.READY and e.saving
+    assert (e.stopped("emergency stop") if end == "stopped" else e.tell(E.DISCARD)) == [Do.DISARM]
+    assert e.saved() == [] and e.phase is Phase.WAITING, "only the operator arms the arm again"
+    assert e.tell(E.START) == [Do.PREPARE]
+
+
 def test_quit_at_any_time() -> None:
     e = begun()
     assert e.tell(E.QUIT) == [Do.DROP, Do.DISARM, Do.END] and e.dropped == 1

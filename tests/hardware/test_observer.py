@@ -93,6 +93,31 @@ def test_joints_come_in_any_order_and_company(contract: Contract, clock: Clock) 
     assert reader.problem() == "" and reader.width == pytest.approx(0.06)
 
 
+@pytest.mark.parametrize(("names", "values"), [(["lift"], []), (["lift", "lift"], [0.0, 0.0]), ([], [1.0])])
+def test_joint_states_of_others_are_passed_over_whatever_their_shape(arm: Arm, clock: Clock, names, values) -> None:
+    arm.all()
+    assert not arm.observer.joints.update(names, values, clock.wall)
+    assert arm.observer.problem() == ""
+
+
+def test_a_gripper_that_speaks_for_itself_is_missed_when_it_is_silent(contract: Contract, clock: Clock) -> None:
+    reader = JointReader(contract, clock)
+    limit_s = 10 * contract.joint_states.max_age_s
+
+    def arm_alone() -> str:
+        assert reader.update(contract.joints, np.zeros(7), clock.wall)
+        return reader.problem()
+
+    reader.update(contract.gripper_joints, (0.03, 0.03), clock.wall)
+    clock.t += 0.95 * limit_s
+    assert arm_alone() == ""
+    clock.t += 0.1 * limit_s
+    assert f"gripper joint {contract.gripper_joints[0]!r} silent for" in arm_alone()
+    clock.t += 0.01
+    reader.update(contract.gripper_joints, (0.01, 0.01), clock.wall)
+    assert arm_alone() == "" and reader.width == pytest.approx(0.02)
+
+
 @pytest.mark.parametrize(
     ("names", "values", "why"),
     [

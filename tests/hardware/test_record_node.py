@@ -26,10 +26,11 @@ from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
 
 from hardware.contract import CONTRACTS, IMAGE, load_contract
 from hardware.episodes import Phase
-from hardware.ros2 import messages, qos, record_node, runtime, teleop_node
+from hardware.ros2 import messages, qos, record_node, runtime, teleop_node, topics
 from hardware.ros2.background import wait_until
 from hardware.ros2.record_node import RecordNode, Session, stamp_names
 from hardware.ros2.teleop_node import TeleopNode
@@ -75,11 +76,13 @@ class Hand:
 
     def __init__(self) -> None:
         self.action: np.ndarray | None = None
-        self.engaged = True
+        self.engaged, self.note = True, ""
         self.events: deque[E] = deque()
         self.shown: list[Status] = []
         self.closed = False
         self.fault: Exception | None = None
+        self.preparations: list[int] = []  # threads that told of one
+        self.thread = 0  # that asks
 
     def open(self) -> None: ...
 
@@ -87,10 +90,14 @@ class Hand:
         self.closed = True
 
     def sample(self, observation: Mapping[str, Any] | None) -> Sample:
+        self.thread = threading.get_ident()
         if self.fault is not None:
             raise self.fault
         events = (self.events.popleft(),) if self.events else ()
-        return Sample(self.action, self.engaged, events, time.monotonic())
+        return Sample(self.action, self.engaged, events, time.monotonic(), self.note)
+
+    def prepared(self) -> None:
+        self.preparations.append(threading.get_ident())
 
     def show(self, status: Status) -> None:
         self.shown.append(status)
@@ -195,6 +202,13 @@ class Station:
         command = [sys.executable, "-m", "robolearn.cli.nodes", "safety", "--contract", str(PATH)]
         command += ["--realtime-priority", str(PRIORITY["realtime_priority"])]
         self.safety = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
+        self._estop = self.arm.create_client(Trigger, topics.ESTOP)
+
+    def estop(self) -> None:
+        """What a mushroom button on the network does."""
+        wait_until(self._estop.service_is_ready, WAIT_S, topics.ESTOP)
+        answer = self._estop.call_async(Trigger.Request())
+        wait_until(answer.done, WAIT_S, "the emergency stop")
 
 
 @pytest.fixture(scope="module")
@@ -279,12 +293,15 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     recording.press(E.START)
     recording.until(Phase.RECORDING)
     recording.steps(10)
-    hand.action = None  # hold still
+    hand.action, hand.note = None, "move the stick"  # hold still
     recording.steps(5)
+    assert (hand.shown[-1].state, hand.shown[-1].message) == ("recording", "move the stick")
+    hand.note = ""
     assert hand.shown[-1].state == "recording" and hand.shown[-1].images["front"].shape == (16, 16, 3)
     recording.press(E.SUCCESS)
     recording.until(Phase.READY)
     recording.settled()
+    assert hand.preparations == [hand.thread], "once, when the arm was armed, and before it is asked what to do"
     ((facts, rows),) = paper.episodes
     assert facts == {"success": True, "terminated": True, "truncated": False, "task": "wave"}
     assert 14 <= len(rows) <= 18
@@ -399,6 +416,56 @@ def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recordin
     recording.press(E.SUCCESS)
     recording.settled()
     wait_until(lambda: len(paper.episodes) == 1, WAIT_S, "the episode")
+
+
+def test_a_start_before_a_stop_does_not_arm_after_it(recording: Recording) -> None:
+    node, paper = recording.node, recording.paper
+    stored = threading.Event()
+
+    def wait() -> None:
+        stored.wait(WAIT_S)
+
+    paper.on_end = wait
+    recording.record()
+    recording.steps(3)
+    recording.press(E.SUCCESS, E.START)
+    wait_until(lambda: not recording.hand.events, WAIT_S, "START to be kept until the episode is stored")
+    recording.station.estop()
+    recording.until(Phase.WAITING)
+    stored.set()
+    recording.settled()
+    time.sleep(0.5)
+    assert node.episodes.phase is Phase.WAITING and node.report.state == "latched", "nothing resets itself"
+    assert "e-stop pressed" in node.status.message
+    recording.record()
+
+
+def test_a_latch_is_shown_and_only_a_start_that_saw_it_resets_it(recording: Recording) -> None:
+    node, hand, station = recording.node, recording.hand, recording.station
+    seeing, show = threading.Event(), hand.show
+
+    def look(status: Status) -> None:
+        seeing.wait(WAIT_S)
+        show(status)
+
+    seeing.set()
+    hand.show = look
+    station.estop()
+    wait_until(lambda: "e-stop pressed" in hand.shown[-1].message, WAIT_S, "the latch to be shown")
+    recording.record()
+    recording.press(E.DISCARD)
+    wait_until(lambda: "START begins anew" in hand.shown[-1].message, WAIT_S, "to be told")
+    wait_until(lambda: node.report.state == "disarmed", WAIT_S, "a planned stop")
+
+    seeing.clear()
+    station.estop()
+    wait_until(lambda: node.report.state == "latched", WAIT_S, "the latch")
+    recording.press(E.START)  # of somebody who still reads that START begins anew
+    wait_until(lambda: "START tries again" in node.episodes.message, WAIT_S, "a refusal")
+    assert "e-stop pressed" in node.episodes.message and node.report.state == "latched"
+    seeing.set()
+    wait_until(lambda: "START tries again" in hand.shown[-1].message, WAIT_S, "the refusal to be shown")
+    recording.record()
 
 
 @pytest.mark.parametrize("fault", ["silent", "frozen"])

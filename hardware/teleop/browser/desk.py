@@ -6,6 +6,9 @@ others watch and may take it over while the dead-man is off.
 The dead-man is a switch that must be kept: every heartbeat of the page says which press of the switch is still on (0:
 none). A page that is silent for `heartbeat_s`, that closes or loses its websocket has let go, and a press that was lost
 this way never counts again: the page must be alive and the operator must press anew.
+
+Beats that come steadily may all be late, on a radio link that queues them. So a page says with each when it was last
+spoken to, by the clock here: where word and answer take longer than `heartbeat_s` and `DELAY_S`, it has let go too.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from hardware.teleop.device import EpisodeEvent
 from robolearn.core.se3 import matrix_to_quat
 
 Array = NDArray[np.float64]
+
+DELAY_S = 0.2  # a page is spoken to ten times a second, and may answer a beat later
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,14 @@ class Desk:
                     return client
             return None
 
-    def beat(self, client: int, press: int) -> None:
-        """A heartbeat; `press` counts how often the switch was pressed, or is 0 while it is off."""
+    def beat(self, client: int, press: int, told: float | None = None) -> None:
+        """A heartbeat.
+
+        Args:
+          client: whose.
+          press: counts how often the switch was pressed, or is 0 while it is off.
+          told: ``"t"`` of the newest `standing` that the page has heard [s]; None: it does not say.
+        """
         with self._lock:
             facts = self._clients.get(client)
             if facts is None:
@@ -114,6 +125,8 @@ class Desk:
                 if press == 0 and facts.press > facts.void:
                     self._note = "the dead-man is off"  # else it was lost: the reason stays until the next press
             facts.beat_at, facts.press = self._clock(), press
+            if told is not None and not 0 <= (late := facts.beat_at - told) <= self.heartbeat_s + DELAY_S:
+                self._let_go(client, facts, f"the network is slow: word and answer took {late:.1f} s")
             if client != self._controller:
                 facts.void = max(facts.void, press)  # whatever it pressed as a spectator
 
@@ -156,6 +169,7 @@ class Desk:
             engaged, facts = self.engaged, self._clients.get(client)
             mine = client == self._controller
             return {
+                "t": self._clock(),
                 "role": "control" if mine else "watch",
                 "free": not engaged,
                 "engaged": engaged and mine,
@@ -205,6 +219,11 @@ class Desk:
                 self._moved += 1
             if self._opening is None:
                 self._opening = min(max(opening, 0.0), 1.0)
+
+    def keep_grip(self, resting: Callable[[float], float]) -> None:
+        """The gripper was moved by something else; `resting`: what was asked for → what keeps it as it is, 0 … 1."""
+        with self._lock:
+            self._opening = resting(1.0 if self._opening is None else self._opening)
 
     def release(self, why: str) -> None:
         """Switch the dead-man off: the operator must press anew."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hardware.teleop.browser.desk import Desk
 from hardware.teleop.browser.target import KINDS, action_towards
 from hardware.teleop.device import Sample, Status
+from hardware.teleop.mapping import resting_opening
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec, make_control
@@ -86,7 +87,7 @@ class Browser:
         self._gate: Gate | None = None
         self._status: Status | None = None
         self._shown_at = 0.0
-        self._moved_away = True
+        self._moved_away, self._prepared = True, False
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -148,6 +149,10 @@ class Browser:
             action = action_towards(self._interface.action_kind, self._robot, q, *wish.target, wish.opening)
         return Sample(action, wish.engaged, wish.events, wish.stamp, wish.note)
 
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._prepared = True
+
     def show(self, status: Status) -> None:
         """Hand over to the page's thread."""
         before, self._status, self._shown_at = self._status, status, time.monotonic()
@@ -169,8 +174,11 @@ class Browser:
         most = self._robot.gripper.max_width
         status = self._status
         driven = status is not None and status.state not in ("waiting", "recording")
-        self.desk.place(pos, rot, width / most if most > 0 else 0.0, always=self._moved_away or driven)
-        self._moved_away = False
+        elsewhere = self._moved_away or self._prepared or driven
+        self.desk.place(pos, rot, width / most if most > 0 else 0.0, always=elsewhere)
+        if self._prepared:
+            self.desk.keep_grip(lambda commanded: resting_opening(width, most, commanded))
+        self._moved_away = self._prepared = False
         return q
 
     def _say(self) -> dict[str, Any]:

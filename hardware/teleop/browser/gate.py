@@ -27,7 +27,6 @@ import secrets
 import ssl
 import threading
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -268,7 +267,7 @@ class Gate:
         try:
             async for text in page:
                 word = _json(text)
-                press = word.get("press")
+                press, told = word.get("press"), word.get("t")
                 if word.get("claim"):
                     self._desk.claim(client)
                 if word.get("event") in _EVENTS:
@@ -279,7 +278,7 @@ class Gate:
                     why = "the page is not on the screen any more"
                     self._desk.silence(client, why)
                 elif type(press) is int and 0 <= press < 1 << 53:
-                    self._desk.beat(client, press)
+                    self._desk.beat(client, press, float(told) if isinstance(told, (int, float)) else None)
         finally:
             self._desk.silence(client, why)
             talk.cancel()
@@ -336,10 +335,13 @@ def _same(offered: str, secret: str) -> bool:
 
 
 def _cookie(request: Request) -> str:
-    cookies: SimpleCookie = SimpleCookie()
-    with contextlib.suppress(CookieError):
-        cookies.load("; ".join(request.headers.get_all("Cookie")))
-    return cookies[COOKIE].value if COOKIE in cookies else ""
+    # By hand: `http.cookies` gives up on all of them where another program's is not to its taste, and browsers send
+    # those of every port of a host.
+    for pair in ";".join(request.headers.get_all("Cookie")).split(";"):
+        name, _, value = pair.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip()
+    return ""
 
 
 def _json(text: str | bytes) -> dict[str, Any]:

@@ -66,6 +66,36 @@ def test_a_late_beat_cannot_hide_that_it_was_late(desk: Desk, clock: Clock) -> N
     assert not desk.wish().engaged
 
 
+def test_a_page_whose_beats_are_all_late_has_let_go(desk: Desk, clock: Clock) -> None:
+    delay = 0.0
+
+    def beats(press: int, count: int = 20) -> None:
+        for _ in range(count):  # steadily, twenty times a second
+            told = desk.standing(1)["t"]
+            clock.now += 0.05
+            desk.beat(1, press, told - delay)
+
+    beats(1)
+    assert desk.wish().engaged
+    delay = 0.4  # and 0.05 s
+    beats(1)
+    assert desk.wish().engaged
+    delay = 0.97
+    beats(1)
+    wish = desk.wish()
+    assert not wish.engaged and wish.note == "the network is slow: word and answer took 1.0 s"
+    delay = 0.0
+    beats(1)
+    assert not desk.wish().engaged, "the operator must press anew"
+    beats(2)
+    assert desk.wish().engaged
+    for press, nonsense in ((3, float("nan")), (4, clock.now + 60)):
+        desk.beat(1, press)
+        assert desk.wish().engaged
+        desk.beat(1, press, nonsense)
+        assert not desk.wish().engaged
+
+
 @pytest.mark.parametrize("end", ["leave", "silence", "release"])
 def test_ends_of_a_page(desk: Desk, end: str) -> None:
     desk.beat(1, 1)

@@ -167,10 +167,17 @@ def test_beats_of_a_page(open_page: Browser) -> None:
             assert time.monotonic() < deadline
             beat.send(json.dumps({"press": 1}))
             time.sleep(0.01)
+        beat.send(json.dumps({"press": 1, "t": told["t"] - 10.0}))  # held up on its way
+        while desk.wish().engaged:
+            assert time.monotonic() < deadline
+        assert "slow" in desk.wish().note
+        beat.send(json.dumps({"press": 2, "t": time.monotonic()}))
+        while not desk.wish().engaged:
+            assert time.monotonic() < deadline
         beat.send(json.dumps({"hidden": True}))
         while desk.wish().engaged:
             assert time.monotonic() < deadline
-        beat.send(json.dumps({"press": 2}))
+        beat.send(json.dumps({"press": 3}))
     while not (wish := desk.wish()).note:
         assert time.monotonic() < deadline
     assert not wish.engaged  # the websocket has ended
@@ -194,6 +201,8 @@ def test_without_the_token_nothing_comes_in(closed_page: Browser) -> None:
     assert {"Secure", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
     cookie = cookie.partition(";")[0]
     assert get(closed_page, tls=True, Cookie=cookie).status == 200
+    for others in ("a[0]=1; %s", "%s; {}", 'json={"a": 1, "b": 2}; %s ; x', "=; ;%s", "n=\xfc; %s"):
+        assert get(closed_page, tls=True, Cookie=others % cookie).status == 200, others
     assert knock(closed_page, origin="https://evil.example", tls=True, Cookie=cookie).status == 403
     assert knock(closed_page, tls=True, Cookie=cookie).status == 101
     with socket_to(closed_page, tls=True, Cookie=cookie) as page:

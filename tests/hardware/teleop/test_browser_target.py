@@ -112,3 +112,28 @@ def test_the_device_holds_still_until_asked_and_follows_the_arm_between_episodes
     assert device.sample(broken).action is None
     press = 0
     assert sample(home).action is None and not sample(home).engaged
+
+
+def test_the_gripper_goes_on_as_the_arm_stands_when_it_was_put_in_its_place() -> None:
+    robot = ROBOTS["panda"]
+    device = Browser(interface_of("panda"), robot)
+    device.desk.join(1)
+    q = np.array([robot.home])
+    tcp = robot.chain.forward(q)
+
+    def grip(width: float) -> float:
+        device.desk.beat(1, 1)
+        action = device.sample({"proprio": proprio(q, np.array([width]), *tcp)[0]}).action
+        assert action is not None
+        return float(action[6])
+
+    assert grip(0.08) == pytest.approx(1)
+    device.desk.grip(1, 0.0)
+    assert grip(0.066) == pytest.approx(-1)
+    for state in ("storing", "waiting", "recording", "preparing"):
+        device.show(Status(state, "", 1, 5, 0, 0.0))
+        assert grip(0.066) == pytest.approx(-1), "it goes on to hold what it holds"
+    device.prepared()
+    assert grip(0.066) == pytest.approx(-1)
+    device.prepared()
+    assert grip(0.08) == pytest.approx(1), "the reset has opened it: it does not close at once"

@@ -109,6 +109,18 @@ def test_buttons_are_events_in_order_however_short_the_tap(gamepad: Gamepad, pad
     assert [gamepad.sample(observe()).events for _ in range(2)] == [(EpisodeEvent.SUCCESS,), ()]
 
 
+def test_what_drops_a_running_episode_is_asked_back(gamepad: Gamepad, pad, observe) -> None:
+    gamepad.show(Status("recording", "", 0, 1, 0, 0.0))
+    for button, event in (("back", EpisodeEvent.QUIT), ("y", EpisodeEvent.REDO)):
+        pad.tap(button)
+        sample = gamepad.sample(observe())
+        assert sample.events == () and "once more drops this episode" in sample.note
+        pad.tap(button)
+        assert gamepad.sample(observe()).events == (event,)
+    pad.tap("a")
+    assert gamepad.sample(observe()).events == (EpisodeEvent.SUCCESS,)
+
+
 def test_the_gripper_button_toggles(gamepad: Gamepad, pad, observe) -> None:
     pad.tap("right_shoulder")
     gamepad.sample(observe())
@@ -117,7 +129,10 @@ def test_the_gripper_button_toggles(gamepad: Gamepad, pad, observe) -> None:
     pad.tap("right_shoulder")
     assert gamepad.sample(observe()).action[6] == -1
     assert gamepad.sample(observe()).action[6] == -1
-    gamepad.show(Status("recording", "", 0, 1, 0, 0.0))
+    for state in ("recording", "storing", "waiting", "preparing"):
+        gamepad.show(Status(state, "", 0, 1, 0, 0.0))
+        assert gamepad.sample(observe(opening=66 / 80)).action[6] == -1, "it goes on to hold what it holds"
+    gamepad.prepared()
     assert gamepad.sample(observe(opening=1.0)).action[6] == 1, "the arm was reset"
 
 
@@ -148,6 +163,29 @@ def test_an_unplugged_pad_is_gone_until_it_is_opened_anew(gamepad: Gamepad, pad,
     assert gamepad.sample(observe()).engaged
     gamepad.close()
     assert not gamepad.sample(observe()).engaged
+
+
+def test_a_radio_link_that_dies_ends_the_motion_and_the_next_event_renews_it(
+    interface: Interface, pad, observe, clock
+) -> None:
+    device = Gamepad(interface, PANDA, index=pad.index, out=io.StringIO(), clock=clock)
+    device.open()
+    pad.press("left_shoulder")
+    clock.now += 60
+    at_rest = device.sample(observe())
+    assert at_rest.engaged and at_rest.action is not None and not at_rest.note, "a hand at rest has nothing to say"
+    pad.axis("left_y", -1.0)
+    for _ in range(4):
+        assert device.sample(observe()).action[:6].any()
+        clock.now += 0.6
+    for _ in range(2):
+        sample = device.sample(observe())
+        assert sample.action is None and sample.engaged and "move the stick" in sample.note
+        clock.now += 600
+    pad.axis("left_y", -0.9)
+    sample = device.sample(observe())
+    assert sample.action[:6].any() and not sample.note
+    device.close()
 
 
 def test_no_pad_is_said_in_one_line(interface: Interface) -> None:

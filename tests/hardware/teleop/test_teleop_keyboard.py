@@ -8,6 +8,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import pytest
 
 from hardware.teleop import EpisodeEvent, Status
 from hardware.teleop.keyboard import CONFIG, MOVES, Keyboard
+from hardware.teleop.terminal import EPISODE_KEYS
 from robolearn.core import BadInput, Interface
 from robots import PANDA
 
@@ -105,7 +107,7 @@ def test_the_gripper_flips_once_a_press(keyboard: Keyboard, terminal, clock, obs
 
 
 def test_episode_keys_are_events_in_order_once_a_press(keyboard: Keyboard, terminal, clock, observe) -> None:
-    press(terminal, "\rnyt\x7fq\x1b[B?ü")
+    press(terminal, "\r-1t\x7fq\x1b[B?ü")
     assert keyboard.sample(observe()).events == (
         EpisodeEvent.START,
         EpisodeEvent.FAILURE,
@@ -115,12 +117,44 @@ def test_episode_keys_are_events_in_order_once_a_press(keyboard: Keyboard, termi
         EpisodeEvent.QUIT,
     )
     clock.now += 0.5
-    press(terminal, "y")
+    press(terminal, "1")
     assert keyboard.sample(None).events == (), "held down"
     clock.now += 1.0
-    press(terminal, "Y")
+    press(terminal, "1")
     sample = keyboard.sample(None)
     assert sample.events == (EpisodeEvent.SUCCESS,) and sample.action is None and sample.engaged
+
+
+def test_what_drops_a_running_episode_is_asked_back(keyboard: Keyboard, terminal, clock) -> None:
+    def say(keys: str) -> tuple[EpisodeEvent, ...]:
+        clock.now += 1.0  # apart: not one key that repeats
+        press(terminal, keys)
+        return keyboard.sample(None).events
+
+    keyboard.show(Status("recording", "", 0, 5, 0, 0.0))
+    assert say("q") == () and keyboard.sample(None).note == "once more drops this episode: quit"
+    assert say("t") == () and "try again" in keyboard.sample(None).note, "another question"
+    assert say("t") == (EpisodeEvent.REDO,) and not keyboard.sample(None).note
+    assert say("q") == ()
+    clock.now += 3.5
+    assert say("q") == () and keyboard.sample(None).note, "too late: asked again"
+    assert say("w") == () and say("q") == (EpisodeEvent.QUIT,), "keys that move change nothing"
+    assert say("q") == ()
+    assert say("1") == (EpisodeEvent.SUCCESS,) and say("q") == (), "a verdict is an answer, too"
+    keyboard.show(Status("waiting", "", 1, 5, 0, 0.0))
+    assert not keyboard.sample(None).note and say("q") == (EpisodeEvent.QUIT,), "nothing to lose"
+    keyboard.show(Status("recording", "", 1, 5, 0, 0.0))
+    assert say("\x7f") == (EpisodeEvent.DISCARD,)
+
+
+def test_no_key_that_ends_an_episode_for_good_lies_beside_one_that_moves() -> None:
+    rows = ("1234567890-", "qwertyuiop", "asdfghjkl", "zxcvbnm")
+    place = {key: (column + 0.5 * row, row) for row, line in enumerate(rows) for column, key in enumerate(line)}
+    verdicts = (EpisodeEvent.SUCCESS, EpisodeEvent.FAILURE)
+    for verdict in (key for key, event in EPISODE_KEYS.items() if event in verdicts):
+        for key in MOVES.keys() & place.keys():
+            (x, y), (u, v) = place[verdict], place[key]
+            assert np.hypot(x - u, y - v) > 1.2, (verdict, key)
 
 
 def test_a_terminal_that_hangs_up_disengages_for_good(keyboard: Keyboard, terminal, observe) -> None:
@@ -149,13 +183,17 @@ def test_the_screen_is_one_line(interface: Interface, terminal, clock) -> None:
     with os.fdopen(os.dup(program), "w", encoding="utf-8") as out:
         device = Keyboard(interface, PANDA, fd=program, out=out, clock=clock)
         device.open()
-        device.show(Status("recording", "press Y when it is solved", 1, 5, 20, 1.0))
+        device.show(Status("recording", "press 1 when it is solved", 1, 5, 20, 1.0))
         device.show(Status("recording", "too early to be shown", 1, 5, 21, 1.05))
         device.show(Status("waiting", "", 2, 5, 0, 0.0))
         device.close()
-        shown = os.read(person, 4096).decode()
+        told = b""
+        while b"episode 3 of 5" not in told:  # a terminal hands over in pieces
+            assert select.select([person], [], [], 5.0)[0], told
+            told += os.read(person, 4096)
+        shown = told.decode()
     assert "W/S forward/back" in shown and "Enter start" in shown
-    assert "recording · episode 2 of 5 · 1.0 s · press Y when it is solved" in shown
+    assert "recording · episode 2 of 5 · 1.0 s · press 1 when it is solved" in shown
     assert "too early" not in shown and "waiting · episode 3 of 5" in shown
 
 

@@ -107,6 +107,10 @@ def test_the_arm_follows_only_from_where_it_is(leader: Leader, arm: Arm, observe
     assert sample.note == "bring the leader's shoulder_pan to 0° (now 60°)"
     arm.degrees["shoulder_pan"] = 3.0
     assert not until(lambda: leader.sample(seen), lambda sample: sample.action is not None).note
+    arm.degrees["shoulder_pan"] = 60.0
+    until(lambda: leader.sample(seen), lambda sample: sample.action[0] > 0.5)
+    leader.prepared()
+    assert leader.sample(seen).action is None, "the arm was put elsewhere"
 
 
 def test_a_lost_packet_is_nothing_and_silence_is_the_end(leader: Leader, arm: Arm, observe) -> None:

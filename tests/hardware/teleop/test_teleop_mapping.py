@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware.teleop import DEVICES, make_device
-from hardware.teleop.device import Status
 from hardware.teleop.mapping import Axis, MappingConfig, Motion, curve, joint_action
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core import BadInput, Interface
@@ -16,10 +15,6 @@ from robolearn.core.se3 import matrix_to_rotvec
 from robots import DELTA_POS, DELTA_ROT, PANDA, SO101, make_control
 
 SIX = MappingConfig(axes={m: Axis(m) for m in ("x", "y", "z", "roll", "pitch", "yaw")}, dead_zone=0.0, expo=0.0)
-
-
-def status(state: str) -> Status:
-    return Status(state, "", 0, 1, 0, 0.0)
 
 
 def test_the_curve_by_hand() -> None:
@@ -97,11 +92,12 @@ def test_the_gripper_toggles_from_where_it_is(interface: Interface, observe) -> 
     assert grip(0.0) == -1, "a closed gripper does not open by itself"
     assert grip(0.0, toggles=1) == 1 and grip(0.3) == 1
     assert grip(1.0, toggles=1) == -1 and grip(0.5, toggles=2) == -1
-    motion.follow(status("recording"))
+    motion.restart()
     assert grip(0.6) == -1, "what it holds keeps it open"
-    motion.follow(status("recording"))
     assert grip(1.0) == -1, "still the same episode"
-    motion.follow(status("waiting"))
+    motion.restart()
+    assert grip(66 / 80) == -1, "what it holds is wide"
+    motion.restart()
     assert grip(1.0) == 1, "the arm was reset"
 
 

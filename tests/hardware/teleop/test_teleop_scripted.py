@@ -120,6 +120,8 @@ class Fixed:
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         return self.samples.pop(0)
 
+    def prepared(self) -> None: ...
+
     def show(self, status: Status) -> None:
         self.shown = True
 

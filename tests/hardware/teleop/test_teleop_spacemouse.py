@@ -134,7 +134,7 @@ def test_the_terminal_gives_the_other_keys(interface: Interface, hid: Hid, obser
     person, program = pty.openpty()
     device = SpaceMouse(interface, PANDA, hid=hid, fd=program, out=io.StringIO())
     device.open()
-    os.write(person, b"n")
+    os.write(person, b"-")
     assert select.select([program], [], [], 5)[0]
     assert device.sample(observe()).events == (EpisodeEvent.FAILURE,)
     device.close()
