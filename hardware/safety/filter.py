@@ -159,7 +159,9 @@ class SafetyFilter:
     def estop(self, reason: str = "e-stop pressed") -> None:
         """Brake and latch, from every state."""
         self._refusals["e-stop"] += 1
-        if self.state is SafetyState.DISARMED:
+        if self._machine.faulted:
+            self._machine.add(reason)
+        elif self.state is SafetyState.DISARMED:
             self._machine.latch(reason)
         else:
             self._machine.fault(reason)

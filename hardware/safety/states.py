@@ -4,7 +4,7 @@
                         └────fault────► BRAKING ──at rest──► LATCHED ──reset──► DISARMED
 
 A fault while a planned stop is braking makes it one that latches. The first fault's reason is kept: what follows is
-mostly its consequence.
+mostly its consequence. An emergency stop that comes later is said beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import logging
 from hardware.safety.types import SafetyRefused, SafetyState
 
 log = logging.getLogger(__name__)
+
+_THEN = "; then "
 
 
 class Machine:
@@ -57,8 +59,19 @@ class Machine:
     def latch(self, reason: str) -> None:
         """LATCHED at once, from any state."""
         if self.state is not SafetyState.LATCHED:
-            faulted = self.state is SafetyState.BRAKING and self._after is SafetyState.LATCHED
-            self._go(SafetyState.LATCHED, self.reason if faulted else reason)
+            self._go(SafetyState.LATCHED, self.reason if self.faulted else reason)
+
+    def add(self, reason: str) -> None:
+        """Say the newest reason of a stop that latches beside the first: what a person asks for is no consequence."""
+        first = self.reason.split(_THEN)[0]
+        if reason not in self.reason:
+            self._go(self.state, f"{first}{_THEN}{reason}")
+
+    @property
+    def faulted(self) -> bool:
+        """LATCHED, or braking to there."""
+        braking = self.state is SafetyState.BRAKING and self._after is SafetyState.LATCHED
+        return braking or self.state is SafetyState.LATCHED
 
     def stopped(self) -> None:
         """BRAKING has come to rest."""

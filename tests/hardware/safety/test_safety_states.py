@@ -72,9 +72,11 @@ def test_estop_from_every_state(rig) -> None:
     rig.tick()
     rig.filter.estop("again")
     rig.settle()
-    assert rig.filter.state is SafetyState.LATCHED and rig.filter.reason == "the operator saw something"
-    rig.filter.estop()
-    assert rig.filter.state is SafetyState.LATCHED
+    assert rig.filter.state is SafetyState.LATCHED and rig.filter.reason == "the operator saw something; then again"
+    for _ in range(3):
+        rig.filter.estop()
+        assert rig.filter.state is SafetyState.LATCHED
+    assert rig.filter.reason == "the operator saw something; then e-stop pressed", "the first and the newest"
 
 
 def test_estop_while_a_planned_stop_is_braking_latches(rig) -> None:
