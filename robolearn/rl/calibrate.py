@@ -2,7 +2,8 @@
 
 A flow begins at x_0 ~ N(0, s²). Imitation trains it at s = 1, where it is as varied as its demonstrations, mistakes
 included; with less it keeps to the middle of them. The worlds play one episode each at every s in `STARTS`, and the
-best is taken, for fine-tuning and for the policy that it exports.
+smallest s is taken whose success is within one standard error of the best, √(p (1 − p)/N): what x_0 decides is in every
+return, and no gradient. Fine-tuning begins there, and so does the policy that it exports.
 
 Then the exploration. Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a
 sparse reward nothing is left to learn from. In between, the noise that costs the pre-trained policy half of its success
@@ -12,7 +13,9 @@ is used. That is measured: the worlds play one episode each at every candidate �
     success(σ*) = KEEP · success(0),
 
 σ* (at least half the smallest candidate) becomes the geometric mean of the range, where the noise network begins. A
-policy that never succeeds without noise leaves nothing to measure: it gets the smallest candidate.
+policy that fails more often than not without noise hides behind its other failures what noise costs, and what it will
+cost once they are gone: σ* is then at most the middle candidate. One that never succeeds leaves nothing to measure: it
+begins where imitation did, with the smallest.
 """
 
 from __future__ import annotations
@@ -103,8 +106,11 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
 
     starts = STARTS if noise.start is None else (noise.start,)
     start_rates = [measured(start, 0.0) for start in starts]
-    rates = [max(start_rates)]
-    start = starts[start_rates.index(rates[0])]  # of equals, the one nearest to what imitation trained
+    best = max(start_rates)
+    enough = best - math.sqrt(best * (1.0 - best) / env.num_envs)
+    good = [(s, rate) for s, rate in zip(starts, start_rates, strict=True) if rate >= enough]
+    start, rate = min(good) if best > 0 else good[0]
+    rates = [rate]
     for sigma in CANDIDATES if rates[0] > 0 else ():
         rates.append(measured(start, sigma))
         if rates[-1] < KEEP * rates[0]:
@@ -112,6 +118,8 @@ def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: 
     centre = CANDIDATES[0]
     if rates[0] > 0:
         centre = max(_crossing((0.0, *CANDIDATES), rates, KEEP * rates[0]), 0.5 * CANDIDATES[0])
+        if rates[0] < 0.5:
+            centre = min(centre, CANDIDATES[len(CANDIDATES) // 2])
     half = math.sqrt(noise.min_share)
     chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half, start=start)
     if rates[0] == 0:
