@@ -230,7 +230,7 @@ def test_serial_ports_say_what_hangs_on_them() -> None:
 def test_a_device_is_listened_to(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     person, program = pty.openpty()
     monkeypatch.setattr("sys.stdin", os.fdopen(program))
-    os.write(person, b"w y")
+    os.write(person, b"w 1")
     assert main(["doctor", "--device", "keyboard", "--seconds", "0.3", "--json"]) == 0
     out, err = capsys.readouterr()
     result = json.loads(out.splitlines()[-1])
