@@ -187,9 +187,7 @@ def test_a_reader_that_leaves_early_causes_no_traceback(tmp_path: Path) -> None:
 
 def test_a_real_ctrl_c_ends_with_130() -> None:
     script = (
-        "import signal, sys, time\n"
-        # A shell that starts the tests in the background lets them, and their children, ignore Ctrl-C.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import sys, time\n"
         "from dataclasses import dataclass\n"
         "from robolearn.cli.command import Command\n"
         "from robolearn.cli.main import main\n"

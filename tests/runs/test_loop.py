@@ -100,14 +100,9 @@ def test_an_interrupt_inside_an_iteration_leaves_the_last_state_and_resume_is_ex
 
 
 def test_ctrl_c_lets_the_iteration_end_and_saves_it(tmp_path: Path, whole: Path) -> None:
-    # A shell that starts the tests in the background lets them ignore Ctrl-C.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with Run.create(tmp_path, {}) as run, pytest.raises(KeyboardInterrupt):
-            run_loop(run, Walk(signal_at=6), 12, checkpoint_every=5)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with Run.create(tmp_path, {}) as run, pytest.raises(KeyboardInterrupt):
+        run_loop(run, Walk(signal_at=6), 12, checkpoint_every=5)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with Run.create(tmp_path, {}, resume=True) as run:
         assert run_loop(run, Walk(), 12, checkpoint_every=5)["resumed_at"] == 7
     assert exported(tmp_path) == exported(whole)
