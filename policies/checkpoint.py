@@ -10,21 +10,17 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from policies.config_file import CONFIG, FORMAT, VERSION, WEIGHTS, interface_of, policy_folder, read_config
 from policies.kinds import CONFIGS, build_net, config_from_json, config_to_json
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from robolearn.core import BadInput, Interface, NonFinite
-
-FORMAT = "robolearn.policy"
-VERSION = 1
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+from robolearn.core import BadInput, NonFinite
 
 
 def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
@@ -59,56 +55,15 @@ def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu"
         NaN. The message names the file.
     """
     folder = policy_folder(path)
-    config = _read_config(folder / CONFIG)
+    config = read_config(folder / CONFIG)
     what = f"policy {folder / CONFIG}"
     if config["kind"] not in CONFIGS:
         raise BadInput(f"{what}: kind", got=config["kind"], available=CONFIGS)
     settings = config_from_json(CONFIGS[config["kind"]], config["settings"], what)
-    try:
-        interface = Interface.from_json(config["interface"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"{what}: interface", got=f"{type(error).__name__}: {error}", expected="a full one") from error
+    interface = interface_of(config, folder / CONFIG)
     policy = ChunkPolicy(build_net(settings, interface), Normalizer(interface), interface)
     _load_weights(policy, folder / WEIGHTS)
     return policy.to(device).eval()
-
-
-def policy_folder(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint folder that `path` means: itself, or its ``policy/``.
-
-    Raises:
-      BadInput: there is none.
-    """
-    if os.fspath(path).startswith("lerobot:"):
-        raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
-    path = Path(path)
-    if not path.is_dir():
-        raise BadInput(f"policy {path}", got="a file" if path.exists() else "no such folder", expected="a folder")
-    for folder in (path / "policy", path):  # a run has a config.json of its own
-        if (folder / CONFIG).is_file() and ((folder / WEIGHTS).is_file() or folder != path):
-            return folder
-    found = sorted(entry.name for entry in path.iterdir())[:8]
-    raise BadInput(
-        f"policy {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}, or policy/"
-    )
-
-
-def _read_config(file: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise BadInput(f"policy {file}", got=f"unreadable ({error})", expected="JSON") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        found = config.get("format", "no format") if isinstance(config, dict) else type(config).__name__
-        of_lerobot = isinstance(config, dict) and "input_features" in config
-        hint = f"A policy of LeRobot's is named lerobot:{file.parent}" if of_lerobot else ""
-        raise BadInput(f"policy {file}", got=found, expected=f'"format": "{FORMAT}"', hint=hint)
-    if config.get("version") != VERSION:
-        raise BadInput(f"policy {file}: version", got=config.get("version"), expected=VERSION)
-    for key in ("kind", "settings", "interface"):
-        if key not in config:
-            raise BadInput(f"policy {file}", got=f"no {key!r}", expected=f"a {key!r} entry")
-    return config
 
 
 def _load_weights(policy: ChunkPolicy, file: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from policies.checkpoint import load_policy
-from robolearn.core import Policy
+from policies.config_file import CONFIG, interface_of, policy_folder, read_config
+from robolearn.core import Interface, Policy, check_compatible, fit_policy
 
 LEROBOT = "lerobot:"
 
@@ -25,4 +25,18 @@ def open_policy(name: str | os.PathLike[str]) -> Policy:
         from policies.lerobot_policy import load_lerobot_policy
 
         return load_lerobot_policy(text.removeprefix(LEROBOT))
+    from policies.checkpoint import load_policy
+
     return load_policy(text)
+
+
+def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str) -> None:
+    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`.
+
+    Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
+    """
+    if os.fspath(name).startswith(LEROBOT):
+        fit_policy(open_policy(name), offered, what=what)
+        return
+    file = policy_folder(name) / CONFIG
+    check_compatible(interface_of(read_config(file), file), offered, what=what)

@@ -57,8 +57,8 @@ class Deploy(Command):
     def run(self) -> dict[str, Any]:
         from hardware.contract import load_contract
         from hardware.ros2.environment import prepare
-        from policies.loading import open_policy
-        from robolearn.core import BadInput, fit_policy
+        from policies.loading import check_policy
+        from robolearn.core import BadInput
         from robolearn.deploy import Processes
 
         at_least(1, episodes=self.episodes)
@@ -75,9 +75,7 @@ class Deploy(Command):
             contract = contract.with_objects(TASKS[self.task]().observation_names)
         elif not self.yes and not sys.stdin.isatty():
             raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
-        policy = open_policy(self.policy)
-        fit_policy(policy, contract.interface, what=f"policy {self.policy} on {contract.name}")
-        del policy
+        check_policy(self.policy, contract.interface, what=f"policy {self.policy} on {contract.name}")
 
         prepare()
         choose_domain(self.domain, simulated)

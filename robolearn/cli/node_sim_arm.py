@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from robolearn.cli.nodes import leave
 from robolearn.core import RobolearnError
 
 if TYPE_CHECKING:
@@ -43,4 +44,4 @@ def _node() -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -1,8 +1,21 @@
 """Episodes on disk (LeRobotDataset v3.0), windows for training, statistics. Knows nothing of policies."""
 
+from typing import TYPE_CHECKING, Any
+
 from robolearn.data.reader import Dataset
 from robolearn.data.video import VideoConfig
-from robolearn.data.windows import Batch, Windows
 from robolearn.data.writer import EpisodeWriter
 
+if TYPE_CHECKING:
+    from robolearn.data.windows import Batch, Windows
+
 __all__ = ["Batch", "Dataset", "EpisodeWriter", "VideoConfig", "Windows"]
+
+
+def __getattr__(name: str) -> Any:
+    # Windows are tensors: who records or looks at episodes need not wait for torch.
+    if name in ("Batch", "Windows"):
+        from robolearn.data import windows
+
+        return getattr(windows, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import betaincinv, ndtri
 
 from robolearn.core import BadInput
 
@@ -88,7 +88,7 @@ class Estimate:
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Wilson score interval (low, high) of a rate, without continuity correction."""
     _check(successes, episodes, level)
-    z = float(stats.norm.ppf(0.5 + level / 2))
+    z = float(ndtri(0.5 + level / 2))
     n, p = episodes, successes / episodes
     # Roots of (p̂ − p)² = z² p (1 − p) / n:
     #   (p̂ + z²/2n ± z √(p̂ (1 − p̂)/n + z²/4n²)) / (1 + z²/n)
@@ -104,8 +104,11 @@ def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float
 def clopper_pearson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Clopper-Pearson interval (low, high) of a rate."""
     _check(successes, episodes, level)
-    interval = stats.binomtest(successes, episodes).proportion_ci(confidence_level=level, method="exact")
-    return float(interval.low), float(interval.high)
+    k, n, tail = successes, episodes, (1 - level) / 2
+    # P(X ≥ k | low) = tail and P(X ≤ k | high) = tail; both are incomplete beta functions.
+    low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, tail))
+    high = 1.0 if k == n else float(betaincinv(k + 1, n - k, 1 - tail))
+    return low, high
 
 
 def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
@@ -124,6 +127,8 @@ def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2
         return Estimate(mean, math.nan, math.nan, 1)
     if np.ptp(x) < 1e-12 * max(1.0, abs(mean)):  # every resample is the same: BCa divides by zero
         return Estimate(mean, mean, mean, len(x))
+    from scipy import stats  # takes a second, and a rate does without
+
     result = stats.bootstrap(
         (x,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed)
     )

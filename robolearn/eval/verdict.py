@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from robolearn.core import BadInput
 from robolearn.eval.intervals import wilson
@@ -109,6 +108,8 @@ def compare_paired(a: ArrayLike, b: ArrayLike, *, names: tuple[str, str] = ("A",
         raise BadInput("paired comparison", got=f"{x.shape} and {y.shape}", expected="two equal lengths (n,), n ≥ 1")
     both, only_a, only_b = int((x & y).sum()), int((x & ~y).sum()), int((~x & y).sum())
     n, discordant = len(x), only_a + only_b
+    from scipy import stats  # takes a second, and who runs one policy does without
+
     # Under H0 a discordant start is won by either with probability 1/2.
     p_value = float(stats.binomtest(only_b, discordant, 0.5).pvalue) if discordant else 1.0
     low, high = paired_difference_interval(both, only_a, only_b, n - both - discordant, level=level)
@@ -126,6 +127,8 @@ def compare_unpaired(
     level: float = 0.95,
 ) -> Verdict:
     """Barnard's exact test of two independent counts (for very many episodes, the pooled score test)."""
+    from scipy import stats  # as above
+
     low, high = difference_interval(successes_a, episodes_a, successes_b, episodes_b, level=level)
     rates = (successes_a / episodes_a, successes_b / episodes_b)
     difference = rates[1] - rates[0]

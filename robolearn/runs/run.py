@@ -143,10 +143,13 @@ def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
     A last line that a kill cut short is left out.
     """
     path = Path(path)
-    path = path / METRICS if path.is_dir() else path
-    if not path.exists():
+    try:  # not asked first what it is: a run that starts makes its folder at any moment
+        file = (path / METRICS).open(encoding="utf-8")
+    except NotADirectoryError:
+        file = path.open(encoding="utf-8")
+    except FileNotFoundError:
         return
-    with path.open(encoding="utf-8") as file:
+    with file:
         for line in file:
             try:
                 row = json.loads(line)

@@ -130,7 +130,13 @@ def witness() -> Iterator[Witness]:
         yield background.add(Witness(context=background.context))
 
 
+def segments() -> set[str]:
+    """Shared memory of Fast DDS that belongs to one process."""
+    return {path.name for path in Path("/dev/shm").glob("fastdds_*") if "port" not in path.name}
+
+
 def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running], policy: Path) -> None:
+    before = segments()
     deployment = deploy("--policy", policy, "--episodes", 1)
     code, out, err = deployment.end()
     assert code == 0, (err, deployment.log())
@@ -141,7 +147,7 @@ def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running]
     assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p99"]
     assert {"clamped", "refusals", "commands", "skipped_ticks"} == result["filter"].keys()
     assert result["wall_s"]["total"] > 0 and result["robot"] == "sim" and result["task"] == "lift"
-    assert not deployment.left
+    assert not deployment.left and not segments() - before
     assert "leaked" not in deployment.log() and "Traceback" not in deployment.log(), deployment.log()
 
 

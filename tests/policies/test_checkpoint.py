@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +129,24 @@ def test_weights_that_are_not_finite_are_not_written(folder):
     with pytest.raises(NonFinite):
         save_policy(policy, folder)
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_what_a_policy_is_for_is_known_without_torch(folder):
+    script = f"""
+import dataclasses, sys
+from policies.loading import check_policy
+from policies.config_file import read_config, interface_of
+from robolearn.core import BadInput
+from pathlib import Path
+file = Path({str(folder)!r}) / "config.json"
+offered = interface_of(read_config(file), file)
+check_policy(file.parent, offered, what="policy")
+try:
+    check_policy(file.parent, dataclasses.replace(offered, control_hz=50.0), what="policy")
+except BadInput as error:
+    print(error)
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "policy: control rate: got 50.0 Hz, expected 20.0 Hz\n"

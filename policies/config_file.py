@@ -1,0 +1,65 @@
+"""The ``config.json`` of a checkpoint, and where checkpoints lie. Knows no torch, so that asking what a policy is for
+takes no seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robolearn.core import BadInput, Interface
+
+FORMAT = "robolearn.policy"
+VERSION = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def policy_folder(path: str | os.PathLike[str]) -> Path:
+    """The checkpoint folder that `path` means: itself, or its ``policy/``.
+
+    Raises:
+      BadInput: there is none.
+    """
+    if os.fspath(path).startswith("lerobot:"):
+        raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
+    path = Path(path)
+    if not path.is_dir():
+        raise BadInput(f"policy {path}", got="a file" if path.exists() else "no such folder", expected="a folder")
+    for folder in (path / "policy", path):  # a run has a config.json of its own
+        if (folder / CONFIG).is_file() and ((folder / WEIGHTS).is_file() or folder != path):
+            return folder
+    found = sorted(entry.name for entry in path.iterdir())[:8]
+    raise BadInput(
+        f"policy {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}, or policy/"
+    )
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """The content of a ``config.json``, with its kind, settings and interface; raises `BadInput` if it has none."""
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise BadInput(f"policy {file}", got=f"unreadable ({error})", expected="JSON") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format", "no format") if isinstance(config, dict) else type(config).__name__
+        of_lerobot = isinstance(config, dict) and "input_features" in config
+        hint = f"A policy of LeRobot's is named lerobot:{file.parent}" if of_lerobot else ""
+        raise BadInput(f"policy {file}", got=found, expected=f'"format": "{FORMAT}"', hint=hint)
+    if config.get("version") != VERSION:
+        raise BadInput(f"policy {file}: version", got=config.get("version"), expected=VERSION)
+    for key in ("kind", "settings", "interface"):
+        if key not in config:
+            raise BadInput(f"policy {file}", got=f"no {key!r}", expected=f"a {key!r} entry")
+    return config
+
+
+def interface_of(config: Mapping[str, Any], file: Path) -> Interface:
+    """The interface in what `read_config` gave of `file`; raises `BadInput` if it is not whole."""
+    try:
+        return Interface.from_json(config["interface"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"policy {file}: interface", got=f"{type(error).__name__}: {error}", expected="a full one"
+        ) from error

@@ -1,0 +1,21 @@
+"""For tests of the real side."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> Iterator[None]:
+    """What earlier tests left is not looked through while nodes run in this process.
+
+    A collection of all of it stands still for longer than the safety filter lets a joint state be old. Nodes that run
+    as programs do the same (`runtime.spin`).
+    """
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
