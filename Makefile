@@ -36,7 +36,7 @@ quickstart: .venv/.base
 	$(BIN)/robolearn quickstart --out "$$out" $(ARGS)
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q $(ARGS)
+	.ci/test $(ARGS)
 
 # LeRobot pins older versions of what we share with it; robolearn runs with those, too.
 test-lerobot: .venv-lerobot/.lerobot

@@ -92,11 +92,12 @@ def test_a_policy_is_compared_with_itself(bc: Path, capsys: pytest.CaptureFixtur
     assert "verdict" in result and result["wall_s"]["total"] > 0
 
 
+@pytest.mark.realtime  # it deploys
 def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     out = tmp_path / "quick"
     # The calibration of the noise alone may take 6 σ · 64 worlds · 100 steps.
     process = start("quickstart", "--out", out, "--episodes", 8, "--train-steps", 50, "--eval-episodes", 8,
-                    "--env-steps", 6 * 6400 + 4 * 64 * 80, "--no-videos", "--json")  # fmt: skip
+                    "--env-steps", 6 * 6400 + 4 * 64 * 80, "--deploy-episodes", 1, "--no-videos", "--json")  # fmt: skip
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     result = json.loads(stdout.splitlines()[-1])

@@ -165,6 +165,7 @@ def test_every_registered_command_loads_light_and_has_a_docstring() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+@pytest.mark.realtime
 def test_help_answers_within_a_second() -> None:
     times = []
     for _ in range(3):

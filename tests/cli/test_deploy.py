@@ -34,6 +34,8 @@ from policies.policy import ChunkPolicy
 from robolearn.core import Interface
 from sim.registry import make_env
 
+pytestmark = pytest.mark.realtime
+
 DOMAIN = 1 + (os.getpid() + 31) % 100
 NODES = ("policy", "streamer", "safety", "sim_arm")
 

@@ -17,6 +17,8 @@ from robolearn.cli.main import main
 from robolearn.cli.operate import operate
 from robolearn.core import RobolearnError
 
+pytestmark = pytest.mark.realtime
+
 
 class Fake:
     """Switch and keys in one. `script`: what is pressed at each look; the terminal hangs up after it if `hangs`."""

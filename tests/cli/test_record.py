@@ -27,6 +27,8 @@ from hardware.safety import SafetyFilter
 from robolearn.core import BadInput
 from robolearn.data.reader import Dataset
 
+pytestmark = pytest.mark.realtime
+
 DOMAIN = 1 + (os.getpid() + 57) % 100
 
 

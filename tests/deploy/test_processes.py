@@ -14,6 +14,8 @@ import pytest
 from robolearn.core import BadInput, RobolearnError
 from robolearn.deploy import NodeDied, Processes, Program
 
+pytestmark = pytest.mark.realtime
+
 HERE = Path(__file__).resolve().parents[2]
 SLEEPS = "exec sleep 60"
 # Ends at SIGINT with a line in a common file; `trap` only works between two commands.

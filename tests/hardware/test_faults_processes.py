@@ -24,6 +24,8 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.safety import SafetyFilter
 
+pytestmark = pytest.mark.realtime
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CONTRACT = load_contract("sim")

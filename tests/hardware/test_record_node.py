@@ -43,6 +43,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from ros_station import Arm  # noqa: E402
 
+pytestmark = pytest.mark.realtime
+
 SIM = load_contract("sim")
 HOME = np.array(SIM.robot.home)
 TCP = SIM.robot.chain.forward(HOME[None])[0][0]

@@ -34,6 +34,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from ros_station import Arm, Swing  # noqa: E402
 
+pytestmark = pytest.mark.realtime
+
 CONTRACT = load_contract("sim")
 NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
 

@@ -36,6 +36,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from ros_station import Arm, Swing  # noqa: E402
 
+pytestmark = pytest.mark.realtime
+
 RAW, COMPRESSED = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
 SIM = load_contract("sim")
 CONTRACT = replace(

@@ -22,6 +22,8 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 from ros_station import Arm  # noqa: E402
 
+pytestmark = pytest.mark.realtime
+
 CONTRACT = load_contract("sim")
 DOMAIN = 1 + (os.getpid() + 1) % 100  # apart from whatever else runs here
 

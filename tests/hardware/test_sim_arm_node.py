@@ -27,6 +27,8 @@ from robolearn.cli.node_sim_arm import make_world
 from robolearn.core import BadInput
 from robots import PANDA
 
+pytestmark = pytest.mark.realtime
+
 DOMAIN = 100 + os.getpid() % 100
 WAIT_S = 20.0
 CONTRACT = load_contract("sim").with_cameras(())

@@ -16,6 +16,8 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, shared_memory
 from hardware.ros2.background import Background, wait_until
 
+pytestmark = pytest.mark.realtime
+
 DOMAIN = 100 + os.getpid() % 100
 WAIT_S = 30.0
 

@@ -28,6 +28,8 @@ from robolearn.cli.station import may_be_realtime
 from robolearn.data.reader import Dataset
 from sim.registry import make_env
 
+pytestmark = pytest.mark.realtime
+
 DOMAIN = 1 + os.getpid() % 100
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Any]

@@ -25,7 +25,7 @@ from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
 from robolearn.rl.stochastic_flow import ChainStats, StochasticFlow
 
-WIDE = NoiseConfig(sigma_min=0.18, sigma_max=0.37)
+WIDE = NoiseConfig(sigma_min=0.3, sigma_max=0.6)
 NOISE = NoiseConfig(sigma_min=0.05, sigma_max=0.2, steps="last", hold=0.35)
 TRIED = len(module.CANDIDATES) + len(module.STARTS)  # by calibration
 EVERYWHERE = replace(NOISE, steps="all")
@@ -446,9 +446,9 @@ def test_a_resumed_trainer_goes_on_bit_for_bit_in_the_real_world(make_policy: Ma
     ("kind", "noise", "env_steps"),
     [
         # A policy that knows nothing yet wants more noise than one that would lose its skill by it.
-        ("rectified", WIDE, 160_000),
-        ("shortcut", WIDE, 120_000),
-        ("rectified", replace(WIDE, steps="all"), 50_000),
+        ("rectified", WIDE, 48_000),
+        ("shortcut", WIDE, 48_000),
+        ("rectified", replace(WIDE, steps="all"), 30_000),
     ],
     ids=["rectified-last", "shortcut-last", "rectified-all"],
 )
@@ -462,7 +462,7 @@ def test_it_learns(make_policy: Make, point: Make, kind: str, noise: NoiseConfig
         world,
         policy,
         env_steps=env_steps,
-        decisions=16,
+        decisions=8,
         minibatch=256,
         actor_lr=1e-3,
         clip=0.2,

@@ -19,6 +19,8 @@ from browser_rig import Rig
 
 from hardware.teleop import EpisodeEvent
 
+pytestmark = pytest.mark.realtime
+
 WINDOW = (800, 600)
 HEARTBEAT_S = 0.3  # the device's own
 PATIENT_S = 3.0  # where a busy test machine is not what is tested

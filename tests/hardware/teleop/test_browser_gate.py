@@ -29,6 +29,8 @@ from hardware.teleop.browser.page import hidden_loopback, mosaic
 from robolearn.core import BadInput
 from robots import ROBOTS
 
+pytestmark = pytest.mark.realtime
+
 VISER = [f"viser-v{viser.__version__}"]
 
 

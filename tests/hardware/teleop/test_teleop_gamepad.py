@@ -20,6 +20,8 @@ from hardware.teleop.mapping import Axis, MappingConfig, curve
 from robolearn.core import BadInput, Interface
 from robots import PANDA
 
+pytestmark = pytest.mark.realtime
+
 HERE = Path(__file__).parent
 
 

@@ -17,6 +17,8 @@ from hardware.teleop.leader import Leader
 from robolearn.core import BadInput, Interface
 from robots import SO101, make_control
 
+pytestmark = pytest.mark.realtime
+
 NAMES = (*SO101.joints, "gripper")
 
 
