@@ -53,9 +53,9 @@ class Finetune(Command):
     """Reward of the embedded tasks."""
     seed: int = 0
     """Of starts, noise and everything else."""
-    threads: int | None = None
-    """Threads of torch while it learns; by default 2 where there are two CPUs; 1 beside other work, since threads
-    that wait for a busy CPU cost more than they give. The simulation uses every CPU."""
+    threads: int = 1
+    """Threads of torch while it learns: networks this small gain nothing from a second one, and a busy machine makes it
+    a loss. The simulation uses every CPU."""
     checkpoint_every: int = 5
     """Iterations between two saved states."""
     resume: bool = False
@@ -65,7 +65,6 @@ class Finetune(Command):
         import torch
 
         from policies.checkpoint import load_policy
-        from robolearn.core.cpus import available_cpus
         from robolearn.presets import rl_preset
         from robolearn.rl.noise import NoiseConfig
         from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
@@ -74,8 +73,7 @@ class Finetune(Command):
         from robolearn.runs.loop import run_loop
         from sim.registry import make_env
 
-        threads = min(2, available_cpus()) if self.threads is None else self.threads
-        at_least(1, threads=threads, checkpoint_every=self.checkpoint_every)
+        at_least(1, threads=self.threads, checkpoint_every=self.checkpoint_every)
         at_least(0, seed=self.seed)
         asked = {name: getattr(self, name) for name in ("env_steps", "worlds", "gamma", "lam")}
         preset = replace(rl_preset(self.task), **{name: value for name, value in asked.items() if value is not None})
@@ -97,7 +95,7 @@ class Finetune(Command):
             regulariser=self.regulariser,
             regularisation=self.regularisation,
             noise=noise,
-            threads=threads,
+            threads=self.threads,
             seed=self.seed,
         )
         stored = {
