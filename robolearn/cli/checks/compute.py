@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from robolearn.cli.checks.machine import Check, Machine
 
-TORCH = """
-import json, torch
-names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-for i in range(len(names)):
-    torch.zeros(8, device=f"cuda:{i}").sum().item()
-print(json.dumps({"version": torch.__version__, "threads": torch.get_num_threads(), "gpus": names}))
-"""
-
-
 def python(machine: Machine) -> list[Check]:
     """The version that this runs with."""
     version = ".".join(map(str, machine.version))

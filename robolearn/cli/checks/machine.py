@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.checks.programs import TORCH, WORLDS
+
 
 @dataclass(frozen=True)
 class Check:
@@ -72,15 +74,11 @@ class Machine:
     @cached_property
     def worlds(self) -> Answer:
         """A world, stepped and rendered: asked for by two checks, run once."""
-        from robolearn.cli.checks.simulation import WORLDS
-
         return self.python("-c", WORLDS)
 
     @cached_property
     def torch(self) -> Answer:
         """What torch says of itself, run once."""
-        from robolearn.cli.checks.compute import TORCH
-
         return self.python("-c", TORCH)
 
     def succeeds(self, command: Sequence[str]) -> bool:
