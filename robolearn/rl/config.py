@@ -26,7 +26,8 @@ class ReinFlowConfig:
       clip: ε of PPO, for ratios of likelihoods normalised as in `stochastic_flow`.
       target_kl: how far an iteration moves the policy (in the normalised log-likelihood): the step size is raised
         when the KL divergence falls below half of it and lowered above twice, so that one setting serves every
-        task, flow and range of noise. Falls on a cosine to a half. An iteration's epochs end at 4 times it.
+        task, flow and range of noise. Falls on a cosine to a half. An iteration's epochs end at 4 times it, and a
+        step that went further is shortened (`trust`).
       entropy: α.
       regulariser: distance to the pre-trained policy: "kl", "w2" or "none".
       regularisation: β.

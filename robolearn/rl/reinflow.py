@@ -48,6 +48,7 @@ from robolearn.rl.ppo import (
 from robolearn.rl.reward_scale import RewardScale
 from robolearn.rl.rollout import Rollout, collect
 from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
+from robolearn.rl.trust import Anchor
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
@@ -55,6 +56,7 @@ from robolearn.runs.threads import torch_threads
 log = logging.getLogger(__name__)
 
 LR_RANGE = (1e-5, 2e-3)  # of the actor
+FURTHEST = 4.0  # times the target: the KL divergence that an iteration may end with
 
 
 class ReinFlowTrainer:
@@ -208,6 +210,8 @@ class ReinFlowTrainer:
             lambda index: self._critic_step(normalise(_rows(observation, index)), left[index], target[index]),
         )
         if target_kl is not None:
+            furthest = FURTHEST * target_kl
+            anchor = Anchor(self.actor)
             metrics |= self._mean_over_batches(
                 len(chain),
                 c.epochs,
@@ -219,14 +223,23 @@ class ReinFlowTrainer:
                     None if reference is None else reference[index],
                 ),
                 # The clip bounds one step; this bounds what many steps on the same data add up to.
-                until=lambda step: step["kl"] > 4 * target_kl,
+                until=lambda step: step["kl"] > furthest,
             )
-            with torch.no_grad():
-                moved = self.actor.evaluate(normalise(observation), chain).log_prob - old
-            metrics["kl"] = approximate_kl(moved).item()
-            metrics["clip_fraction"] = clip_fraction(moved, c.clip).item()
+
+            def moved() -> Tensor:
+                with torch.no_grad():
+                    return self.actor.evaluate(normalise(observation), chain).log_prob - old
+
+            ratio = moved()
+            kl = approximate_kl(ratio).item()
             metrics["actor_lr"] = self.actor_optimizer.param_groups[0]["lr"]
-            self._adapt_lr(metrics["kl"], target_kl)
+            self._adapt_lr(kl, target_kl)
+            metrics["step_kept"] = 1.0
+            if not kl <= furthest:
+                metrics["step_kept"] = anchor.within(lambda: approximate_kl(moved()).item(), furthest, target_kl)
+                ratio = moved()
+            metrics["kl"] = approximate_kl(ratio).item()
+            metrics["clip_fraction"] = clip_fraction(ratio, c.clip).item()
         metrics["explained_variance"] = explained_variance(value.flatten(), target).item()
         metrics["return"] = target.mean().item()
         metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))

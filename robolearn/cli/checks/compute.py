@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from robolearn.cli.checks.machine import Check, Machine
 
+
 def python(machine: Machine) -> list[Check]:
     """The version that this runs with."""
     version = ".".join(map(str, machine.version))
