@@ -104,11 +104,12 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
     chunks = station.policy._chunks
     wait_until(lambda: station.policy._chunks > chunks + 4, 5, "chunks")
     station.operator.disarm()
+    # The arm here may hear the last commands after the operator heard that it is at rest.
+    wait_until(lambda: np.abs(station.arm.commands[-1][1] - station.arm.commands[-2][1]).max() < 1e-4, 2, "rest")
     commands = station.arm.commands[begun:]
     seconds = commands[-1][0] - commands[0][0]
     assert 50 < len(commands) / seconds < 220  # 200 Hz, less what a busy machine leaves to four nodes in one process
     assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
-    assert np.array_equal(commands[-1][1], commands[-2][1]) or np.abs(commands[-1][1] - commands[-2][1]).max() < 1e-4
     assert station.arm.width == pytest.approx(0.08, abs=0.001)
     assert station.operator.reason.startswith("disarmed")
     values = station.operator.reports[-1].values
