@@ -1,5 +1,7 @@
-"""The ``config.json`` of a checkpoint, and where checkpoints lie. Knows no torch, so that asking what a policy is for
-takes no seconds."""
+"""The ``config.json`` of a checkpoint, and where checkpoints lie.
+
+Knows no torch, so that asking what a policy is for takes no seconds.
+"""
 
 from __future__ import annotations
 

@@ -226,20 +226,20 @@ class ReinFlowTrainer:
                 until=lambda step: step["kl"] > furthest,
             )
 
-            def moved() -> Tensor:
-                with torch.no_grad():
-                    return self.actor.evaluate(normalise(observation), chain).log_prob - old
+            log_ratio = old
 
-            ratio = moved()
-            kl = approximate_kl(ratio).item()
+            def kl() -> float:
+                nonlocal log_ratio
+                with torch.no_grad():
+                    log_ratio = self.actor.evaluate(normalise(observation), chain).log_prob - old
+                return approximate_kl(log_ratio).item()
+
+            found = kl()
             metrics["actor_lr"] = self.actor_optimizer.param_groups[0]["lr"]
-            self._adapt_lr(kl, target_kl)
-            metrics["step_kept"] = 1.0
-            if not kl <= furthest:
-                metrics["step_kept"] = anchor.within(lambda: approximate_kl(moved()).item(), furthest, target_kl)
-                ratio = moved()
-            metrics["kl"] = approximate_kl(ratio).item()
-            metrics["clip_fraction"] = clip_fraction(ratio, c.clip).item()
+            self._adapt_lr(found, target_kl)
+            metrics["step_kept"] = anchor.within(found, kl, furthest, target_kl)
+            metrics["kl"] = approximate_kl(log_ratio).item()
+            metrics["clip_fraction"] = clip_fraction(log_ratio, c.clip).item()
         metrics["explained_variance"] = explained_variance(value.flatten(), target).item()
         metrics["return"] = target.mean().item()
         metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))

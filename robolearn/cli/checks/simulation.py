@@ -4,36 +4,6 @@ from __future__ import annotations
 
 from robolearn.cli.checks.machine import Check, Machine
 
-#: Without cameras first: what was printed stays valid when GL then aborts the process.
-WORLDS = """
-import json, os, time
-from importlib.metadata import version
-from sim.registry import make_env
-import numpy as np
-
-env = make_env("lift", 1, threads=1)
-env.reset(seed=0)
-action = np.zeros((1, *env.single_action_space.shape), np.float32)
-env.step(action)
-began = time.perf_counter()
-for _ in range(20):
-    env.step(action)
-print(json.dumps({"mujoco": version("mujoco"), "steps_per_s": 20 / (time.perf_counter() - began)}), flush=True)
-
-env = make_env("lift", 1, cameras=("front",), threads=1)
-env.reset(seed=0)
-began = time.perf_counter()
-for _ in range(5):
-    observation = env.step(action)[0]
-fps = 5 / (time.perf_counter() - began)
-assert observation["images.front"].std() > 1, "the picture is empty"
-try:
-    from OpenGL import GL
-    renderer = GL.glGetString(GL.GL_RENDERER).decode()
-except Exception:
-    renderer = ""
-print(json.dumps({"gl": os.environ.get("MUJOCO_GL", "the display"), "renderer": renderer, "fps": fps}))
-"""
 SOFTWARE = ("llvmpipe", "softpipe", "swrast")
 
 
