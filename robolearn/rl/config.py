@@ -35,8 +35,8 @@ class ReinFlowConfig:
       max_grad_norm: of actor and critic each.
       average: decay of the exported average of weights, an iteration; 0 exports the last weights.
       noise: range and schedule of the exploration noise.
-      threads: of torch while it learns; while worlds and policy take turns it has one, because more would only
-        get in the way of the worlds' threads.
+      threads: shares of a batch whose gradients are computed side by side (`shards`). Sums come out bit for bit the
+        same only for the same number, which is therefore not the machine's.
       seed: of everything random here.
     """
 
@@ -58,7 +58,7 @@ class ReinFlowConfig:
     max_grad_norm: float = 1.0
     average: float = 0.8
     noise: NoiseConfig = field(default_factory=NoiseConfig)
-    threads: int = 1
+    threads: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -12,14 +12,10 @@ needs no clock: the critic is thrown away after fine-tuning.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from policies.networks.encoder import ObservationEncoder
-
-Normalise = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
 class Critic(nn.Module):
@@ -48,14 +44,3 @@ class Critic(nn.Module):
         """(B, To, …) features and (B,) the share of the episode that is left, in [0, 1] → (B,) values."""
         features = torch.cat([self.encoder(observation), 2.0 * left[:, None] - 1.0], -1)
         return self.net(features).squeeze(-1) * (left > 0)
-
-
-@torch.no_grad()
-def values(
-    critic: Critic, normalise: Normalise, observation: dict[str, Tensor], left: Tensor, batch: int = 4096
-) -> Tensor:
-    """(B,) values of observations as the worlds give them, in slices that bound the memory."""
-    slices = [slice(i, i + batch) for i in range(0, len(left), batch)]
-    return torch.cat(
-        [critic(normalise({key: v[part] for key, v in observation.items()}), left[part]) for part in slices]
-    )

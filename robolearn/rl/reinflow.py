@@ -34,7 +34,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, check_compatible
 from robolearn.rl.calibrate import CANDIDATES, STARTS, Calibration, calibrate_noise
 from robolearn.rl.config import ReinFlowConfig
-from robolearn.rl.critic import Critic, values
+from robolearn.rl.critic import Critic
 from robolearn.rl.gae import gae
 from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.ppo import (
@@ -47,6 +47,7 @@ from robolearn.rl.ppo import (
 )
 from robolearn.rl.reward_scale import RewardScale
 from robolearn.rl.rollout import Rollout, collect
+from robolearn.rl.shards import Means, Shards
 from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
 from robolearn.rl.trust import Anchor
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -87,6 +88,7 @@ class ReinFlowTrainer:
                 got=config.env_steps,
                 expected=f"at least {self._calibration_steps + (config.critic_warmup + 1) * per_iteration}",
             )
+        self.shards = Shards(config.threads)
         self.generator = torch.Generator().manual_seed(config.seed)
         torch.manual_seed(config.seed)
         self.critic = Critic(ObservationEncoder(policy.interface.observation))
@@ -104,9 +106,9 @@ class ReinFlowTrainer:
                 net.config = replace(net.config, start_noise=noise.start)
         self.actor = StochasticFlow(self.net, noise)
         trained = [p for p in self.actor.parameters() if p.requires_grad]
-        self.actor_optimizer = torch.optim.Adam(trained, lr=self.config.actor_lr, eps=1e-5, foreach=True)
+        self.actor_optimizer = torch.optim.Adam(trained, lr=self.config.actor_lr, eps=1e-5, fused=True)
         self.critic_optimizer = torch.optim.Adam(
-            self.critic.parameters(), lr=self.config.critic_lr, eps=1e-5, foreach=True
+            self.critic.parameters(), lr=self.config.critic_lr, eps=1e-5, fused=True
         )
 
     # --- one iteration -------------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ class ReinFlowTrainer:
         collected = time.perf_counter()
         self.env_steps += rollout.env_steps
         target_kl = self._target_kl(i / self.iterations) if i >= self.config.critic_warmup else None
-        with torch_threads(self.config.threads):
+        with torch_threads(1):
             metrics = self._learn(rollout, target_kl)
         self.average.update(self.net)
         return {
@@ -195,13 +197,18 @@ class ReinFlowTrainer:
         normalise = self.policy.normalizer.observation
         observation, chain = rollout.observation, rollout.chain
         left = rollout.left
-        value = values(self.critic, normalise, observation, left).reshape(shape)
-        next_value = values(self.critic, normalise, rollout.next_observation, rollout.next_left).reshape(shape)
+        value = self._values(observation, left).reshape(shape)
+        next_value = self._values(rollout.next_observation, rollout.next_left).reshape(shape)
         advantage, target = gae(rollout.reward, value, next_value, rollout.terminated, rollout.ended, c.gamma, c.lam)
         advantage, target = advantage.flatten(), target.flatten()
+
+        def log_prob() -> Tensor:
+            return self.shards.rows(
+                lambda part: self.actor.evaluate(normalise(_rows(observation, part)), chain[part]).log_prob, len(chain)
+            )
+
         # The old likelihood is the training network's own: every ratio is 1 before the first step.
-        with torch.no_grad():
-            old = self.actor.evaluate(normalise(observation), chain).log_prob
+        old = log_prob()
         reference = self.actor.reference_mean(normalise(observation), chain) if c.regulariser == "kl" else None
 
         metrics = self._mean_over_batches(
@@ -230,8 +237,7 @@ class ReinFlowTrainer:
 
             def kl() -> float:
                 nonlocal log_ratio
-                with torch.no_grad():
-                    log_ratio = self.actor.evaluate(normalise(observation), chain).log_prob - old
+                log_ratio = log_prob() - old
                 return approximate_kl(log_ratio).item()
 
             found = kl()
@@ -244,6 +250,11 @@ class ReinFlowTrainer:
         metrics["return"] = target.mean().item()
         metrics["sigma"] = math.exp(0.5 * float(self.actor.noise.log_var_max))
         return metrics
+
+    def _values(self, observation: dict[str, Tensor], left: Tensor) -> Tensor:
+        """(B,) what the critic expects from observations as the worlds give them."""
+        normalise = self.policy.normalizer.observation
+        return self.shards.rows(lambda part: self.critic(normalise(_rows(observation, part)), left[part]), len(left))
 
     def _mean_over_batches(
         self,
@@ -265,33 +276,48 @@ class ReinFlowTrainer:
         return _mean(seen)
 
     def _critic_step(self, observation: dict[str, Tensor], left: Tensor, target: Tensor) -> dict[str, float]:
-        loss = value_loss(self.critic(observation, left), target)
-        _step(self.critic_optimizer, loss, self.critic, self.config.max_grad_norm)
-        return {"value_loss": loss.item()}
+        def loss(part: slice) -> tuple[Tensor, Means]:
+            value = value_loss(self.critic(_rows(observation, part), left[part]), target[part])
+            return value, {"value_loss": value.detach()}
+
+        return self._step(self.critic_optimizer, loss, len(target))
 
     def _actor_step(
         self, observation: dict[str, Tensor], chain: Tensor, old: Tensor, advantage: Tensor, reference: Tensor | None
     ) -> dict[str, float]:
         c = self.config
-        stats = self.actor.evaluate(observation, chain)
-        log_ratio = stats.log_prob - old
-        surrogate = clipped_surrogate(log_ratio, advantage, c.clip)
-        loss = surrogate - c.entropy * stats.entropy.mean()
-        distance = torch.zeros(())
-        if c.regulariser == "kl":
-            assert reference is not None
-            distance = self.actor.kl_to_reference(stats, reference)
-        elif c.regulariser == "w2":
-            distance = self.actor.w2_to_reference(observation, chain[:, 0])
-        loss = loss + c.regularisation * distance
-        _step(self.actor_optimizer, loss, self.actor, c.max_grad_norm)
-        with torch.no_grad():
-            return {
-                "policy_loss": surrogate.item(),
-                "kl": approximate_kl(log_ratio).item(),
-                "entropy": stats.entropy.mean().item(),
-                "distance_to_bc": distance.item(),
+
+        def loss(part: slice) -> tuple[Tensor, Means]:
+            seen, path = _rows(observation, part), chain[part]
+            stats = self.actor.evaluate(seen, path)
+            log_ratio = stats.log_prob - old[part]
+            surrogate = clipped_surrogate(log_ratio, advantage[part], c.clip)
+            entropy = stats.entropy.mean()
+            distance = torch.zeros(())
+            if c.regulariser == "kl":
+                assert reference is not None
+                distance = self.actor.kl_to_reference(stats, reference[part])
+            elif c.regulariser == "w2":
+                distance = self.actor.w2_to_reference(seen, path[:, 0])
+            return surrogate - c.entropy * entropy + c.regularisation * distance, {
+                "policy_loss": surrogate.detach(),
+                "kl": approximate_kl(log_ratio.detach()),
+                "entropy": entropy.detach(),
+                "distance_to_bc": distance.detach(),
             }
+
+        return self._step(self.actor_optimizer, loss, len(chain))
+
+    def _step(
+        self, optimizer: torch.optim.Optimizer, loss: Callable[[slice], tuple[Tensor, Means]], size: int
+    ) -> dict[str, float]:
+        """One step of `optimizer` on the mean loss over `size` rows; returns the means."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        means = self.shards.backward(loss, size, parameters)
+        trained = [p for p in parameters if p.grad is not None]
+        nn.utils.clip_grad_norm_(trained, self.config.max_grad_norm, foreach=True)
+        optimizer.step()
+        return {key: float(value) for key, value in means.items()}
 
     # --- exact resume --------------------------------------------------------------------------------------
 
@@ -359,19 +385,12 @@ class ReinFlowTrainer:
         return self.config.seed * 1_000_003 + self.env_steps
 
 
-def _rows(observation: dict[str, Tensor], index: Tensor) -> dict[str, Tensor]:
+def _rows(observation: dict[str, Tensor], index: Tensor | slice) -> dict[str, Tensor]:
     return {key: value[index] for key, value in observation.items()}
 
 
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
-
-
-def _step(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, max_norm: float) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], max_norm, foreach=True)
-    optimizer.step()
 
 
 def _calibration_budget(env: Env, noise: NoiseConfig) -> int:

@@ -93,9 +93,10 @@ def test_every_ratio_is_1_before_the_first_update(
         module, "clipped_surrogate", lambda r, a, c: (seen.append(r.detach().clone()), surrogate(r, a, c))[1]
     )
     made.iterate(0)
-    assert [len(ratio) for ratio in seen] == [40, 40]
-    assert seen[0].abs().max() < 1e-4
-    assert seen[1].abs().max() > 1e-3  # and it moves once the weights have
+    shares = made.config.threads
+    assert [len(ratio) for ratio in seen] == [40 // shares] * (2 * shares)
+    assert all(ratio.abs().max() < 1e-4 for ratio in seen[:shares])
+    assert max(ratio.abs().max() for ratio in seen[shares:]) > 1e-3  # and it moves once the weights have
 
 
 @pytest.mark.parametrize("noise", [NOISE, EVERYWHERE], ids=["last", "all"])
@@ -120,7 +121,8 @@ def test_nothing_is_processed_twice(
     before = made.env.executed  # type: ignore[attr-defined]
     made.iterate(0)
     assert (sum(map(len, learned)), sum(criticised)) == (5 * 8 * 3, 5 * 8 * 2)
-    assert (len(learned), len(criticised)) == (3 * 3, 2 * 3)
+    shares = made.config.threads
+    assert (len(learned), len(criticised)) == (3 * 3 * shares, 2 * 3 * shares)
     assert all(chain.shape[1] == (2 if noise is NOISE else 5) for chain in learned)
     # Every chain three times, once in an epoch.
     rows = torch.cat(learned).flatten(1)
@@ -135,7 +137,7 @@ def test_the_advantages_bootstrap_from_final_observations(
     """With V(o) = elapsed share of the episode: 0 only at a start, so a reset observation would show."""
     seen: list[tuple[torch.Tensor, ...]] = []
     gae = module.gae
-    monkeypatch.setattr(module, "values", lambda critic, normalise, observation, left: observation["proprio"][:, 1])
+    monkeypatch.setattr(ReinFlowTrainer, "_values", lambda self, observation, left: observation["proprio"][:, 1])
     monkeypatch.setattr(module, "gae", lambda *args: (seen.append(args[:5]), gae(*args))[1])
     made = trainer(make_policy, point(16))
     made.iterate(0)
