@@ -2,8 +2,7 @@
 
 A contract names the arm (a `RobotSpec`), the ROS names of its joints, the topics and message types of joint states,
 commands, gripper and cameras, the rates, and limits that may only be tighter than the robot's own. Deployment,
-recording and human-in-the-loop training read the same file. `hardware/contracts/` ships some; `load_contract` takes
-their names or the path of your own, and names every mistake with its place in the file.
+recording and human-in-the-loop training read the same file: `hardware.contract_file.load_contract`.
 """
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hardware.safety.limits import Limits
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec, Interface
 from robots import RobotSpec, make_control
 from robots.proprio import proprio_spec
-
-CONTRACTS = Path(__file__).with_name("contracts")
 
 # What the nodes can speak, by role.
 FLOATS = "std_msgs/msg/Float64MultiArray"
@@ -161,24 +157,3 @@ class Contract:
         closed, opened = self.gripper_range
         q = closed + (opened - closed) * width / self.robot.gripper.max_width
         return (q,) * len(self.gripper_joints)
-
-
-def contract_names() -> tuple[str, ...]:
-    """The contracts that come with the package."""
-    return tuple(sorted(path.stem for path in CONTRACTS.glob("*.yaml")))
-
-
-def load_contract(name_or_path: str | Path) -> Contract:
-    """The contract called `name_or_path`, or in that file.
-
-    Raises:
-      BadInput: there is no such contract, or it breaks the schema; the message names the file, the place in it, what
-        was found and what was expected.
-    """
-    from hardware.contract_file import read_contract
-
-    shipped = CONTRACTS / f"{name_or_path}.yaml"
-    path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
-    if not path.is_file():
-        raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
-    return read_contract(path)

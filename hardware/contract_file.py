@@ -1,4 +1,7 @@
-"""The schema of contract files: every mistake is one line that names the file, the place and the nearest right word."""
+"""Reads contract files: every mistake is one line that names the file, the place and the nearest right word.
+
+`hardware/contracts/` ships some; `load_contract` takes their names or the path of your own.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from robots import ROBOTS, RobotSpec
 from robots.control import CONTROLS
 
 T = TypeVar("T")
+
+CONTRACTS = Path(__file__).with_name("contracts")
 
 CONTROL_HZ = (1.0, 100.0)
 STREAM_HZ = (50.0, 1000.0)
@@ -39,7 +44,26 @@ _SCALARS = (
 )
 
 
-def read_contract(path: Path) -> Contract:
+def contract_names() -> tuple[str, ...]:
+    """The contracts that come with the package."""
+    return tuple(sorted(path.stem for path in CONTRACTS.glob("*.yaml")))
+
+
+def load_contract(name_or_path: str | Path) -> Contract:
+    """The contract called `name_or_path`, or in that file.
+
+    Raises:
+      BadInput: there is no such contract, or it breaks the schema; the message names the file, the place in it, what
+        was found and what was expected.
+    """
+    shipped = CONTRACTS / f"{name_or_path}.yaml"
+    path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
+    if not path.is_file():
+        raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
+    return _read(path)
+
+
+def _read(path: Path) -> Contract:
     """Read and check one contract file; `BadInput` where it breaks the schema."""
     root = _Place(_parse(path), path.name, "")
     root.keys(

@@ -26,7 +26,8 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract, load_contract
+from hardware.contract import Contract
+from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics

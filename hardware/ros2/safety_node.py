@@ -27,7 +27,8 @@ from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract, load_contract
+from hardware.contract import Contract
+from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics

@@ -26,7 +26,8 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract, load_contract
+from hardware.contract import Contract
+from hardware.contract_file import load_contract
 from hardware.episodes import Do, Episodes, Phase
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer

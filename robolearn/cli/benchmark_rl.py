@@ -71,9 +71,11 @@ class BenchmarkRl(Command):
             )
             write_json(stored, plain(quickstart.run()))
         done = json.loads(stored.read_text())
+        calibration = json.loads((folder / "rl" / "result.json").read_text())["calibration"]
         return {
             "seed": seed,
             "bc": done["bc"]["success"],
+            "chosen_start": calibration["success"][0],
             "rl": done["rl"]["success"],
             "env_steps": done["env_steps"],
             "finetune_s": done["finetune_wall_s"]["total"],
@@ -84,9 +86,22 @@ class BenchmarkRl(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
-        from robolearn.cli.command import rate_text
-
-        table = Table("task", "flow", "K", "seed", "imitation", "after RL", "env steps", "RL [s]", "simulation")
+        table = Table(title="success in %, with its 95% interval", title_justify="left")
+        for heading in ("task", "flow"):
+            table.add_column(heading)
+        for heading in (
+            "K",
+            "seed",
+            "imitation",
+            "start",
+            "after RL",
+            "episodes",
+            "env steps",
+            "RL, s",
+            "all, s",
+            "sim.",
+        ):
+            table.add_column(heading, justify="right")
         for row in result["settings"]:
             for run in row["runs"]:
                 table.add_row(
@@ -94,14 +109,21 @@ class BenchmarkRl(Command):
                     row["flow"],
                     str(row["denoise_steps"]),
                     str(run["seed"]),
-                    rate_text(run["bc"]),
-                    rate_text(run["rl"]),
+                    _percent(run["bc"]),
+                    f"{100 * run['chosen_start']:.0f}",
+                    _percent(run["rl"]),
+                    str(run["rl"]["episodes"]),
                     f"{run['env_steps']:,}",
                     f"{run['finetune_s']:.0f}",
+                    f"{run['total_s']:.0f}",
                     f"{run['simulation_share']:.0%}",
                 )
             table.add_section()
         console.print(table)
+
+
+def _percent(rate: dict[str, Any]) -> str:
+    return f"{100 * rate['rate']:.1f} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"
 
 
 def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:

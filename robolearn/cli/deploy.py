@@ -55,7 +55,7 @@ class Deploy(Command):
     """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
 
     def run(self) -> dict[str, Any]:
-        from hardware.contract import load_contract
+        from hardware.contract_file import load_contract
         from hardware.ros2.environment import prepare
         from policies.loading import check_policy
         from robolearn.core import BadInput

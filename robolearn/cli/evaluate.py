@@ -72,7 +72,7 @@ class Evaluate(Command):
         from robolearn.cli.command import rate_text
 
         table = Table(
-            "policy", "success", "cycle time of successes [s]", title=f"{result['task']}, seed {result['seed']}"
+            "policy", "success", "cycle time of successes, s", title=f"{result['task']}, seed {result['seed']}"
         )
         for row in (result, result.get("against")):
             if row:

@@ -61,7 +61,7 @@ class Plan:
 
     def contract(self) -> Contract:
         """The station, with what this recording looks at."""
-        from hardware.contract import load_contract
+        from hardware.contract_file import load_contract
 
         contract = load_contract(self.robot)
         simulated = contract.name == "sim"

@@ -147,10 +147,11 @@ def _one_episode_each(
 ) -> tuple[float, int, float]:
     """Success rate, control steps, seconds of simulation."""
     generator = torch.Generator().manual_seed(seed)
+    asked = time.perf_counter()
     observation, _ = env.reset(seed=seed + 7919)
+    steps, simulation_s = 0, time.perf_counter() - asked
     active = np.ones(env.num_envs, dtype=bool)
     success = np.zeros(env.num_envs, dtype=bool)
-    steps, simulation_s = 0, 0.0
     while active.any():
         chunk = act(observation, start, sigma, generator).numpy()[:, :execute]
         asked = time.perf_counter()

@@ -12,7 +12,8 @@ import pytest
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from hardware.contract import Contract, load_contract
+from hardware.contract import Contract
+from hardware.contract_file import load_contract
 from robolearn.cli.main import main
 from robolearn.data import Dataset
 from robolearn.data.bags.messages import Messages

@@ -11,7 +11,8 @@ import pytest
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from hardware.contract import Contract, load_contract
+from hardware.contract import Contract
+from hardware.contract_file import load_contract
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Episode
 from robolearn.data import Dataset, EpisodeWriter

@@ -13,7 +13,8 @@ from robolearn.eval import Success
 
 def finished(folder: Path, seed: int, successes: int) -> None:
     place = folder / f"lift-rectified-k4-seed{seed}"
-    place.mkdir(parents=True)
+    (place / "rl").mkdir(parents=True)
+    (place / "rl" / "result.json").write_text(json.dumps({"calibration": {"success": [0.875, 0.625]}}))
     result = {
         "bc": {"success": Success.of(240, 400).to_json()},
         "rl": {"success": Success.of(successes, 400).to_json()},
@@ -32,8 +33,9 @@ def test_counts_the_seeds_that_became_reliable(tmp_path: Path, capsys: pytest.Ca
     # 386 of 400 are 96.5%: below 97%.
     assert (row["reliable_seeds"], row["seeds"], row["rl_median"]) == (2, 3, 0.975)
     assert row["runs"][0]["simulation_share"] == pytest.approx(0.6)
+    assert row["runs"][0]["chosen_start"] == 0.875
     assert main(["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path)]) == 0
-    assert "99.0% (97.5–99.7, 400 episodes)" in capsys.readouterr().out
+    assert "99.0 (97.5–99.7)" in capsys.readouterr().out
 
 
 def test_refuses_unknown_tasks_and_flows(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:

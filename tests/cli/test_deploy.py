@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import WAIT_S, Running
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract import CONTRACTS, load_contract
+from hardware.contract_file import CONTRACTS, load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until

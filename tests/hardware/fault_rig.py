@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.contract import load_contract
+from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.observer import JointReader
 from hardware.safety import JointTarget, SafetyFilter, SafetyState

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from hardware.contract import CONTRACTS, Contract, contract_names, load_contract
+from hardware.contract import Contract
+from hardware.contract_file import CONTRACTS, contract_names, load_contract
 from hardware.safety.limits import Limits
 from robolearn.core import BadInput, check_compatible
 from robots import ROBOTS

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.contract import Camera, Contract, load_contract
+from hardware.contract import Camera, Contract
+from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import JointReader, NotObserved, Observer, Source
 from robolearn.core import BadInput

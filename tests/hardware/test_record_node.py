@@ -28,7 +28,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hardware.contract import CONTRACTS, IMAGE, load_contract
+from hardware.contract import IMAGE
+from hardware.contract_file import CONTRACTS, load_contract
 from hardware.episodes import Phase
 from hardware.ros2 import messages, qos, record_node, runtime, teleop_node, topics
 from hardware.ros2.background import wait_until

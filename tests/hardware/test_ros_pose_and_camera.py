@@ -21,7 +21,8 @@ os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CompressedImage, Image
 
-from hardware.contract import Camera, Contract, Topic, load_contract
+from hardware.contract import Camera, Contract, Topic
+from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.contract import load_contract
+from hardware.contract_file import load_contract
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 

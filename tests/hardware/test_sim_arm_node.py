@@ -19,7 +19,8 @@ from rclpy.parameter import Parameter
 from std_srvs.srv import Trigger
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract import COMPRESSED, IMAGE, TRAJECTORY, Camera, Contract, Topic, load_contract
+from hardware.contract import COMPRESSED, IMAGE, TRAJECTORY, Camera, Contract, Topic
+from hardware.contract_file import load_contract
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.sim_arm_node import SimArmNode

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract import load_contract
+from hardware.contract_file import load_contract
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.safety import SafetyFilter

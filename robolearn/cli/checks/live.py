@@ -29,7 +29,7 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
     Raises:
       BadInput: there is no such device, or it is not plugged in.
     """
-    from hardware.contract import load_contract
+    from hardware.contract_file import load_contract
     from hardware.teleop import make_device
     from robots.proprio import proprio
 

@@ -91,7 +91,7 @@ def station_of(contract: Contract) -> Station:
 
 
 def _contract(robot: str, cameras: Sequence[str] | None) -> Contract:
-    from hardware.contract import contract_names, load_contract
+    from hardware.contract_file import contract_names, load_contract
 
     if not robot:
         raise BadInput("--robot", got="none", expected="a robot contract", available=(*contract_names(), "<path>.yaml"))
