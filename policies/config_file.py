@@ -42,7 +42,7 @@ def read_config(file: Path) -> dict[str, Any]:
     """The content of a ``config.json``, with its kind, settings and interface; raises `BadInput` if it has none."""
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise BadInput(f"policy {file}", got=f"unreadable ({error})", expected="JSON") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format", "no format") if isinstance(config, dict) else type(config).__name__
@@ -51,8 +51,8 @@ def read_config(file: Path) -> dict[str, Any]:
         raise BadInput(f"policy {file}", got=found, expected=f'"format": "{FORMAT}"', hint=hint)
     if config.get("version") != VERSION:
         raise BadInput(f"policy {file}: version", got=config.get("version"), expected=VERSION)
-    for key in ("kind", "settings", "interface"):
-        if key not in config:
+    for key, kind in (("kind", str), ("settings", dict), ("interface", dict)):
+        if not isinstance(config.get(key), kind):
             raise BadInput(f"policy {file}", got=f"no {key!r}", expected=f"a {key!r} entry")
     return config
 

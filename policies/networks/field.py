@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from policies.networks.mlp import MlpField
+from policies.networks.mlp import ACTIVATIONS, MlpField
 from policies.networks.unet1d import UNet1dField
 from robolearn.core import BadInput
 
@@ -39,9 +39,12 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         if self.kind not in ("mlp", "unet1d"):
             raise BadInput("network", got=self.kind, available=("mlp", "unet1d"))
+        if self.activation not in ACTIVATIONS:
+            raise BadInput("activation", got=self.activation, available=ACTIVATIONS)
         if self.embedding < 2 or self.embedding % 2:
             raise BadInput("time embedding", got=self.embedding, expected="an even number of at least 2")
-        if self.width < 1 or self.depth < 1 or not self.channels or min(self.channels) < 1:
+        channels_fit = self.channels and all(type(c) is int and c > 0 for c in self.channels)
+        if self.width < 1 or self.depth < 1 or not channels_fit:
             raise BadInput("network size", got=(self.width, self.depth, self.channels), expected="positive numbers")
 
 

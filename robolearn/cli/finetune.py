@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from robolearn.cli.command import Command, at_least, digest, world_action_kind
+from robolearn.cli.command import Command, at_least, cameras_for, check_seed, digest, world_action_kind
+
+if TYPE_CHECKING:
+    from robolearn.presets import RlPreset
+    from robolearn.rl.config import ReinFlowConfig
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +64,7 @@ class Finetune(Command):
     """Shares of a batch that are learned from side by side; the same number gives the same weights, bit for bit, on any
     number of CPUs. The simulation uses every CPU."""
     checkpoint_every: int = 5
-    """Iterations between two saved states."""
+    """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
     resume: bool = False
     """Go on with the run in --out, exactly."""
 
@@ -65,39 +72,18 @@ class Finetune(Command):
         import torch
 
         from policies.checkpoint import load_policy
-        from robolearn.presets import rl_preset
-        from robolearn.rl.noise import NoiseConfig
-        from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
+        from robolearn.rl.reinflow import ReinFlowTrainer
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
         from sim.registry import make_env
 
         at_least(1, threads=self.threads, checkpoint_every=self.checkpoint_every)
-        at_least(0, seed=self.seed)
-        asked = {name: getattr(self, name) for name in ("env_steps", "worlds", "gamma", "lam")}
-        preset = replace(rl_preset(self.task), **{name: value for name, value in asked.items() if value is not None})
+        check_seed(self.seed)
+        preset = self._preset()
         torch.set_num_threads(1)
         policy = load_policy(self.policy)
-        noise = NoiseConfig(
-            steps=self.noise_steps, sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share
-        )
-        config = ReinFlowConfig(
-            env_steps=preset.env_steps,
-            decisions=self.decisions,
-            epochs=self.epochs,
-            minibatch=max(2, preset.worlds * self.decisions // 2) if self.minibatch is None else self.minibatch,
-            actor_lr=self.actor_lr,
-            target_kl=self.target_kl,
-            gamma=preset.gamma,
-            lam=preset.lam,
-            entropy=self.entropy,
-            regulariser=self.regulariser,
-            regularisation=self.regularisation,
-            noise=noise,
-            threads=self.threads,
-            seed=self.seed,
-        )
+        config = self._config(preset)
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
@@ -106,17 +92,21 @@ class Finetune(Command):
             "task": self.task,
             "worlds": preset.worlds,
             "reward": self.reward,
+            "settings": plain(policy.net.config),
             "reinflow": plain(config),
         }
-        env = make_env(self.task, preset.worlds, reward=self.reward, action_kind=world_action_kind(policy))
+        env = make_env(self.task, preset.worlds, reward=self.reward, action_kind=world_action_kind(policy),
+                       **cameras_for(self.task, [policy]))  # fmt: skip
         try:
             trainer = ReinFlowTrainer(policy, env, config)
+            every = trainer.iterations_between_states(self.checkpoint_every)
+            if every != self.checkpoint_every:
+                stored["checkpoint_every"] = every
+                log.info("%s cannot tell its state: it is saved every %d iterations", self.task, every)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
                 with Progress(f"fine-tuning {self.task}", total=trainer.iterations, unit="iterations",
                               show=("success", "env_steps", "kl"), quiet=self.json) as progress:  # fmt: skip
-                    done = run_loop(
-                        run, trainer, trainer.iterations, checkpoint_every=self.checkpoint_every, progress=progress
-                    )
+                    done = run_loop(run, trainer, trainer.iterations, checkpoint_every=every, progress=progress)
                 result = {
                     "run": str(self.out),
                     "policy": str(run.policy_dir),
@@ -136,6 +126,48 @@ class Finetune(Command):
         finally:
             env.close()
         return result
+
+    def check_budget(self, execute: int) -> None:
+        """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
+        from robolearn.rl.reinflow import iterations_within
+        from sim.registry import make_env
+
+        preset = self._preset()
+        env = make_env(self.task, preset.worlds)
+        try:
+            iterations_within(self._config(preset), env, execute)
+        finally:
+            env.close()
+
+    def _preset(self) -> RlPreset:
+        from robolearn.presets import rl_preset
+
+        asked = {name: getattr(self, name) for name in ("env_steps", "worlds", "gamma", "lam")}
+        return replace(rl_preset(self.task), **{name: value for name, value in asked.items() if value is not None})
+
+    def _config(self, preset: RlPreset) -> ReinFlowConfig:
+        from robolearn.rl.config import ReinFlowConfig
+        from robolearn.rl.noise import NoiseConfig
+
+        noise = NoiseConfig(
+            steps=self.noise_steps, sigma_max=self.sigma_max, sigma_min=self.sigma_max * NoiseConfig().min_share
+        )
+        return ReinFlowConfig(
+            env_steps=preset.env_steps,
+            decisions=self.decisions,
+            epochs=self.epochs,
+            minibatch=max(2, preset.worlds * self.decisions // 2) if self.minibatch is None else self.minibatch,
+            actor_lr=self.actor_lr,
+            target_kl=self.target_kl,
+            gamma=preset.gamma,
+            lam=preset.lam,
+            entropy=self.entropy,
+            regulariser=self.regulariser,
+            regularisation=self.regularisation,
+            noise=noise,
+            threads=self.threads,
+            seed=self.seed,
+        )
 
 
 def wall_profile(run: Path, calibration_s: float, simulation_s: float) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,12 +78,20 @@ class Interface:
         """The inverse of `to_json`."""
 
         def spec(d: Mapping[str, Any]) -> ArraySpec:
-            return ArraySpec(tuple(d["shape"]), d["dtype"], tuple(d["names"]))
+            shape, names = d["shape"], d["names"]
+            if not (isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape)):
+                raise BadInput("interface: shape", got=shape, expected="a list of positive whole numbers")
+            if not (isinstance(d["dtype"], str) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
+                raise BadInput("interface: dtype, names", got=(d["dtype"], names), expected="text, a list of texts")
+            return ArraySpec(tuple(shape), d["dtype"], tuple(names))
 
+        control_hz = float(data["control_hz"])
+        if not 0 < control_hz < math.inf:
+            raise BadInput("interface: control rate", got=f"{control_hz:g} Hz", expected="a positive number")
         return Interface(
             observation={key: spec(d) for key, d in data["observation"].items()},
             action=spec(data["action"]),
-            control_hz=float(data["control_hz"]),
+            control_hz=control_hz,
             embodiment=data["embodiment"],
             action_kind=data["action_kind"],
             extra=dict(data.get("extra", {})),
@@ -100,7 +109,7 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
         raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind)
     if needed.action.shape != offered.action.shape:
         raise BadInput(f"{what}: action shape", got=offered.action.shape, expected=needed.action.shape)
-    if abs(needed.control_hz - offered.control_hz) > 1e-6:
+    if not abs(needed.control_hz - offered.control_hz) <= 1e-6:
         raise BadInput(f"{what}: control rate", got=f"{offered.control_hz} Hz", expected=f"{needed.control_hz} Hz")
     for key, spec in needed.observation.items():
         if key not in offered.observation:

@@ -31,7 +31,7 @@ from policies.ema import Ema
 from policies.flow import FlowPolicy
 from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
-from robolearn.core import BadInput, Env, Observation, check_compatible
+from robolearn.core import BadInput, Env, NonFinite, Observation, check_compatible
 from robolearn.rl.calibrate import CANDIDATES, STARTS, Calibration, calibrate_noise
 from robolearn.rl.config import ReinFlowConfig
 from robolearn.rl.critic import Critic
@@ -46,7 +46,7 @@ from robolearn.rl.ppo import (
     value_loss,
 )
 from robolearn.rl.reward_scale import RewardScale
-from robolearn.rl.rollout import Rollout, collect
+from robolearn.rl.rollout import Rollout, Running, collect
 from robolearn.rl.shards import Means, Shards
 from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
 from robolearn.rl.trust import Anchor
@@ -58,6 +58,7 @@ log = logging.getLogger(__name__)
 
 LR_RANGE = (1e-5, 2e-3)  # of the actor
 FURTHEST = 4.0  # times the target: the KL divergence that an iteration may end with
+EPISODES_BETWEEN = 2  # two states of worlds that cannot tell theirs
 
 
 class ReinFlowTrainer:
@@ -76,24 +77,21 @@ class ReinFlowTrainer:
         if not isinstance(policy.net, FlowPolicy):
             raise BadInput("policy for reinflow", got=type(policy.net).__name__, expected="a flow policy")
         check_compatible(policy.interface, env.interface, what=f"policy in {env.task}")
+        if policy.net.config.observe > 1:
+            raise BadInput("policy for reinflow", got=f"To = {policy.net.config.observe}", expected="To = 1")
+        if env.num_envs * config.decisions < 2:
+            raise BadInput("worlds x decisions", got=env.num_envs * config.decisions, expected="at least 2")
         self.policy, self.env, self.config = policy, env, config
         self.net = policy.net
         self._execute = policy.execute_steps
-        per_iteration = env.num_envs * config.decisions * self._execute
-        self._calibration_steps = 0 if config.noise.sigma_max else _calibration_budget(env, config.noise)
-        self.iterations = (config.env_steps - self._calibration_steps) // per_iteration
-        if self.iterations <= config.critic_warmup:
-            raise BadInput(
-                "env_steps",
-                got=config.env_steps,
-                expected=f"at least {self._calibration_steps + (config.critic_warmup + 1) * per_iteration}",
-            )
+        self.iterations = iterations_within(config, env, self._execute)
         self.shards = Shards(config.threads)
         self.generator = torch.Generator().manual_seed(config.seed)
         torch.manual_seed(config.seed)
         self.critic = Critic(ObservationEncoder(policy.interface.observation))
         self.average = Ema(self.net, config.average)
         self.scale = RewardScale(env.num_envs, config.gamma)
+        self.running = Running(env.num_envs)
         self.calibration: Calibration | None = None
         self.env_steps = 0
         if config.noise.sigma_max:
@@ -123,7 +121,7 @@ class ReinFlowTrainer:
             rollout, self.observation = collect(
                 self.env,
                 self.observation,
-                self.elapsed,
+                self.running,
                 decisions=self.config.decisions,
                 execute=self._execute,
                 chunk_shape=self.actor.chunk_shape,
@@ -315,18 +313,34 @@ class ReinFlowTrainer:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         means = self.shards.backward(loss, size, parameters)
         trained = [p for p in parameters if p.grad is not None]
-        nn.utils.clip_grad_norm_(trained, self.config.max_grad_norm, foreach=True)
+        norm = nn.utils.clip_grad_norm_(trained, self.config.max_grad_norm, foreach=True)
+        if not torch.isfinite(norm):  # it would stay in Adam's moments for ever
+            raise NonFinite("fine-tuning: a gradient became NaN or infinite; try a smaller --actor-lr")
         optimizer.step()
         return {key: float(value) for key, value in means.items()}
 
     # --- exact resume --------------------------------------------------------------------------------------
 
+    def iterations_between_states(self, asked: int) -> int:
+        """How many iterations to leave between two calls of `state`: `asked`, or more.
+
+        To save the state of worlds that cannot tell theirs ends their episodes. Between two times there is room for
+        `EPISODES_BETWEEN` of the longest, or what happens late in an episode would never be seen.
+        """
+        if self.env.snapshot() is not None:
+            return asked
+        longest = EPISODES_BETWEEN * self.env.max_episode_steps
+        return max(asked, math.ceil(longest / (self.config.decisions * self._execute)))
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iteration depends on.
 
-        A world that cannot tell its state is started anew here, with a seed of its own, so that a resumed run and
-        an uninterrupted one go on alike.
+        Worlds that cannot tell their state are started anew here, with a seed of their own, so that a resumed run and
+        an uninterrupted one go on alike where both saved at the same iterations (see `iterations_between_states`).
         """
+        snapshot = self.env.snapshot()
+        if snapshot is None:
+            self._restart(self._restart_seed())
         tensors: dict[str, Tensor] = {}
         tensors |= prefixed("actor", self.actor.state_dict())
         tensors |= prefixed("critic", self.critic.state_dict())
@@ -341,12 +355,10 @@ class ReinFlowTrainer:
         noise = self.actor.noise.config
         meta["noise"] = {"sigma_min": noise.sigma_min, "sigma_max": noise.sigma_max, "start": noise.start}
         meta["calibration"] = None if self.calibration is None else self.calibration.to_json()
-        snapshot = self.env.snapshot()
-        if snapshot is None:
-            self._restart(self._restart_seed())
-        else:
+        if snapshot is not None:
             tensors |= prefixed("env", {key: torch.from_numpy(value) for key, value in snapshot.items()})
-            tensors["elapsed"] = torch.from_numpy(self.elapsed.copy())
+            tensors["elapsed"] = torch.from_numpy(self.running.elapsed.copy())
+            tensors["solved"] = torch.from_numpy(self.running.solved.copy())
         return tensors, meta
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -367,7 +379,8 @@ class ReinFlowTrainer:
         env = unprefixed("env", tensors)
         if env:
             self.observation = self.env.restore({key: value.numpy() for key, value in env.items()})
-            self.elapsed = tensors["elapsed"].numpy().copy()
+            self.running.elapsed[:] = tensors["elapsed"].numpy()
+            self.running.solved[:] = tensors["solved"].numpy()
         else:
             self._restart(self._restart_seed())
 
@@ -379,7 +392,8 @@ class ReinFlowTrainer:
     def _restart(self, seed: int) -> None:
         """All worlds begin anew."""
         self.observation, _ = self.env.reset(seed=seed)
-        self.elapsed = np.zeros(self.env.num_envs, dtype=np.int64)
+        self.running.begin()
+        self.scale.begin()
 
     def _restart_seed(self) -> int:
         return self.config.seed * 1_000_003 + self.env_steps
@@ -393,6 +407,18 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
 
 
-def _calibration_budget(env: Env, noise: NoiseConfig) -> int:
-    starts = len(STARTS) if noise.start is None else 1
-    return (len(CANDIDATES) + starts) * env.num_envs * env.max_episode_steps
+def iterations_within(config: ReinFlowConfig, env: Env, execute: int) -> int:
+    """How many iterations of a policy that executes Ta = `execute` steps the budget `config.env_steps` pays for.
+
+    Raises:
+      BadInput: too few for the actor to learn anything.
+    """
+    starts = len(STARTS) if config.noise.start is None else 1
+    episodes = 0 if config.noise.sigma_max else (len(CANDIDATES) + starts) * env.num_envs
+    calibration = episodes * env.max_episode_steps
+    each = env.num_envs * config.decisions * execute
+    iterations = (config.env_steps - calibration) // each
+    if iterations <= config.critic_warmup:
+        least = calibration + (config.critic_warmup + 1) * each
+        raise BadInput("env_steps", got=config.env_steps, expected=f"at least {least}")
+    return iterations

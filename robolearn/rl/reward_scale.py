@@ -36,6 +36,10 @@ class RewardScale:
         self._running[ended] = 0.0
         return np.clip(reward / self.std, -self._limit, self._limit).astype(np.float32)
 
+    def begin(self) -> None:
+        """All worlds begin new episodes."""
+        self._running[:] = 0.0
+
     def state(self) -> NDArray[np.float64]:
         """Everything, as one vector."""
         return np.concatenate([[self._count, self._mean, self._m2], self._running])

@@ -44,6 +44,24 @@ class Rollout:
     simulation_s: float
 
 
+class Running:
+    """The running episodes of N worlds: what lies behind each of them.
+
+    Attributes:
+      elapsed: (N,) int64 control steps.
+      solved: (N,) bool; a world may say so long before the episode ends.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.elapsed = np.zeros(num_envs, dtype=np.int64)
+        self.solved = np.zeros(num_envs, dtype=bool)
+
+    def begin(self, which: NDArray[np.bool_] | slice = slice(None)) -> None:
+        """New episodes in the worlds `which`."""
+        self.elapsed[which] = 0
+        self.solved[which] = False
+
+
 Sampler = Callable[[dict[str, Tensor]], Tensor]
 """Observation (N, …) → (N, K + 1, D) chains."""
 
@@ -51,7 +69,7 @@ Sampler = Callable[[dict[str, Tensor]], Tensor]
 def collect(
     env: Env,
     observation: Observation,
-    elapsed: NDArray[np.int64],
+    running: Running,
     *,
     decisions: int,
     execute: int,
@@ -66,7 +84,7 @@ def collect(
     Args:
       env: the worlds; they go on where they are.
       observation: the present observation.
-      elapsed: (N,) control steps of the present episodes so far; brought up to date in place.
+      running: what lies behind the present episodes; brought up to date in place.
       decisions: T.
       execute: Ta.
       chunk_shape: (Tp, Da).
@@ -90,10 +108,12 @@ def collect(
         observation, reward, terminated, truncated, infos = env.step_chunk(chunk[:, :execute])
         simulation_s += time.perf_counter() - asked
         ended = terminated | truncated
-        left.append(_left(elapsed, env.max_episode_steps))
-        elapsed += infos["steps"]
-        next_left.append(_left(elapsed, env.max_episode_steps))
-        elapsed[ended] = 0
+        left.append(_left(running.elapsed, env.max_episode_steps))
+        running.elapsed += infos["steps"]
+        running.solved |= infos["success"]
+        next_left.append(_left(running.elapsed, env.max_episode_steps))
+        success += int((running.solved & ended).sum())
+        running.begin(ended)
         features.append(feature)
         feature = to_tensors(observation)
         after = feature
@@ -109,7 +129,6 @@ def collect(
         rewards.append(torch.from_numpy(scale(reward, ended)))
         terminations.append(torch.from_numpy(terminated.copy()))
         ends.append(torch.from_numpy(ended))
-        success += int((infos["success"] & ended).sum())
         episodes += int(ended.sum())
         env_steps += int(infos["steps"].sum())
     rollout = Rollout(

@@ -19,7 +19,7 @@ from policies.diffusion_config import DiffusionConfig
 from policies.networks.field import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 from robolearn.eval import evaluate
 from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
@@ -377,6 +377,10 @@ def test_bad_input(make_policy: Make, point: Make):
     ):
         with pytest.raises(BadInput, match="policy in point"):
             trainer(make_policy, world, make_policy(interface))
+    with pytest.raises(BadInput, match="got To = 2, expected To = 1"):
+        trainer(make_policy, world, make_policy(world.interface, observe=2, execute=1))
+    with pytest.raises(BadInput, match="got 1, expected at least 2"):
+        trainer(make_policy, point(1), decisions=1)
     for wrong in (
         {"decisions": 0},
         {"epochs": 0},
@@ -399,6 +403,12 @@ def test_bad_input(make_policy: Make, point: Make):
         trainer(make_policy, world, noise=NoiseConfig(sigma_min=-0.1, sigma_max=-0.2))
 
 
+def test_a_gradient_that_is_none_stops_the_run(make_policy: Make, point: Make):
+    made = trainer(make_policy, point(8), actor_lr=1e20, target_kl=1e9)
+    with pytest.raises(NonFinite, match="smaller --actor-lr"):
+        run(made, 0, 4)
+
+
 # --- continuation ------------------------------------------------------------------------------------------
 
 
@@ -419,6 +429,25 @@ def test_a_resumed_trainer_goes_on_bit_for_bit(make_policy: Make, point: Make, f
     np.testing.assert_equal(run(again, 3, 6), expected)
     assert_same(tensors(whole), tensors(again))
     assert again.calibration == whole.calibration
+
+
+def test_worlds_that_cannot_tell_their_state_have_time_for_two_episodes(make_policy: Make, point: Make):
+    tells, forgets = (
+        trainer(make_policy, point(8, limit=100, forgetful=forgetful), decisions=15) for forgetful in (False, True)
+    )
+    assert tells.iterations_between_states(5) == 5
+    assert forgets.iterations_between_states(5) == 7  # 200 steps, 15 decisions of 2 each
+    assert forgets.iterations_between_states(20) == 20
+
+
+def test_a_state_forgets_the_returns_of_episodes_that_it_ends(make_policy: Make, point: Make):
+    made = trainer(make_policy, point(8, forgetful=True))
+    made.iterate(0)
+    made.scale._running[:] = 3.0
+    made.running.elapsed[:], made.running.solved[:] = 3, True
+    tensors, _ = made.state()
+    assert tensors["scale"][3:].tolist() == [0.0] * 8
+    assert not made.scale._running.any() and not made.running.elapsed.any() and not made.running.solved.any()
 
 
 def test_a_resumed_trainer_goes_on_bit_for_bit_in_the_real_world(make_policy: Make):

@@ -13,7 +13,7 @@ import robolearn.rl.calibrate as module
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.calibrate import Calibration, calibrate_noise
 from robolearn.rl.noise import NoiseConfig
-from robolearn.rl.rollout import collect
+from robolearn.rl.rollout import Running, collect
 
 CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
 LENGTHS, TERMINATES = (3, 4, 100), (True, False, False)
@@ -28,7 +28,8 @@ class Diary:
     num_envs, max_episode_steps, task, prompt = 3, 4, "diary", ""
     interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((1,)), control_hz=10.0)
 
-    def __init__(self) -> None:
+    def __init__(self, early: int = -1) -> None:
+        self.early = early  # a world that is solved by the first step of each episode
         self.page = np.array([[w, 0, 0] for w in range(3)], dtype=np.float32)
         self.final = np.zeros((3, 3), dtype=np.float32)
         self.flags = np.zeros((3, 3), dtype=bool)
@@ -45,9 +46,10 @@ class Diary:
                 self.page[w, 2] += 1
                 steps[w] += 1
                 reward[w] += 1
+                success[w] |= w == self.early and self.page[w, 2] == 1
                 if self.page[w, 2] == LENGTHS[w]:
                     terminated[w], truncated[w] = TERMINATES[w], not TERMINATES[w]
-                    success[w] = TERMINATES[w]
+                    success[w] |= TERMINATES[w]
                     self.final[w] = self.page[w]
                     self.page[w, 1:] = self.page[w, 1] + 1, 0
                     break
@@ -55,9 +57,9 @@ class Diary:
         return {"proprio": self.page}, reward, terminated, truncated, infos
 
 
-def play(decisions: int = 4) -> tuple[Any, Diary]:
-    world = Diary()
-    elapsed = np.array([0, 0, 0])
+def play(decisions: int = 4, early: int = -1) -> tuple[Any, Diary]:
+    world = Diary(early)
+    running = Running(3)
     ends: list[np.ndarray] = []
 
     def scale(reward: np.ndarray, ended: np.ndarray) -> np.ndarray:
@@ -67,7 +69,7 @@ def play(decisions: int = 4) -> tuple[Any, Diary]:
     rollout, after = collect(
         world,  # type: ignore[arg-type]
         {"proprio": world.page},
-        elapsed,
+        running,
         decisions=decisions,
         execute=2,
         chunk_shape=(3, 1),
@@ -76,7 +78,7 @@ def play(decisions: int = 4) -> tuple[Any, Diary]:
         to_action=lambda chunk: chunk.numpy(),
         scale=scale,
     )
-    assert after["proprio"] is world.page and elapsed.tolist() == world.page[:, 2].tolist()
+    assert after["proprio"] is world.page and running.elapsed.tolist() == world.page[:, 2].tolist()
     np.testing.assert_array_equal(np.stack(ends), rollout.ended.numpy())
     return rollout, world
 
@@ -116,6 +118,15 @@ def test_a_rollout_counts_what_was_done():
     # The executed part of the chunk, cut to the range of actions; the chain keeps what was drawn.
     assert all(chunk.shape == (3, 2, 1) and np.abs(chunk).max() <= 1 for chunk in world.seen)
     assert rollout.chain.max() == 5 * 6  # world 2 at step 6
+
+
+def test_a_success_in_the_middle_of_an_episode_counts_once_when_it_ends():
+    rollout, _ = play(early=1)  # its episodes end, truncated, a decision later
+    assert (rollout.success, rollout.episodes) == (2 + 2, 4)
+    running = Running(3)
+    running.solved[:], running.elapsed[:] = True, 7
+    running.begin(np.array([False, True, False]))
+    assert running.solved.tolist() == [True, False, True] and running.elapsed.tolist() == [7, 0, 7]
 
 
 @pytest.fixture(autouse=True)
