@@ -130,8 +130,9 @@ def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2
     from scipy import stats  # takes a second, and a rate does without
 
     result = stats.bootstrap(
-        (x,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed)
-    )
+        (x,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed),
+        batch=64,  # its memory would otherwise grow with n², and with n times the resamples
+    )  # fmt: skip
     return Estimate(mean, float(result.confidence_interval.low), float(result.confidence_interval.high), len(x))
 
 

@@ -121,7 +121,7 @@ def draw(curve: Curve) -> Figure:
                     raise BadInput(f"curve {curve.title!r}, band of {series.name!r}", got=len(low), expected=len(x))
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
             few: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(x) <= 30 else {}
-            axes.plot(x, y, color=colour, linewidth=1.7, label=series.name, solid_capstyle="round", **few)
+            axes.plot(x, y, color=colour, linewidth=1.7, label=_label(series.name), solid_capstyle="round", **few)
             largest = max(largest, float(np.nanmax(np.abs(x), initial=0.0)))
         if largest >= 10_000:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -146,7 +146,7 @@ def draw_solved_within(names: Sequence[str], solved_s: Sequence[ArrayLike], epis
         for name, t, n, colour in zip(names, times, episodes, _cycle(len(names)), strict=True):
             x = np.concatenate([[0.0], t, [end]])
             y = np.concatenate([[0.0], np.arange(1, len(t) + 1), [len(t)]]) / n
-            axes.step(x, y, where="post", color=colour, linewidth=1.7, label=name)
+            axes.step(x, y, where="post", color=colour, linewidth=1.7, label=_label(name))
         axes.set_xlim(0, end)
         legend(axes, len(names))
     return figure
@@ -224,6 +224,11 @@ def _cycle(count: int) -> list[str]:
 
 def _column(series: Series, name: str) -> NDArray[np.float64]:
     return np.asarray(getattr(series, name), dtype=np.float64).ravel()
+
+
+def _label(name: str) -> str:
+    """A name for the legend; matplotlib leaves out what begins with an underscore."""
+    return _plain("\u200b" + name if name.startswith("_") else name)
 
 
 def _plain(text: str) -> str:

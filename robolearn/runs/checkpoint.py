@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from robolearn.core import BadInput
@@ -40,12 +41,18 @@ def save_state(folder: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[
     beside = folder / _BESIDE
     shutil.rmtree(beside, ignore_errors=True)  # what a kill left behind
     beside.mkdir()
-    save_file(_storable(tensors), beside / TENSORS)
-    write_json(beside / META, {"sha256": _digest(beside / TENSORS), "meta": dict(meta)})
-    sync_tree(beside)
     older = _states(folder)
     place = folder / f"state-{(older[-1][0] if older else 0) + 1:08d}"
-    beside.rename(place)
+    try:
+        # Not safetensors' own way to a file: on a full disk that raises an error that is no OSError.
+        content = to_bytes(_storable(tensors))
+        (beside / TENSORS).write_bytes(content)
+        write_json(beside / META, {"sha256": hashlib.sha256(content).hexdigest(), "meta": dict(meta)})
+        sync_tree(beside)
+        beside.rename(place)
+    except OSError:
+        shutil.rmtree(beside, ignore_errors=True)  # what it holds of a full disk
+        raise
     sync_directory(folder)
     for _, path in older:
         shutil.rmtree(path, ignore_errors=True)

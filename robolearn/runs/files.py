@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -13,7 +14,7 @@ from robolearn.core import BadInput
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON knows it: tuples become lists, paths and enums text, numpy scalars and arrays numbers.
+    """`value` as JSON knows it: tuples become lists, dataclasses objects, paths text, numpy scalars and arrays numbers.
 
     NaN and infinities become None, because JSON has no word for them.
     """
@@ -27,6 +28,8 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if hasattr(value, "tolist"):  # numpy and torch, without importing either
         return plain(value.tolist())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
     return str(value)
 
 
@@ -62,6 +65,17 @@ def read_json(path: Path, *, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadInput(what, got=f"{type(value).__name__} in {path}", expected="a JSON object")
     return value
+
+
+def check_folder(path: Path, what: str) -> None:
+    """Raise `BadInput` unless `path` is a folder, or may become one."""
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise BadInput(
+                what, got="a file" if place == path else f"{place}, which is a file", expected="a folder, or a new name"
+            )
 
 
 def replace_directory(new: Path, place: Path) -> None:

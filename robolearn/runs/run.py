@@ -10,6 +10,7 @@ result.json      written at the end; a run that has it is finished
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.core import BadInput
-from robolearn.runs.files import plain, read_json, write_json, write_text
+from robolearn.runs.files import check_folder, plain, read_json, write_json, write_text
 from robolearn.runs.lock import LOCK_NAME, FolderLock, is_locked
 
 CONFIG, METRICS, RESULT = "config.json", "metrics.jsonl", "result.json"
@@ -64,8 +65,7 @@ class Run:
         """
         path = Path(path)
         wanted = plain(dict(config))
-        if path.exists() and not path.is_dir():
-            raise BadInput(f"run {path}", got="a file", expected="a folder, or a new name")
+        check_folder(path, f"run {path}")
         _check_content(path, resume)
         path.mkdir(parents=True, exist_ok=True)
         lock = FolderLock(path)
@@ -74,7 +74,7 @@ class Run:
             _check_content(path, resume)
             if resume:
                 stored = read_json(path / CONFIG, what=f"run {path}")
-                _check_same(stored, wanted, tuple(may_differ), path)
+                check_same(stored, wanted, f"run {path}", tuple(may_differ))
             if not resume or stored != wanted:
                 write_json(path / CONFIG, wanted)
         except BaseException:
@@ -124,11 +124,15 @@ class Run:
 
     def close(self) -> None:
         """Flush everything and let the folder go. Safe to call twice."""
-        for stream in (self._rows, self._events):
-            if stream is not None:
-                stream.close()
+        rows, events = self._rows, self._events
         self._rows = self._events = None
-        self._lock.release()
+        try:
+            if rows is not None:
+                rows.close()
+            if events is not None:
+                events.close()
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> Run:
         return self
@@ -140,13 +144,13 @@ class Run:
 def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
     """The rows of a run's ``metrics.jsonl`` (the file or the run folder), oldest first.
 
-    A last line that a kill cut short is left out.
+    A last line that a kill cut short is left out, and so is anything else that is no row.
     """
     path = Path(path)
     try:  # not asked first what it is: a run that starts makes its folder at any moment
-        file = (path / METRICS).open(encoding="utf-8")
+        file = (path / METRICS).open(encoding="utf-8", errors="replace")
     except NotADirectoryError:
-        file = path.open(encoding="utf-8")
+        file = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return
     with file:
@@ -155,7 +159,7 @@ def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
                 row = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(row, dict) and "step" in row:
+            if isinstance(row, dict) and type(row.get("step")) is int:
                 yield row
 
 
@@ -199,8 +203,15 @@ def inspect_run(path: str | Path) -> RunInfo:
     last: dict[str, Any] = {}
     for row in read_metrics(path):
         last = row
-    changed = [entry.stat().st_mtime for entry in path.iterdir() if entry.exists()]
-    return RunInfo(path, status, last.get("step"), last.get("wall_s"), max(changed, default=time.time()))
+    return RunInfo(path, status, last.get("step"), last.get("wall_s"), _last_change(path))
+
+
+def _last_change(path: Path) -> float:
+    changed = []
+    for entry in path.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a live run replaces its policy at any moment
+            changed.append(entry.stat().st_mtime)
+    return max(changed, default=time.time())
 
 
 def find_runs(folder: str | Path, depth: int = 2) -> list[RunInfo]:
@@ -228,14 +239,19 @@ def _check_content(path: Path, resume: bool) -> None:
         )
 
 
-def _check_same(stored: dict[str, Any], wanted: dict[str, Any], may_differ: tuple[str, ...], path: Path) -> None:
+def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_differ: tuple[str, ...] = ()) -> None:
+    """Raise `BadInput` for the first setting of `what` that is not as it is `stored`.
+
+    Args:
+      may_differ: dotted names that are not compared, with all below them.
+    """
     old, new = _flatten(stored), _flatten(wanted)
     for key in sorted(old.keys() | new.keys()):
         if any(key == name or key.startswith(name + ".") for name in may_differ):
             continue
         if key not in old or key not in new or old[key] != new[key]:
             raise BadInput(
-                f"run {path}: configuration {key!r}",
+                f"{what}: configuration {key!r}",
                 got=_shown(new, key),
                 expected=f"{_shown(old, key)}, as when the run began",
                 hint="Resume with the same settings, or start another --out",

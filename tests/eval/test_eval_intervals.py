@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -83,6 +84,16 @@ def test_bootstrap_is_close_to_student_for_many_values_and_repeats() -> None:
     assert estimate.low == pytest.approx(values.mean() - half, abs=0.03)
     assert estimate.high == pytest.approx(values.mean() + half, abs=0.03)
     assert bootstrap_mean(values) == estimate
+
+
+def test_bootstrap_of_many_values_needs_little_memory() -> None:
+    values = np.random.default_rng(0).normal(size=4000)
+    tracemalloc.start()
+    try:
+        bootstrap_mean(values)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_bootstrap_of_few_or_equal_values() -> None:

@@ -158,3 +158,12 @@ def test_pictures_have_axes_with_units_and_follow_the_page() -> None:
     assert "cycle time [s]" in svg and "var(--c1)" in svg and "var(--ink)" in svg and "#1f6f9f" not in svg
     assert svg == to_svg(figure, "p1")
     assert to_png(figure).startswith(b"\x89PNG")
+
+
+def test_names_are_shown_as_they_are_given() -> None:
+    """matplotlib reads $ as mathematics, and leaves what begins with _ out of a legend."""
+    names = ("a$b_{$", "_old", r"c\$")
+    picture = to_svg(draw_solved_within(names, [[1.0]] * 3, [2] * 3), "n")
+    assert all(name in picture for name in names)
+    series = [Series(name, STEPS, STEPS / 5e4) for name in names]
+    assert "_old" in to_svg(draw(Curve("t", "x", "y", series)), "m")

@@ -47,6 +47,12 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         Run.create(tmp_path / "run", CONFIG)
 
 
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(BadInput, match="file, which is a file, expected a folder"):
+        Run.create(tmp_path / "file" / "run", CONFIG)
+
+
 def test_what_a_kill_before_the_first_config_leaves_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("1\n")
     (tmp_path / ".config.json.tmp").write_text("{")
@@ -169,6 +175,31 @@ def test_resuming_forgets_later_rows_and_half_written_ones(tmp_path: Path) -> No
         run.rewind(3)
         run.log(3, {"loss": 30.0})
     assert [(row["step"], row["loss"]) for row in rows(tmp_path)] == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 30.0)]
+
+
+def test_what_is_no_row_is_left_out(tmp_path: Path) -> None:
+    with Run.create(tmp_path, CONFIG) as run:
+        run.log(0, {"loss": 1.0})
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": null}\n{"step": "x"}\n[]\n\xff\xfe\n{"step": 1, "loss": 0.5}\n')
+    assert [row["step"] for row in rows(tmp_path)] == [0, 1]
+    assert inspect_run(tmp_path).step == 1
+    with Run.create(tmp_path, CONFIG, resume=True) as run:
+        run.rewind(1)
+    assert [row["step"] for row in rows(tmp_path)] == [0]
+
+
+def test_the_folder_is_let_go_even_where_closing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path, CONFIG)
+    run.log(0, {"loss": 1.0})
+
+    def full() -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(run._events, "close", full)
+    with pytest.raises(OSError, match="No space left"):
+        run.close()
+    Run.create(tmp_path, CONFIG, resume=True).close()
 
 
 def test_tensorboard_shows_the_resumed_values_only(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import multiprocessing.sharedctypes
@@ -27,6 +28,23 @@ def through_disk(folder: Path, tensors: dict, meta: dict) -> tuple[dict, dict]:
 
 def test_no_state_is_none(tmp_path: Path) -> None:
     assert load_latest_state(tmp_path / "state") is None
+
+
+def test_a_full_disk_leaves_the_last_state_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_state(tmp_path, {"x": torch.ones(2)}, {"n": 1})
+
+    def full(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space left"):
+            save_state(tmp_path, {"x": torch.zeros(2)}, {"n": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["state-00000001"]
+    found = load_latest_state(tmp_path)
+    assert found is not None and found[1] == {"n": 1}
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path: Path) -> None:
