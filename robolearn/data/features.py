@@ -159,6 +159,9 @@ def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     for name, feature in features.items():
         if feature["dtype"] == "video":
             continue
+        if feature["dtype"] not in kinds or not feature["shape"]:
+            got = (feature["dtype"], feature["shape"])
+            raise BadInput(f"feature {name!r}: dtype, shape", got=got, available=kinds)
         kind = kinds[feature["dtype"]]
         size = feature["shape"][0]
         fields.append(pa.field(name, kind if size == 1 else pa.list_(kind, size)))

@@ -252,7 +252,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def less(column: pa.ChunkedArray, bound: int) -> pa.ChunkedArray:
-    """Where `column` is below `bound`."""
+    """Where `column` is below `bound`; raises `BadInput` where it holds no whole numbers."""
+    if not pa.types.is_integer(column.type):
+        raise BadInput("episode_index", got=f"a column of type {column.type}", expected="whole numbers")
     return pc.call_function("less", [column, pa.scalar(bound, pa.int64())])
 
 

@@ -43,6 +43,9 @@ def episodes_of(root: Path, info: Mapping[str, Any], interface: Interface) -> pa
         lacking = [key for key in wanted if key not in table.column_names]
         if lacking:
             raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it")
+        holes = [key for key in wanted if table[key].null_count]
+        if holes:
+            raise BadInput(f"{what}: {name}, {holes[0]}", got="a null", expected="a value in every row")
         tables.append(table.select(wanted))
     table = pa.concat_tables(tables)
     count = int(info["total_episodes"])
@@ -132,7 +135,7 @@ def stats_of(root: Path, interface: Interface, frames: Mapping[str, NDArray]) ->
             stats = {feature: {name: _array(name, v) for name, v in part.items()} for feature, part in stored.items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
-        if "action" in stats and stats["action"].get("count") == len(frames["action"]):
+        if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
             return stats
     names = [*(column(key) for key in vectors(interface)), "action"]
     return describe_many({name: frames[name] for name in names})

@@ -318,11 +318,19 @@ class Store:
             (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
             return
         names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
+        if not names:
+            raise BadInput(what, got="no meta/episodes/*/*.parquet", expected=f"{self.episodes} episodes")
         rows = pa.concat_tables([self._read(name, self._rows) for name in names])
         rows = rows.filter(layout.less(rows["episode_index"], self.episodes)).combine_chunks()
-        if rows.num_rows != self.episodes or rows["dataset_to_index"][-1].as_py() != self.frames:
+        if rows.num_rows != self.episodes:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
-        self.tasks = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)[: more.tasks]
+        if (frames := rows["dataset_to_index"][-1].as_py()) != self.frames:
+            raise BadInput(f"{what}: meta/episodes", got=f"{frames} frames", expected=f"{self.frames} frames")
+        # A killed commit may have added words; those of counted episodes stay, whatever info.json says.
+        words = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)
+        used = {word for spoken in rows["tasks"].to_pylist() for word in spoken or ()}
+        known = 1 + max((index for index, word in enumerate(words) if word in used), default=-1)
+        self.tasks = words[: max(more.tasks, known)]
         self._stats = aggregate(stacked_stats(rows, list(self._sizes)))
         self._pixels = {key: aggregate(stacked_stats(rows, [column(key)])) for key in self._pictures}
         self._stats_frames = self.frames

@@ -58,4 +58,6 @@ def _beyond(root: Path, pattern: str, last: int) -> list[Path]:
 
 
 def _number(chunk: Path, file: Path) -> int:
-    return int(chunk.name.removeprefix("chunk-")) * layout.CHUNKS_SIZE + int(file.stem.removeprefix("file-"))
+    """Of a file in the layout; -1 for what somebody else has put beside them."""
+    of_chunk, of_file = chunk.name.removeprefix("chunk-"), file.stem.removeprefix("file-")
+    return int(of_chunk) * layout.CHUNKS_SIZE + int(of_file) if of_chunk.isdecimal() and of_file.isdecimal() else -1

@@ -156,6 +156,8 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
     flat = column.combine_chunks()
     while _is_list(flat.type):
         flat = flat.flatten()
+    if not any(kind(flat.type) for kind in (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)):
+        raise BadInput(what, got=f"a column of type {flat.type}", expected=dtype)
     if len(flat) != length * int(np.prod(shape)) or (flat.null_count and not pa.types.is_floating(flat.type)):
         raise BadInput(what, got=f"{len(flat)} values in {length} rows", expected=f"{shape} in every row")
     # A copy: Arrow's own memory is read-only, which torch refuses to share.

@@ -24,7 +24,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from robolearn.core import ArraySpec, BadInput
+from robolearn.core import ArraySpec, BadInput, RobolearnError
 from sim.outside.facts import Features
 
 OBJECT_KEYS = ("objects", "object-state", "object_state", "achieved_goal", "desired_goal", "environment_state")
@@ -42,6 +42,7 @@ class FeatureMap:
     """
 
     def __init__(self, space: gymnasium.Space, task: str) -> None:
+        self._task = task
         self._vectors: dict[str, list[Callable[[Any], Any]]] = {}
         self._images: dict[str, Callable[[Any], Any]] = {}
         self.specs: dict[str, ArraySpec] = {}
@@ -51,6 +52,8 @@ class FeatureMap:
                 if leaf.shape[2] != 3:
                     raise BadInput(f"observation of {task}", got=f"uint8 {leaf.shape}", expected="images (H, W, 3)")
                 feature = "images." + (path[-1] if path else "camera")
+                if feature in self.specs:
+                    raise BadInput(f"observation of {task}", got=f"two images {path[-1]!r}", expected="a name for each")
                 self._images[feature] = _getter(path)
                 self.specs[feature] = ArraySpec(leaf.shape, "uint8")
                 continue
@@ -72,6 +75,10 @@ class FeatureMap:
             with np.errstate(over="ignore"):  # what does not fit into float32 becomes infinite and is caught as such
                 parts = [np.asarray(get(observation), np.float32).reshape(-1) for get in getters]
             features[key] = np.concatenate(parts)
+        for key, value in features.items():
+            if value.shape != self.specs[key].shape:
+                wanted = self.specs[key].shape
+                raise RobolearnError(f"{key} of {self._task} has the shape {value.shape}, its space says {wanted}")
         return features
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.core.cpus import available_cpus
 from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
 from sim.outside.features import FeatureMap
@@ -65,7 +65,11 @@ def make_gym(
     recipe = Recipe("sim.outside.gym_env:build", arguments)
     first = build(**arguments)  # here, so that bad input is found without a process
     if workers is None:
-        heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
+        try:
+            heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
+        except Exception as error:  # the user's reset and step may raise anything
+            first.close()
+            raise RobolearnError(f"world 0 of {task} failed: {type(error).__name__}: {error}") from error
         workers = available_cpus() if heavy else 0
     if workers > 0:
         first.close()
@@ -85,7 +89,7 @@ def build(task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any
         raise BadInput(f"task {task!r}", got=env_id, expected="a registered id", available=own or known) from None
     try:
         env = _make(spec, max_episode_steps, kwargs or {})
-    except Exception as error:  # the user's constructor may raise anything
+    except (Exception, SystemExit) as error:  # the user's constructor may raise anything
         raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while making {env_id}: {error}") from error
     return GymSingle(env, task)
 
@@ -136,7 +140,7 @@ def _import_user_module(task: str, module: str) -> None:
             expected="an importable module or a file in the current directory",
             available=local,
         ) from None
-    except Exception as error:  # whatever the user's file raises at import
+    except (Exception, SystemExit) as error:  # whatever the user's file raises at import
         raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while importing {module}: {error}") from error
 
 

@@ -65,7 +65,7 @@ class FiniteGuard(gymnasium.Wrapper):
         if bad is None and not np.isfinite(float(reward)):
             bad = "reward"
         if bad is not None:
-            return self._last, 0.0, False, True, {"success": False, "non_finite": bad}
+            return self._last, 0.0, False, True, {"non_finite": bad}
         self._last = observation
         return observation, float(reward), terminated, truncated, info
 

@@ -164,3 +164,64 @@ def test_exact_statistics(root):
     assert stats["action"]["count"] == 9
     assert np.allclose(stats["action"]["q01"], np.quantile(frames, 0.01, axis=0))
     assert np.allclose(stats["action"]["q90"], np.quantile(frames, 0.90, axis=0))
+
+
+def retype(root, name, column, kind, values):
+    """Put `values` of another type in the place of a column."""
+    table = pq.read_table(root / name)
+    index = table.column_names.index(column)
+    pq.write_table(table.set_column(index, column, pa.array(values, kind)), root / name)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda r: change(r, ROWS, "length", 1, None), "length: got a null"),
+        (lambda r: change(r, ROWS, "data/file_index", 1, None), "data/file_index: got a null"),
+        (lambda r: retype(r, DATA, "action", pa.string(), ["a"] * 12), "action: got a column of type string"),
+        (lambda r: retype(r, DATA, "next.success", pa.string(), ["no"] * 12), "next.success: got a column of type"),
+        (lambda r: retype(r, DATA, "episode_index", pa.string(), ["0"] * 12), "episode_index: got a column of type"),
+    ],
+)
+def test_values_of_another_kind_are_refused(root, damage, says):
+    damage(root)
+    with pytest.raises(BadInput, match=says):
+        Dataset.open(root)
+
+
+def test_statistics_with_another_count_are_computed_again(root):
+    before = Dataset.open(root).statistics()
+    stats = json.loads((root / "meta/stats.json").read_text())
+    stats["action"]["count"] = [1, 2]
+    (root / "meta/stats.json").write_text(json.dumps(stats))
+    after = Dataset.open(root).statistics()
+    np.testing.assert_allclose(after["action"]["mean"], before["action"]["mean"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda r: (r / ROWS).unlink(), "no meta/episodes"),
+        (lambda r: change_info(r, total_frames=11), "got 12 frames, expected 11 frames"),
+        (lambda r: change_info(r, features=odd_feature(r)), "dtype, shape: got .'foo'"),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_refused(root, interface, damage, says):
+    damage(root)
+    with pytest.raises(BadInput, match=says):
+        EpisodeWriter(root, interface, resume=True)
+
+
+def odd_feature(root):
+    features = json.loads((root / "meta/info.json").read_text())["features"]
+    return features | {"next.reward": features["next.reward"] | {"dtype": "foo"}}
+
+
+def test_words_and_files_that_info_json_does_not_count_outlive_a_resumption(root, interface, episode):
+    change_info(root, total_tasks=0)
+    mine = root / "data/chunk-000/file-000-backup.parquet"
+    shutil.copy(root / DATA, mine)
+    with EpisodeWriter(root, interface, resume=True) as w:
+        w.write_all([episode(3, 2, task="push")])
+    opened = Dataset.open(root)
+    assert opened.episodes == 4 and len(opened.tasks) == 2 and mine.exists()

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from robolearn.core import BadInput, NonFinite
+from robolearn.core import BadInput, NonFinite, RobolearnError
 from sim.outside.chunks import ChunkWrapper
 from sim.outside.facts import Facts, Recipe
 from sim.outside.features import FeatureMap
@@ -81,6 +81,14 @@ def test_a_non_finite_observation_truncates_at_the_last_finite_one():
     assert "non-finite proprio" in outcome.warning
 
 
+def test_an_episode_lost_to_nan_does_not_count_as_telling_success():
+    world = World(build(TASK, kwargs={"nan_at": 3}), index=0)
+    world.reset(seed=0)
+    assert not world.chunk(np.zeros((5, 1), np.float32)).success
+    world._env.unwrapped._env.unwrapped.nan_at = -1
+    assert world.chunk(np.zeros((5, 1), np.float32)).success
+
+
 def test_a_start_that_is_not_finite_is_an_error():
     world = World(build(TASK, kwargs={"nan_at": 0}), index=0)
     with pytest.raises(NonFinite, match="first observation"):
@@ -119,6 +127,11 @@ def test_observations_get_names():
     expected = np.concatenate([sample["achieved_goal"], sample["desired_goal"]])
     np.testing.assert_allclose(named["objects"], expected, rtol=1e-6)
     np.testing.assert_array_equal(named["images.front"], sample["pixels"]["front"])
+    with pytest.raises(RobolearnError, match=r"proprio of t has the shape \(3,\), its space says \(2,\)"):
+        features(sample | {"observation": np.zeros(3)})
+    left_and_right = {side: gymnasium.spaces.Dict({"rgb": box(0, 255, (4, 5, 3), np.uint8)}) for side in "lr"}
+    with pytest.raises(BadInput, match="two images 'rgb'"):
+        FeatureMap(gymnasium.spaces.Dict(left_and_right), "t")
     with pytest.raises(BadInput, match="'mode' of t: got Discrete"):
         FeatureMap(gymnasium.spaces.Dict({"mode": gymnasium.spaces.Discrete(3)}), "t")
 

@@ -125,6 +125,11 @@ def test_an_env_that_raises_is_named(workers):
     env.close()
 
 
+def test_an_env_that_raises_while_its_speed_is_measured_is_named():
+    with pytest.raises(RobolearnError, match=r"world 0 of gym:.*ValueError: the motor burnt"):
+        make_gym(TASK, 2, kwargs={"fail_at": 2})
+
+
 def test_a_worker_that_dies_is_named():
     env = make_gym(TASK, 2, workers=2, kwargs={"die_at": 2})
     env.reset(seed=0)

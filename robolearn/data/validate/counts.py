@@ -37,6 +37,12 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
     if data.tasks is not None and len(data.tasks) < int(data.info["total_tasks"]):
         what = f"{len(data.tasks)} tasks, total_tasks is {data.info['total_tasks']}"
         yield Finding("counts", what, "meta/tasks.parquet")
+    known = int(data.info["total_tasks"])
+    for row in data.rows:
+        rows = data.episodes.get(row["episode_index"])
+        index = None if rows is None else rows.columns.get("task_index")
+        if rows is not None and index is not None and len(index) and known <= int(index.max()) < len(data.tasks or ()):
+            yield Finding("counts", f"task_index is {index.max()}, total_tasks is {known}", INFO, rows.index)
     start = 0
     for row in data.rows:
         index, length = row["episode_index"], row["length"]

@@ -102,6 +102,7 @@ def test_a_flipped_bit_in_the_data(plain: Path, copy: Copy) -> None:
         (lambda r: edit_table(r, DATA, "index", lambda v: v.__setitem__(5, 7)), ("order", 0, 5)),
         (lambda r: edit_table(r, DATA, "task_index", lambda v: v.__setitem__(18, 5)), ("tasks", 1, 4)),
         (lambda r: (r / "meta/tasks.parquet").unlink(), ("tasks", None, None)),
+        (lambda r: edit_json(r, "meta/info.json", lambda i: i.update(total_tasks=1)), ("counts", 2, None)),
         (lambda r: edit_table(r, "meta/tasks.parquet", "__index_level_0__", lambda v: v.__setitem__(1, " ")),
          ("tasks", 2, None)),
         (lambda r: (r / "meta/stats.json").unlink(), ("stats", None, None)),
