@@ -39,6 +39,9 @@ class BenchmarkRl(Command):
         for kind in self.flows:
             if kind not in FLOWS:
                 raise BadInput("flow", got=kind, available=FLOWS)
+        for flag in ("tasks", "seeds", "flows", "denoise_steps"):
+            if not getattr(self, flag):
+                raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
         for task in self.tasks:
             preset(task)
         rows = []
@@ -71,6 +74,7 @@ class BenchmarkRl(Command):
             )
             write_json(stored, plain(quickstart.run()))
         done = json.loads(stored.read_text())
+        self._check_asked(task, folder, done)
         calibration = json.loads((folder / "rl" / "result.json").read_text())["calibration"]
         return {
             "seed": seed,
@@ -82,6 +86,22 @@ class BenchmarkRl(Command):
             "simulation_share": done["finetune_wall_s"]["simulation"] / done["finetune_wall_s"]["total"],
             "total_s": done["wall_s"]["total"],
         }
+
+    def _check_asked(self, task: str, folder: Path, done: dict[str, Any]) -> None:
+        """Refuse a finished run that had another budget, or other evaluations, than what is asked for now."""
+        from robolearn.cli.quickstart import SETTINGS
+        from robolearn.presets import preset
+        from robolearn.runs.files import read_json
+        from robolearn.runs.run import check_same
+
+        usual = preset(task)
+        wanted = {
+            "env_steps": usual.rl.env_steps if self.env_steps is None else self.env_steps,
+            "episodes": usual.eval_episodes if self.episodes is None else self.episodes,
+        }
+        begun = read_json(folder / SETTINGS, what=f"benchmark {folder}")
+        found = {"env_steps": begun["env_steps"], "episodes": done["bc"]["success"]["episodes"]}
+        check_same(found, wanted, f"benchmark {folder}")
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, check_seed
 
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
 
@@ -35,7 +35,7 @@ class BenchmarkSafety(Command):
         from robots import ROBOTS
 
         at_least(2, commands=self.commands)
-        at_least(0, seed=self.seed)
+        check_seed(self.seed)
         if self.robot not in ROBOTS:
             raise BadInput("--robot", got=self.robot, available=ROBOTS)
         robot = ROBOTS[self.robot]

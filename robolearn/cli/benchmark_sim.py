@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,11 @@ class BenchmarkSim(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
-        from sim.registry import make_env
+        from sim.registry import make_env, task_names
 
+        at_least(1, worlds=self.worlds)
+        if self.task not in task_names():
+            raise BadInput("--task", got=self.task, available=task_names())
         for name in ("seconds", "repeats"):
             if not getattr(self, name) > 0:
                 raise BadInput(name, got=getattr(self, name), expected="more than 0")
@@ -94,7 +97,7 @@ def _chunks(env: Any, seconds: float) -> float:
     rng = np.random.default_rng(0)
     shape = (env.num_envs, 4, env.interface.action.size)
     steps, begun = 0, time.perf_counter()
-    while time.perf_counter() - begun < seconds:
+    while not steps or time.perf_counter() - begun < seconds:
         actions = rng.uniform(-0.5, 0.5, shape).astype(np.float32)
         steps += int(env.step_chunk(actions)[4]["steps"].sum())
     return steps / (time.perf_counter() - begun)
@@ -103,7 +106,7 @@ def _chunks(env: Any, seconds: float) -> float:
 def _physics(env: Any, seconds: float) -> float:
     """The same worlds with constant set-points: nothing but `Batch.step`, from the states they are in."""
     steps, begun = 0, time.perf_counter()
-    while time.perf_counter() - begun < seconds:
+    while not steps or time.perf_counter() - begun < seconds:
         env.physics_step()
         steps += env.num_envs
     rate = steps / (time.perf_counter() - begun)

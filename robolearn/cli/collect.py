@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +38,17 @@ class Collect(Command):
         from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
-        at_least(0, seed=self.seed)
+        check_seed(self.seed)
         begun = time.perf_counter()
         worlds = min(self.worlds, self.episodes)
         env = make_env(self.task, worlds)
         try:
-            expert = make_expert(self.task, env.interface, worlds, self.quality, self.seed)
+            make_expert(self.task, env.interface, worlds, self.quality, self.seed)  # an unknown quality writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
                 have = writer.episodes
-                # A resumed recording must not meet the starts of the first part again.
+                # A resumed recording must not meet the starts and the mistakes of the first part again.
                 seed = self.seed * 1_000_003 + have
+                expert = make_expert(self.task, env.interface, worlds, self.quality, seed if have else self.seed)
                 with Progress(f"collecting {self.task}", total=max(self.episodes - have, 0), unit="episodes",
                               quiet=self.json) as progress:  # fmt: skip
                     collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """The flags that all commands share, and the way in which results are shown."""
@@ -48,6 +51,12 @@ def at_least(least: int, **flags: int) -> None:
             raise BadInput(f"--{name.replace('_', '-')}", got=value, expected=f"at least {least}")
 
 
+def check_seed(seed: int) -> None:
+    """Raise `BadInput` unless numpy, torch and a signed 64-bit number can all take `seed`."""
+    if not 0 <= seed <= MOST_SEED:
+        raise BadInput("--seed", got=seed, expected=f"0 to {MOST_SEED:,}")
+
+
 def digest(*parts: Any) -> str:
     """SHA-256 of arrays or bytes, to know content again wherever it lies."""
     total = hashlib.sha256()
@@ -68,10 +77,13 @@ def world_action_kind(policy: Any) -> str:
     return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"
 
 
-def cameras_for(policies: Sequence[Any]) -> dict[str, Any]:
-    """The cameras to ask an embedded world for, and their size, by what `policies` look at."""
+def cameras_for(task: str, policies: Sequence[Any]) -> dict[str, Any]:
+    """The cameras to ask the world of `task` for, and their size, by what `policies` look at.
+
+    Only an embedded world is asked: what others show they show anyway.
+    """
     pictures = {k: s for p in policies for k, s in p.interface.observation.items() if is_image(s)}
-    if not pictures:
+    if not pictures or ":" in task:
         return {}
     names = tuple(key.removeprefix("images.") for key in pictures)
     return {"cameras": names, "image_size": next(iter(pictures.values())).shape[0]}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, check_seed
 from robolearn.cli.station import choose_domain, may_be_realtime, node_program
 
 START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
@@ -62,7 +62,7 @@ class Deploy(Command):
         from robolearn.deploy import Processes
 
         at_least(1, episodes=self.episodes)
-        at_least(0, seed=self.seed)
+        check_seed(self.seed)
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         contract = load_contract(self.robot)

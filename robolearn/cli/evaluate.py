@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least, cameras_for, world_action_kind
+from robolearn.cli.command import Command, at_least, cameras_for, check_seed, world_action_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,20 +33,25 @@ class Evaluate(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.loading import open_policy
-        from robolearn.core import BadInput
+        from robolearn.core import BadInput, fit_policy
         from robolearn.eval import compare
+        from robolearn.runs.files import check_folder
         from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
-        at_least(0, seed=self.seed)
-        if self.out is not None and (self.out / "report.html").exists():
-            raise BadInput(f"--out {self.out}", got="a folder with a report", expected="a new one")
+        check_seed(self.seed)
+        if self.out is not None:
+            check_folder(self.out, f"--out {self.out}")
+            if (self.out / "report.html").exists():
+                raise BadInput(f"--out {self.out}", got="a folder with a report", expected="a new one")
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [open_policy(path) for path in paths]
         worlds, kind = min(self.worlds, self.episodes), world_action_kind(policies[0])
-        env = make_env(self.task, worlds, action_kind=kind, **cameras_for(policies))
+        env = make_env(self.task, worlds, action_kind=kind, **cameras_for(self.task, policies))
         try:
+            for path, policy in zip(paths, policies, strict=True):
+                fit_policy(policy, env.interface, what=f"policy {path} in {self.task}")
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.
                 env.reset(seed=self.seed)
@@ -77,11 +83,9 @@ class Evaluate(Command):
         for row in (result, result.get("against")):
             if row:
                 time_s = row["cycle_time_s"]
-                span = (
-                    "-"
-                    if time_s["mean"] is None
-                    else f"{time_s['mean']:.2f} ({time_s['low']:.2f}–{time_s['high']:.2f})"
-                )
+                span = "-" if time_s["mean"] is None else f"{time_s['mean']:.2f}"
+                if time_s["low"] is not None:  # one success has no interval
+                    span += f" ({time_s['low']:.2f}–{time_s['high']:.2f})"
                 table.add_row(row["policy"], rate_text(row["success"]), span)
         console.print(table)
         if "verdict" in result:
@@ -108,11 +112,16 @@ class Evaluate(Command):
                 verdict=verdict,
                 videos=videos,
                 settings={"task": self.task, "episodes": self.episodes, "seed": self.seed, "worlds": env.num_envs},
-                commands=[f"robolearn evaluate --policy {self.policy} "
-                          + (f"--against {self.against} " if self.against else "")
-                          + f"--task {self.task} --episodes {self.episodes} --seed {self.seed}"],
+                commands=[self._command()],
             ),
-        )  # fmt: skip
+        )
+
+    def _command(self) -> str:
+        """What does it again; the starts depend on the number of worlds, too."""
+        words = ["robolearn", "evaluate", "--policy", self.policy]
+        words += ["--against", self.against] if self.against else []
+        words += ["--task", self.task, "--episodes", self.episodes, "--worlds", self.worlds, "--seed", self.seed]
+        return shlex.join(map(str, words))
 
 
 def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:

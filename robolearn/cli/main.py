@@ -28,6 +28,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Troubles of the machine, not of the program: a traceback would not help.
 _MACHINE_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+_MACHINE_ERRORS |= {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES) -> int:
@@ -71,6 +72,9 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         # The reader, such as `head`, has seen enough; without this Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError as error:
+        short = RobolearnError(f"out of memory ({error})" if str(error) else "out of memory")
+        return _complain(short.with_traceback(error.__traceback__), command, 1)
     except OSError as error:
         if error.errno not in _MACHINE_ERRORS:
             raise

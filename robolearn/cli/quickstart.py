@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, check_seed
 
 log = logging.getLogger(__name__)
+
+SETTINGS = "settings.json"  # in --out: a resumed quickstart has the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Quickstart(Command):
     task: str = "lift"
     """lift, pick_place or peg_insert."""
     out: Path = Path("runs/quickstart")
-    """Folder for data/, bc/, rl/ and report.html."""
+    """Folder for data/, bc/, rl/, report.html and settings.json."""
     seed: int = 0
     """Of everything."""
     episodes: int | None = None
@@ -53,7 +55,8 @@ class Quickstart(Command):
         from robolearn.cli.train import Train
         from robolearn.core import BadInput
         from robolearn.presets import preset
-        from robolearn.runs.run import is_run
+        from robolearn.runs.files import check_folder, read_json, write_json
+        from robolearn.runs.run import check_same, is_run
 
         settings = preset(self.task)
         asked = {
@@ -62,12 +65,17 @@ class Quickstart(Command):
             if (value := getattr(self, name)) is not None
         }
         at_least(1, **asked, **({} if self.env_steps is None else {"env_steps": self.env_steps}))
-        at_least(0, seed=self.seed, deploy_episodes=self.deploy_episodes)
+        at_least(0, deploy_episodes=self.deploy_episodes)
+        check_seed(self.seed)
         settings = replace(settings, **asked)
-        if self.out.exists() and (not self.out.is_dir() or (not self.resume and any(self.out.iterdir()))):
-            got = "a folder that is not empty" if self.out.is_dir() else "a file"
-            raise BadInput(f"--out {self.out}", got=got, expected="a new folder", hint="--resume goes on with a run")
-        clock = _Clock(quiet=self.json)
+        check_folder(self.out, f"--out {self.out}")
+        if not self.resume and self.out.is_dir() and any(self.out.iterdir()):
+            raise BadInput(
+                f"--out {self.out}",
+                got="a folder that is not empty",
+                expected="a new folder",
+                hint="--resume goes on with a run",
+            )
         collect = Collect(
             task=self.task,
             episodes=settings.episodes,
@@ -96,6 +104,18 @@ class Quickstart(Command):
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
+        # What cannot work is refused before anything is written.
+        policy = train.policy_config()
+        if self.env_steps is not None:
+            finetune.check_budget(policy.execute)
+        begun = {"task": self.task, "seed": self.seed, "episodes": collect.episodes, "quality": collect.quality,
+                 "train_steps": train.steps, "flow": self.flow, "denoise_steps": self.denoise_steps,
+                 "env_steps": finetune.env_steps}  # fmt: skip
+        if (self.out / SETTINGS).exists():
+            check_same(read_json(self.out / SETTINGS, what=f"quickstart {self.out}"), begun, f"quickstart {self.out}")
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(self.out / SETTINGS, begun)
+        clock = _Clock(quiet=self.json)
         results: dict[str, Any] = {
             "collect": clock("demonstrations", collect.run),
             "train": clock("imitation", train.run),
@@ -173,8 +193,12 @@ class Quickstart(Command):
             f"--seed {self.seed} --out runs/rl",
             f"robolearn evaluate --policy runs/bc --against runs/rl --task {self.task} --episodes {n} "
             f"--seed {1000 + self.seed}",
-            f"robolearn deploy --policy runs/rl --task {self.task} --episodes 50",
         ]
+        if self.deploy_episodes:
+            commands.append(
+                f"robolearn deploy --policy runs/rl --task {self.task} --episodes {self.deploy_episodes} "
+                f"--seed {1000 + self.seed}"
+            )
         calibration = tuned["calibration"]
         notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
         if calibration:

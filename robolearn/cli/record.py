@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, check_seed
 from robolearn.cli.node_record import OPTIONS, Plan, make_writer
 from robolearn.cli.station import choose_domain, may_be_realtime, node_program
 
@@ -78,7 +78,7 @@ class Record(Command):
         from robolearn.core import BadInput
 
         at_least(1, episodes=self.episodes)
-        at_least(0, seed=self.seed)
+        check_seed(self.seed)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         begun = time.perf_counter()

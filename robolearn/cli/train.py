@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.command import Command, at_least
+from robolearn.cli.command import Command, at_least, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,10 @@ class Train(Command):
         from robolearn.train.imitation import ImitationConfig, ImitationTrainer, split_episodes
 
         at_least(1, checkpoint_every=self.checkpoint_every)
-        at_least(0, seed=self.seed)
+        check_seed(self.seed)
         dataset = Dataset.open(self.data, images=self.images)
         config = ImitationConfig(
-            policy=self._policy_config(),
+            policy=self.policy_config(),
             steps=self.steps,
             batch=self.batch,
             lr=self.lr,
@@ -108,7 +108,7 @@ class Train(Command):
             raise BadInput(f"data set {self.data}", got="no sampling weights", expected="some", hint=hint)
         return dataset.weights if self.weights else None
 
-    def _policy_config(self) -> Any:
+    def policy_config(self) -> Any:
         from policies.diffusion_config import DiffusionConfig
         from policies.flow import FlowConfig
         from policies.networks.field import NetworkConfig

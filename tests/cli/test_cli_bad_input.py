@@ -114,6 +114,14 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["quickstart", "--env-steps", 0], ("--env-steps", "got 0")),
         (["quickstart", "--eval-episodes", 0], ("--eval-episodes", "got 0")),
         (["quickstart", "--task", "robosuite:Lift"], ("robosuite:Lift", "lift")),
+        (["quickstart", "--env-steps", 1000], ("env_steps", "got 1000", "at least 45056")),
+        (["quickstart", "--denoise-steps", 0], ("at least 1",)),
+        (["train", "--seed", 2**64], ("--seed", "expected 0 to")),
+        (["finetune", "--seed", 2**63], ("--seed", "expected 0 to")),
+        (
+            ["finetune", "--worlds", 1, "--decisions", 1, "--env-steps", 999, "--sigma-max", 0.1],
+            ("worlds x decisions",),
+        ),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
 )
@@ -188,6 +196,22 @@ def test_only_flows_are_fine_tuned_by_reinflow(refused: Refusal, demos: Path, tm
     refused(
         "finetune", "--policy", tmp_path / "dp", "--out", tmp_path / "rl", says=("DiffusionPolicy", "a flow policy")
     )
+
+
+def test_a_second_policy_that_does_not_fit_is_refused_before_the_first_is_evaluated(
+    refused: Refusal, bc: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import robolearn.cli.evaluate as module
+
+    monkeypatch.setattr(module, "evaluate_policy", lambda *args: pytest.fail("it was evaluated"))
+    edit(policy / "config.json", embodiment="ur5e")
+    refused("evaluate", "--policy", bc, "--against", policy, says=("got panda, expected ur5e",))
+
+
+def test_outputs_that_the_machine_refuses_are_one_line(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["train", "--data", str(demos), "--out", str(tmp_path / ("x" * 300)), "--json"]) == 1
+    err = capsys.readouterr().err
+    assert "File name too long" in err and err.count("\n") == 1
 
 
 # --- data sets ---------------------------------------------------------------------------------------------
@@ -272,6 +296,8 @@ def test_what_is_there_is_not_overwritten(refused: Refusal, demos: Path, bc: Pat
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "report.html").write_text("mine")
     refused("evaluate", "--policy", bc, "--out", tmp_path / "report", says=("a folder with a report",))
+    refused("evaluate", "--policy", bc, "--out", tmp_path / "file", says=("got a file",))
+    refused("evaluate", "--policy", bc, "--out", tmp_path / "file" / "x", says=("file, which is a file",))
 
 
 def test_a_run_of_other_settings_is_not_resumed(refused: Refusal, demos: Path, bc: Path, tmp_path: Path):
@@ -292,6 +318,12 @@ def test_a_tuned_policy_is_not_resumed_from_another_one(refused: Refusal, bc: Pa
     tensors["normalizer.action_half"] = tensors["normalizer.action_half"] * 0.5
     save_file(tensors, policy / "model.safetensors")
     refused(*args, "--policy", policy, "--resume", says=("sha256",))
+    # Nor where the weights are the same and what is done with them is not.
+    other = Path(shutil.copytree(bc / "policy", tmp_path / "other"))
+    config = json.loads((other / "config.json").read_text())
+    config["settings"]["steps"] = 2
+    (other / "config.json").write_text(json.dumps(config))
+    refused(*args, "--policy", other, "--resume", says=("settings.steps", "got 2, expected 4"))
     # The same policy from another place is fine.
     moved = shutil.copytree(bc / "policy", tmp_path / "moved")
     assert main([*map(str, args), "--policy", str(moved), "--resume"]) == 0

@@ -22,6 +22,7 @@ def finished(folder: Path, seed: int, successes: int) -> None:
         "finetune_wall_s": {"simulation": 30.0, "total": 50.0},
         "wall_s": {"total": 70.0},
     }
+    (place / "settings.json").write_text(json.dumps({"env_steps": 300_000}))
     (place / "quickstart.json").write_text(json.dumps(result))
 
 
@@ -36,6 +37,15 @@ def test_counts_the_seeds_that_became_reliable(tmp_path: Path, capsys: pytest.Ca
     assert row["runs"][0]["chosen_start"] == 0.875
     assert main(["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path)]) == 0
     assert "99.0 (97.5–99.7)" in capsys.readouterr().out
+
+
+def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    finished(tmp_path, 0, 396)
+    asked = ["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path)]
+    for flag, value, says in (("--env-steps", "60000", "got 60000, expected 300000"), ("--episodes", "20", "got 20")):
+        assert main([*asked, flag, value]) == 2
+        assert says in capsys.readouterr().err
+    assert main([*asked, "--tasks"]) == 2 and "--tasks" in capsys.readouterr().err
 
 
 def test_refuses_unknown_tasks_and_flows(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:

@@ -92,6 +92,29 @@ def test_a_policy_is_compared_with_itself(bc: Path, capsys: pytest.CaptureFixtur
     assert "verdict" in result and result["wall_s"]["total"] > 0
 
 
+def test_a_single_success_is_shown_without_an_interval(
+    bc: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    from robolearn.eval.rollout import Evaluation
+
+    whole = Evaluation.to_json
+    once = {"mean": 1.25, "low": None, "high": None, "count": 1}
+    monkeypatch.setattr(Evaluation, "to_json", lambda self: whole(self) | {"cycle_time_s": once})
+    assert run("evaluate", "--policy", bc, "--episodes", 2) == 0
+    assert "1.25 " in capsys.readouterr().out
+
+
+def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture):
+    out = tmp_path / "quick"
+    out.mkdir()
+    begun = {"task": "lift", "seed": 0, "episodes": 8, "quality": "mixed", "train_steps": 1500, "flow": "rectified",
+             "denoise_steps": 4, "env_steps": 300_000}  # fmt: skip
+    (out / "settings.json").write_text(json.dumps(begun))
+    assert run("quickstart", "--out", out, "--resume", "--json") == 2
+    assert "'episodes': got 100, expected 8, as when the run began" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["settings.json"]
+
+
 @pytest.mark.realtime  # it deploys
 def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     out = tmp_path / "quick"

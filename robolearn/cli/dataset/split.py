@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, check_seed
 from robolearn.cli.dataset.common import show_stored, write_set
 from robolearn.core import BadInput
 
@@ -43,6 +43,8 @@ class Split(Command):
             raise BadInput("--out", got=f"{len(self.out)} folders", expected="two or more, all different")
         if len(fractions) != len(self.out):
             raise BadInput("--fractions", got=f"{len(fractions)} numbers", expected=f"{len(self.out)}, one per --out")
+        if self.seed is not None:
+            check_seed(self.seed)
         for out in self.out:
             check_new(out)
         dataset = open_numbers(self.data)
