@@ -53,7 +53,7 @@ def read_config(file: Path) -> dict[str, Any]:
         raise BadInput(f"policy {file}: version", got=config.get("version"), expected=VERSION)
     for key, kind in (("kind", str), ("settings", dict), ("interface", dict)):
         if not isinstance(config.get(key), kind):
-            raise BadInput(f"policy {file}", got=f"no {key!r}", expected=f"a {key!r} entry")
+            raise BadInput(f"policy {file}: {key}", got=config.get(key, "nothing"), expected=f"a {kind.__name__}")
     return config
 
 
@@ -61,6 +61,8 @@ def interface_of(config: Mapping[str, Any], file: Path) -> Interface:
     """The interface in what `read_config` gave of `file`; raises `BadInput` if it is not whole."""
     try:
         return Interface.from_json(config["interface"])
+    except BadInput as error:
+        raise BadInput(f"policy {file}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
             f"policy {file}: interface", got=f"{type(error).__name__}: {error}", expected="a full one"

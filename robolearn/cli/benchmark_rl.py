@@ -6,11 +6,15 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from robolearn.cli.command import Command
 
+if TYPE_CHECKING:
+    from robolearn.cli.quickstart import Quickstart
+
 FLOWS = ("rectified", "shortcut")
+RESULT = "quickstart.json"  # in a run's folder: it is finished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,64 +48,66 @@ class BenchmarkRl(Command):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
         for task in self.tasks:
             preset(task)
+        settings = list(itertools.product(self.tasks, self.flows, self.denoise_steps))
+        for task, kind, steps in settings:
+            for seed in self.seeds:  # all of them, before the first begins
+                self._check(self._quickstart(task, kind, steps, seed))
         rows = []
-        for task, kind, steps in itertools.product(self.tasks, self.flows, self.denoise_steps):
-            runs = [self._one(task, kind, steps, seed) for seed in self.seeds]
+        for task, kind, steps in settings:
+            runs = [self._one(self._quickstart(task, kind, steps, seed)) for seed in self.seeds]
             rows.append({"task": task, "flow": kind, "denoise_steps": steps, "runs": runs, **_summary(runs)})
         return {"settings": rows}
 
-    def _one(self, task: str, flow: str, denoise_steps: int, seed: int) -> dict[str, Any]:
-        import json
-
+    def _quickstart(self, task: str, flow: str, denoise_steps: int, seed: int) -> Quickstart:
         from robolearn.cli.quickstart import Quickstart
-        from robolearn.runs.files import plain, write_json
 
         folder = self.out / f"{task}-{flow}-k{denoise_steps}-seed{seed}"
-        stored = folder / "quickstart.json"
+        return Quickstart(
+            task=task,
+            seed=seed,
+            out=folder,
+            flow=flow,  # type: ignore[arg-type]  (checked by the caller)
+            denoise_steps=denoise_steps,
+            env_steps=self.env_steps,
+            eval_episodes=self.episodes,
+            videos=False,
+            deploy_episodes=0,
+            resume=folder.is_dir() and any(folder.iterdir()),
+            json=True,
+        )
+
+    def _check(self, quickstart: Quickstart) -> None:
+        """Refuse what cannot work, and a run in its place that had other settings than what is asked for now."""
+        from robolearn.runs.files import read_json
+        from robolearn.runs.run import check_same
+
+        plan = quickstart.plan()
+        if (quickstart.out / RESULT).exists():
+            done = read_json(quickstart.out / RESULT, what=f"benchmark {quickstart.out}")
+            episodes = done["bc"]["success"]["episodes"]
+            check_same({"episodes": episodes}, {"episodes": plan.eval_episodes}, f"benchmark {quickstart.out}")
+
+    def _one(self, quickstart: Quickstart) -> dict[str, Any]:
+        import json
+
+        from robolearn.runs.files import plain, write_json
+
+        stored = quickstart.out / RESULT
         if not stored.exists():
-            quickstart = Quickstart(
-                task=task,
-                seed=seed,
-                out=folder,
-                flow=flow,  # type: ignore[arg-type]  (checked above)
-                denoise_steps=denoise_steps,
-                env_steps=self.env_steps,
-                eval_episodes=self.episodes,
-                videos=False,
-                deploy_episodes=0,
-                resume=folder.is_dir() and any(folder.iterdir()),
-                json=True,
-            )
-            write_json(stored, plain(quickstart.run()))
+            # The clock of a resumed quickstart has seen its second part only.
+            write_json(stored, {**plain(quickstart.run()), "resumed": quickstart.resume})
         done = json.loads(stored.read_text())
-        self._check_asked(task, folder, done)
-        calibration = json.loads((folder / "rl" / "result.json").read_text())["calibration"]
+        calibration = json.loads((quickstart.out / "rl" / "result.json").read_text())["calibration"]
         return {
-            "seed": seed,
+            "seed": quickstart.seed,
             "bc": done["bc"]["success"],
-            "chosen_start": calibration["success"][0],
+            "chosen_start_success": calibration["success"][0],
             "rl": done["rl"]["success"],
             "env_steps": done["env_steps"],
             "finetune_s": done["finetune_wall_s"]["total"],
             "simulation_share": done["finetune_wall_s"]["simulation"] / done["finetune_wall_s"]["total"],
-            "total_s": done["wall_s"]["total"],
+            "total_s": None if done.get("resumed") else done["wall_s"]["total"],
         }
-
-    def _check_asked(self, task: str, folder: Path, done: dict[str, Any]) -> None:
-        """Refuse a finished run that had another budget, or other evaluations, than what is asked for now."""
-        from robolearn.cli.quickstart import SETTINGS
-        from robolearn.presets import preset
-        from robolearn.runs.files import read_json
-        from robolearn.runs.run import check_same
-
-        usual = preset(task)
-        wanted = {
-            "env_steps": usual.rl.env_steps if self.env_steps is None else self.env_steps,
-            "episodes": usual.eval_episodes if self.episodes is None else self.episodes,
-        }
-        begun = read_json(folder / SETTINGS, what=f"benchmark {folder}")
-        found = {"env_steps": begun["env_steps"], "episodes": done["bc"]["success"]["episodes"]}
-        check_same(found, wanted, f"benchmark {folder}")
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
@@ -130,12 +136,12 @@ class BenchmarkRl(Command):
                     str(row["denoise_steps"]),
                     str(run["seed"]),
                     _percent(run["bc"]),
-                    f"{100 * run['chosen_start']:.0f}",
+                    f"{100 * run['chosen_start_success']:.0f}",
                     _percent(run["rl"]),
                     str(run["rl"]["episodes"]),
                     f"{run['env_steps']:,}",
                     f"{run['finetune_s']:.0f}",
-                    f"{run['total_s']:.0f}",
+                    "-" if run["total_s"] is None else f"{run['total_s']:.0f}",
                     f"{run['simulation_share']:.0%}",
                 )
             table.add_section()

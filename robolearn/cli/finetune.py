@@ -100,8 +100,9 @@ class Finetune(Command):
         try:
             trainer = ReinFlowTrainer(policy, env, config)
             every = trainer.iterations_between_states(self.checkpoint_every)
-            if every != self.checkpoint_every:
+            if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
+            if every != self.checkpoint_every:
                 log.info("%s cannot tell its state: it is saved every %d iterations", self.task, every)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
                 with Progress(f"fine-tuning {self.task}", total=trainer.iterations, unit="iterations",

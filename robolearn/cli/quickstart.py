@@ -11,13 +11,28 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from robolearn.cli.command import Command, at_least, check_seed
+
+if TYPE_CHECKING:
+    from robolearn.cli.collect import Collect
+    from robolearn.cli.finetune import Finetune
+    from robolearn.cli.train import Train
 
 log = logging.getLogger(__name__)
 
 SETTINGS = "settings.json"  # in --out: a resumed quickstart has the same
+
+
+class Plan(NamedTuple):
+    """The steps of a quickstart, and the settings that it begins with."""
+
+    collect: Collect
+    train: Train
+    finetune: Finetune
+    eval_episodes: int
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +64,13 @@ class Quickstart(Command):
     deploy_episodes: int = 10
     """Episodes of the deployment at the end: on the simulated arm, over ROS 2, in real time; 0: none."""
 
-    def run(self) -> dict[str, Any]:
+    def plan(self) -> Plan:
+        """The steps, checked: what cannot work is refused before anything is written."""
         from robolearn.cli.collect import Collect
         from robolearn.cli.finetune import Finetune
         from robolearn.cli.train import Train
-        from robolearn.core import BadInput
         from robolearn.presets import preset
-        from robolearn.runs.files import check_folder, read_json, write_json
-        from robolearn.runs.run import check_same, is_run
+        from robolearn.runs.run import is_run
 
         settings = preset(self.task)
         asked = {
@@ -67,15 +81,8 @@ class Quickstart(Command):
         at_least(1, **asked, **({} if self.env_steps is None else {"env_steps": self.env_steps}))
         at_least(0, deploy_episodes=self.deploy_episodes)
         check_seed(self.seed)
+        check_seed(1000 + self.seed)  # of the evaluations and the deployment
         settings = replace(settings, **asked)
-        check_folder(self.out, f"--out {self.out}")
-        if not self.resume and self.out.is_dir() and any(self.out.iterdir()):
-            raise BadInput(
-                f"--out {self.out}",
-                got="a folder that is not empty",
-                expected="a new folder",
-                hint="--resume goes on with a run",
-            )
         collect = Collect(
             task=self.task,
             episodes=settings.episodes,
@@ -104,15 +111,37 @@ class Quickstart(Command):
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
-        # What cannot work is refused before anything is written.
         policy = train.policy_config()
         if self.env_steps is not None:
             finetune.check_budget(policy.execute)
         begun = {"task": self.task, "seed": self.seed, "episodes": collect.episodes, "quality": collect.quality,
                  "train_steps": train.steps, "flow": self.flow, "denoise_steps": self.denoise_steps,
                  "env_steps": finetune.env_steps}  # fmt: skip
-        if (self.out / SETTINGS).exists():
+        self._check_out(begun)
+        return Plan(collect, train, finetune, settings.eval_episodes, begun)
+
+    def _check_out(self, begun: dict[str, Any]) -> None:
+        """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
+        from robolearn.core import BadInput
+        from robolearn.runs.files import check_folder, read_json
+        from robolearn.runs.run import check_same
+
+        check_folder(self.out, f"--out {self.out}")
+        content = {path.name for path in self.out.iterdir()} if self.out.is_dir() else set()
+        if not self.resume and content:
+            raise BadInput(
+                f"--out {self.out}",
+                got="a folder that is not empty",
+                expected="a new folder",
+                hint="--resume goes on with a run",
+            )
+        if content - {f".{SETTINGS}.tmp"}:  # what a kill before everything else may leave
             check_same(read_json(self.out / SETTINGS, what=f"quickstart {self.out}"), begun, f"quickstart {self.out}")
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.runs.files import write_json
+
+        collect, train, finetune, n, begun = self.plan()
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / SETTINGS, begun)
         clock = _Clock(quiet=self.json)
@@ -120,7 +149,6 @@ class Quickstart(Command):
             "collect": clock("demonstrations", collect.run),
             "train": clock("imitation", train.run),
         }
-        n = settings.eval_episodes
         bc = clock("evaluation of imitation", lambda: self._evaluate("bc", n))
         results["finetune"] = clock("fine-tuning", finetune.run)
         rl = clock("evaluation after RL", lambda: self._evaluate("rl", n))

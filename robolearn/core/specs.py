@@ -79,8 +79,8 @@ class Interface:
 
         def spec(d: Mapping[str, Any]) -> ArraySpec:
             shape, names = d["shape"], d["names"]
-            if not (isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape)):
-                raise BadInput("interface: shape", got=shape, expected="a list of positive whole numbers")
+            if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)):
+                raise BadInput("interface: shape", got=shape, expected="a list of whole numbers")
             if not (isinstance(d["dtype"], str) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
                 raise BadInput("interface: dtype, names", got=(d["dtype"], names), expected="text, a list of texts")
             return ArraySpec(tuple(shape), d["dtype"], tuple(names))

@@ -49,7 +49,7 @@ def beyond(root: Path, info: Mapping[str, Any]) -> Beyond:
             table = layout.read_parquet(root, str(path.relative_to(root)), columns)
         except BadInput:
             continue  # where counted episodes stand in it, those who read them say so
-        if "episode_index" in table.column_names:
+        if "episode_index" in table.column_names and pa.types.is_integer(table["episode_index"].type):
             rows |= {row["episode_index"]: row for row in _from(table, count).to_pylist()}
     if is_torn(root, count, max(rows, default=count)):
         return Beyond(True, [], tasks)

@@ -82,7 +82,9 @@ def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]
             raise BadInput(f"data set {root}: {file}", got=f"no column {lacking[0]!r}", expected="it")
         tables.append(table)
     rows = pa.concat_tables(tables, promote_options="default")
-    rows = rows.filter(layout.less(rows["episode_index"], int(info["total_episodes"]))).to_pylist()
+    rows = rows.filter(
+        layout.less(rows["episode_index"], int(info["total_episodes"]), f"data set {root}: meta/episodes")
+    ).to_pylist()
     pattern = str(info.get("video_path") or layout.VIDEO_PATH)
     return {
         name: [

@@ -201,6 +201,8 @@ def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface:
     """The interface that stands in `info`; raises `BadInput` where it is none."""
     try:
         return Interface.from_json(info[INTERFACE_KEY])
+    except BadInput as error:
+        raise BadInput(f"{what}: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{what}: {INTERFACE_KEY}", got=f"no valid interface ({error!r})") from None
 

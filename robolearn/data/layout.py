@@ -251,10 +251,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def less(column: pa.ChunkedArray, bound: int) -> pa.ChunkedArray:
-    """Where `column` is below `bound`; raises `BadInput` where it holds no whole numbers."""
-    if not pa.types.is_integer(column.type):
-        raise BadInput("episode_index", got=f"a column of type {column.type}", expected="whole numbers")
+def less(column: pa.ChunkedArray, bound: int, what: str) -> pa.ChunkedArray:
+    """Where `column` of file `what` is below `bound`; raises `BadInput` where it holds no numbers."""
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise BadInput(f"{what}, episode_index", got=f"a column of type {column.type}", expected="whole numbers")
     return pc.call_function("less", [column, pa.scalar(bound, pa.int64())])
 
 

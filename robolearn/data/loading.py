@@ -47,10 +47,13 @@ def episodes_of(root: Path, info: Mapping[str, Any], interface: Interface) -> pa
         if holes:
             raise BadInput(f"{what}: {name}, {holes[0]}", got="a null", expected="a value in every row")
         tables.append(table.select(wanted))
-    table = pa.concat_tables(tables)
+    try:
+        table = pa.concat_tables(tables)
+    except pa.ArrowException as error:
+        raise BadInput(f"{what}: meta/episodes", got=f"files that do not fit each other ({error})") from None
     count = int(info["total_episodes"])
     # A writer that was killed may leave the row of an episode that was never committed.
-    table = table.filter(layout.less(table["episode_index"], count)).combine_chunks()
+    table = table.filter(layout.less(table["episode_index"], count, f"{what}: meta/episodes")).combine_chunks()
     if table.num_rows != count or not np.array_equal(table["episode_index"].to_numpy(), np.arange(count)):
         raise BadInput(f"{what}: meta/episodes", got=f"{table.num_rows} rows", expected=f"episodes 0 to {count - 1}")
     lengths = table["length"].to_numpy()
@@ -87,7 +90,7 @@ def frames_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interface
         if lacking:
             found = table.column_names
             raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it", available=found)
-        table = table.filter(layout.less(table["episode_index"], count))
+        table = table.filter(layout.less(table["episode_index"], count, f"{what}: {name}"))
         for key in table.column_names:
             spec, kind = wanted[key]
             parts.setdefault(key, []).append(array_of(table[key], spec.shape, kind, what=f"{what}: {name}, {key}"))

@@ -321,7 +321,7 @@ class Store:
         if not names:
             raise BadInput(what, got="no meta/episodes/*/*.parquet", expected=f"{self.episodes} episodes")
         rows = pa.concat_tables([self._read(name, self._rows) for name in names])
-        rows = rows.filter(layout.less(rows["episode_index"], self.episodes)).combine_chunks()
+        rows = rows.filter(layout.less(rows["episode_index"], self.episodes, what)).combine_chunks()
         if rows.num_rows != self.episodes:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
         if (frames := rows["dataset_to_index"][-1].as_py()) != self.frames:
@@ -342,8 +342,8 @@ class Store:
         data = Tail(layout.DATA_PATH, number("data"))
         newest_meta = self._read(meta.path, self._rows)
         newest_data = self._read(data.path, self._schema)
-        kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes))
-        kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes))
+        kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes, what))
+        kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes, what))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
         cut = [
             tail.path

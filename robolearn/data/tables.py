@@ -158,7 +158,9 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
         flat = flat.flatten()
     if not any(kind(flat.type) for kind in (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)):
         raise BadInput(what, got=f"a column of type {flat.type}", expected=dtype)
-    if len(flat) != length * int(np.prod(shape)) or (flat.null_count and not pa.types.is_floating(flat.type)):
+    if flat.null_count and not pa.types.is_floating(flat.type):
+        raise BadInput(what, got="a null", expected="a value in every row")
+    if len(flat) != length * int(np.prod(shape)):
         raise BadInput(what, got=f"{len(flat)} values in {length} rows", expected=f"{shape} in every row")
     # A copy: Arrow's own memory is read-only, which torch refuses to share.
     return np.array(flat.to_numpy(zero_copy_only=False), dtype=dtype).reshape(length, *shape)

@@ -90,10 +90,10 @@ def run_loop(
             run.log(i, {**metrics, "iteration_s": iteration_s, "wall_s": wall_s()})
             if progress is not None:
                 progress(i + 1, metrics)
-            stop = interrupted()  # asked once: a Ctrl-C while it is saved is for the next iteration
-            if (i + 1) % checkpoint_every == 0 or i + 1 == total or stop:
+            saved = (i + 1) % checkpoint_every == 0 or i + 1 == total or interrupted()
+            if saved:
                 save(i + 1)
-            if stop:
+            if saved and interrupted():  # also one that came while it was being saved, but never an unsaved iteration
                 raise KeyboardInterrupt
     return {"iterations": total, "wall_s": wall_s(), "resumed_at": start}
 

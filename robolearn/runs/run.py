@@ -245,6 +245,9 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
     Args:
       may_differ: dotted names that are not compared, with all below them.
     """
+    for key, value in wanted.items():
+        if key in stored and isinstance(value, dict) != isinstance(stored[key], dict):
+            raise BadInput(what, got="one of another version of robolearn", hint="Start another --out")
     old, new = _flatten(stored), _flatten(wanted)
     for key in sorted(old.keys() | new.keys()):
         if any(key == name or key.startswith(name + ".") for name in may_differ):

@@ -42,7 +42,6 @@ class FeatureMap:
     """
 
     def __init__(self, space: gymnasium.Space, task: str) -> None:
-        self._task = task
         self._vectors: dict[str, list[Callable[[Any], Any]]] = {}
         self._images: dict[str, Callable[[Any], Any]] = {}
         self.specs: dict[str, ArraySpec] = {}
@@ -78,7 +77,7 @@ class FeatureMap:
         for key, value in features.items():
             if value.shape != self.specs[key].shape:
                 wanted = self.specs[key].shape
-                raise RobolearnError(f"{key} of {self._task} has the shape {value.shape}, its space says {wanted}")
+                raise RobolearnError(f"{key} has the shape {value.shape}, its space says {wanted}")
         return features
 
 

@@ -28,7 +28,7 @@ from robolearn.core.cpus import available_cpus
 from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
 from sim.outside.features import FeatureMap
 from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool
+from sim.outside.worker import LocalPool, WorkerPool, said
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def make_gym(
             heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
         except Exception as error:  # the user's reset and step may raise anything
             first.close()
-            raise RobolearnError(f"world 0 of {task} failed: {type(error).__name__}: {error}") from error
+            raise RobolearnError(f"world 0 of {task} failed: {said(error)}") from error
         workers = available_cpus() if heavy else 0
     if workers > 0:
         first.close()

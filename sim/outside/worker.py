@@ -52,6 +52,11 @@ class Pool(Protocol):
         ...
 
 
+def said(error: Exception) -> str:
+    """What happened; the name of an error of ours says nothing to the user."""
+    return str(error) if isinstance(error, RobolearnError) else f"{type(error).__name__}: {error}"
+
+
 class LocalPool:
     """Worlds in this process, one after the other: for envs that are lighter than a message.
 
@@ -83,7 +88,7 @@ class LocalPool:
             yield w, outcome
 
     def _failure(self, world: int, error: Exception) -> RobolearnError:
-        return RobolearnError(f"world {world} of {self.facts.task} failed: {type(error).__name__}: {error}")
+        return RobolearnError(f"world {world} of {self.facts.task} failed: {said(error)}")
 
     def frame(self, world: int) -> NDArray[np.uint8] | None:
         """See `Pool`."""
@@ -230,7 +235,7 @@ def main() -> None:
             except BadInput as error:
                 answer, body = wire.BAD_INPUT, str(error).encode()
             except Exception as error:
-                summary = f"{type(error).__name__}: {error}".replace("\n", " ")
+                summary = said(error).replace("\n", " ")
                 answer, body = wire.ERROR, f"{summary}\n{traceback.format_exc()}".encode()
             wire.send(replies, answer, w, body)
     except BrokenPipeError:

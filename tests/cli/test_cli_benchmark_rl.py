@@ -10,6 +10,9 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.eval import Success
 
+BEGUN = {"task": "lift", "seed": 0, "episodes": 100, "quality": "mixed", "train_steps": 1500, "flow": "rectified",
+         "denoise_steps": 4, "env_steps": 300_000}  # fmt: skip
+
 
 def finished(folder: Path, seed: int, successes: int) -> None:
     place = folder / f"lift-rectified-k4-seed{seed}"
@@ -22,7 +25,7 @@ def finished(folder: Path, seed: int, successes: int) -> None:
         "finetune_wall_s": {"simulation": 30.0, "total": 50.0},
         "wall_s": {"total": 70.0},
     }
-    (place / "settings.json").write_text(json.dumps({"env_steps": 300_000}))
+    (place / "settings.json").write_text(json.dumps(BEGUN | {"seed": seed}))
     (place / "quickstart.json").write_text(json.dumps(result))
 
 
@@ -34,7 +37,7 @@ def test_counts_the_seeds_that_became_reliable(tmp_path: Path, capsys: pytest.Ca
     # 386 of 400 are 96.5%: below 97%.
     assert (row["reliable_seeds"], row["seeds"], row["rl_median"]) == (2, 3, 0.975)
     assert row["runs"][0]["simulation_share"] == pytest.approx(0.6)
-    assert row["runs"][0]["chosen_start"] == 0.875
+    assert row["runs"][0]["chosen_start_success"] == 0.875
     assert main(["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path)]) == 0
     assert "99.0 (97.5–99.7)" in capsys.readouterr().out
 
@@ -45,6 +48,10 @@ def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, caps
     for flag, value, says in (("--env-steps", "60000", "got 60000, expected 300000"), ("--episodes", "20", "got 20")):
         assert main([*asked, flag, value]) == 2
         assert says in capsys.readouterr().err
+    (tmp_path / "lift-rectified-k4-seed0" / "settings.json").write_text(json.dumps(BEGUN | {"train_steps": 9}))
+    assert main(["benchmark", "rl", "--seeds", "7", "0", "--out", str(tmp_path)]) == 2
+    assert "'train_steps': got 1500, expected 9" in capsys.readouterr().err
+    assert not (tmp_path / "lift-rectified-k4-seed7").exists()
     assert main([*asked, "--tasks"]) == 2 and "--tasks" in capsys.readouterr().err
 
 

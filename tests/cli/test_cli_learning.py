@@ -113,6 +113,10 @@ def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path
     assert run("quickstart", "--out", out, "--resume", "--json") == 2
     assert "'episodes': got 100, expected 8, as when the run began" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["settings.json"]
+    (out / "settings.json").rename(out / "mine.json")
+    assert run("quickstart", "--out", out, "--resume", "--json") == 2
+    assert "no settings.json" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["mine.json"]
 
 
 @pytest.mark.realtime  # it deploys

@@ -92,7 +92,7 @@ def rate(folder: Path, control_hz: float) -> None:
 
 
 # What of the messages names no file, because the configuration itself is asked.
-NAMELESS = ("executed steps", "got [-3]", "got x", "control rate", "activation", "network size")
+NAMELESS = ("executed steps", "activation", "network size")
 
 DAMAGE = {
     "config.json and model": lambda f: (f / "config.json").unlink(),
@@ -104,11 +104,11 @@ DAMAGE = {
     "setting: got layers": lambda f: edit(f, settings={"network": {"layers": 3}}),
     "expected int": lambda f: edit(f, settings={"steps": "four"}),
     "executed steps": lambda f: edit(f, settings={"execute": 40}),
-    "no 'interface'": lambda f: edit(f, interface=[]),
-    "no 'kind'": lambda f: edit(f, kind=[]),
+    "interface: got [], expected a dict": lambda f: edit(f, interface=[]),
+    "kind: got ['flow'], expected a str": lambda f: edit(f, kind=["flow"]),
     "interface": lambda f: edit(f, interface={"action": 3}),
-    "got [-3], expected a list of positive whole numbers": lambda f: reshape(f, [-3]),
-    "got x, expected a list of positive whole numbers": lambda f: reshape(f, "x"),
+    "got [-3], expected a list of whole numbers": lambda f: reshape(f, [-3]),
+    "got x, expected a list of whole numbers": lambda f: reshape(f, "x"),
     "control rate: got nan Hz": lambda f: rate(f, float("nan")),
     "control rate: got 0": lambda f: rate(f, 0),
     "activation: got gelu": lambda f: edit(f, settings={"network": {"activation": "gelu"}}),

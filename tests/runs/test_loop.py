@@ -132,6 +132,18 @@ with Run.create(sys.argv[1], {}) as run:
 """
 
 
+def test_an_interrupt_while_the_last_state_is_saved_stops_what_would_follow(tmp_path: Path) -> None:
+    class Late(Walk):
+        def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().state()
+
+    with Run.create(tmp_path, {}) as run, pytest.raises(KeyboardInterrupt):
+        run_loop(run, Late(), 3, checkpoint_every=5)
+    with Run.create(tmp_path, {}, resume=True) as run:
+        assert run_loop(run, Walk(), 3, checkpoint_every=5)["resumed_at"] == 3
+
+
 @pytest.mark.parametrize("where", ["iterate", "export"])
 def test_sigkill_and_resume_equal_an_uninterrupted_run(tmp_path: Path, whole: Path, where: str) -> None:
     here = str(Path(__file__).parent)

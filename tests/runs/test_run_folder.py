@@ -76,6 +76,12 @@ def test_resuming_with_other_settings_names_the_first_that_differs(tmp_path: Pat
         assert run.resumed
 
 
+def test_a_run_of_another_version_says_so(tmp_path: Path) -> None:
+    Run.create(tmp_path, {**CONFIG, "rl": "Config(lr=0.0003)"}).close()
+    with pytest.raises(BadInput, match="one of another version of robolearn"):
+        Run.create(tmp_path, CONFIG, resume=True)
+
+
 def test_named_settings_may_differ_and_are_stored_anew(tmp_path: Path) -> None:
     Run.create(tmp_path, CONFIG).close()
     new = {"task": "lift", "rl": {"lr": 1.0}, "total": 200}

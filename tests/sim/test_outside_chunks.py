@@ -127,7 +127,7 @@ def test_observations_get_names():
     expected = np.concatenate([sample["achieved_goal"], sample["desired_goal"]])
     np.testing.assert_allclose(named["objects"], expected, rtol=1e-6)
     np.testing.assert_array_equal(named["images.front"], sample["pixels"]["front"])
-    with pytest.raises(RobolearnError, match=r"proprio of t has the shape \(3,\), its space says \(2,\)"):
+    with pytest.raises(RobolearnError, match=r"proprio has the shape \(3,\), its space says \(2,\)"):
         features(sample | {"observation": np.zeros(3)})
     left_and_right = {side: gymnasium.spaces.Dict({"rgb": box(0, 255, (4, 5, 3), np.uint8)}) for side in "lr"}
     with pytest.raises(BadInput, match="two images 'rgb'"):

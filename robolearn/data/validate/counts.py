@@ -41,7 +41,7 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
     for row in data.rows:
         rows = data.episodes.get(row["episode_index"])
         index = None if rows is None else rows.columns.get("task_index")
-        if rows is not None and index is not None and len(index) and known <= int(index.max()) < len(data.tasks or ()):
+        if rows is not None and index is not None and len(index) and known <= index.max() < len(data.tasks or ()):
             yield Finding("counts", f"task_index is {index.max()}, total_tasks is {known}", INFO, rows.index)
     start = 0
     for row in data.rows:
@@ -83,7 +83,7 @@ def tasks(data: Opened, limits: Limits) -> Iterator[Finding]:
         values = rows.columns.get("task_index")
         if values is None or not len(values):
             continue
-        wrong = np.flatnonzero((values < 0) | (values >= len(data.tasks)))
+        wrong = np.flatnonzero(~((values >= 0) & (values < len(data.tasks)) & (values % 1 == 0)))  # NaN is a null
         if len(wrong):
             what = f"task_index is {values[wrong[0]]}, there are {len(data.tasks)} tasks"
             yield Finding("tasks", what, rows.file, rows.index, int(wrong[0]))

@@ -133,10 +133,22 @@ def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any
         if lacking:
             findings.append(Finding("episodes", f"no column {lacking[0]!r}", name))
             continue
-        rows += [{**row, "file": name} for row in table.to_pylist()]
+        for row in table.to_pylist():
+            strange = [key for key in needed if not _whole(row[key])]
+            if strange:
+                what = f"{strange[0]} is {row[strange[0]]!r}, no whole number"
+                findings.append(
+                    Finding("episodes", what, name, row["episode_index"] if _whole(row["episode_index"]) else None)
+                )
+                continue
+            rows.append({**row, **{key: int(row[key]) for key in needed}, "file": name})
     if not rows and not findings and count:
         findings.append(Finding("episodes", f"no rows in meta/episodes, expected {count}"))
     return sorted(rows, key=lambda row: row["episode_index"])
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _tables(
@@ -156,6 +168,10 @@ def _tables(
             continue
         if "episode_index" not in table.column_names:
             findings.append(Finding("corrupt file", f"no column 'episode_index'; {span} cannot be read", name))
+            continue
+        if not kinds.is_integer(table["episode_index"].type) and not kinds.is_floating(table["episode_index"].type):
+            what = f"episode_index is of type {table['episode_index'].type}; {span} cannot be read"
+            findings.append(Finding("corrupt file", what, name))
             continue
         columns = {key: values for key in table.column_names if (values := _numbers(table[key])) is not None}
         for key in info["features"]:

@@ -46,6 +46,13 @@ def edit_table(root: Path, name: str, column: str, change: Callable[[list[Any]],
     pq.write_table(table.set_column(position, field, pa.array(values, field.type)), root / name)
 
 
+def retype(root: Path, name: str, column: str, kind: pa.DataType) -> None:
+    """The values of a column as another type."""
+    table = pq.read_table(root / name)
+    values = pa.array([str(value) for value in table[column].to_pylist()], kind)
+    pq.write_table(table.set_column(table.column_names.index(column), column, values), root / name)
+
+
 def edit_json(root: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
     value = json.loads((root / name).read_text())
     change(value)
@@ -102,6 +109,11 @@ def test_a_flipped_bit_in_the_data(plain: Path, copy: Copy) -> None:
         (lambda r: edit_table(r, DATA, "index", lambda v: v.__setitem__(5, 7)), ("order", 0, 5)),
         (lambda r: edit_table(r, DATA, "task_index", lambda v: v.__setitem__(18, 5)), ("tasks", 1, 4)),
         (lambda r: (r / "meta/tasks.parquet").unlink(), ("tasks", None, None)),
+        (lambda r: edit_table(r, DATA, "task_index", lambda v: v.__setitem__(18, None)), ("tasks", 1, 4)),
+        (lambda r: edit_table(r, ROWS, "length", lambda v: v.__setitem__(1, None)), ("episodes", 1, None)),
+        (lambda r: edit_table(r, ROWS, "episode_index", lambda v: v.__setitem__(1, None)), ("episodes", None, None)),
+        (lambda r: retype(r, DATA, "episode_index", pa.string()), ("corrupt file", None, None)),
+        (lambda r: retype(r, ROWS, "episode_index", pa.string()), ("episodes", None, None)),
         (lambda r: edit_json(r, "meta/info.json", lambda i: i.update(total_tasks=1)), ("counts", 2, None)),
         (lambda r: edit_table(r, "meta/tasks.parquet", "__index_level_0__", lambda v: v.__setitem__(1, " ")),
          ("tasks", 2, None)),
