@@ -122,6 +122,7 @@ class Station:
         report = self.operator.wait_for("latched", 5)
         assert any(word in report.reason for word in why), report.reason
         assert self.commands[-1][0] - since < 1.5, "stopped within its bound"
+        time.sleep(0.2)  # the news of a stop may overtake the last command
         sent = len(self.commands)
         time.sleep(0.3)
         done, _ = self.operator.call(topics.ARM)

@@ -68,7 +68,7 @@ def test_killed_policy_then_stopped_streamer_then_told_to_end(processes: Process
     processes.move()
     processes.of["streamer"].send_signal(signal.SIGSTOP)
     operator.wait_for("latched", 5)
-    commands = len(arm.commands)
+    commands = arm.silence()
     processes.of["streamer"].send_signal(signal.SIGCONT)
     time.sleep(0.3)
     assert operator.state == "latched" and len(arm.commands) == commands  # nothing moves by itself again
