@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -214,6 +215,7 @@ def test_tensorboard_shows_the_resumed_values_only(tmp_path: Path) -> None:
     with Run.create(tmp_path, CONFIG) as run:
         for step in range(5):
             run.log(step, {"loss": float(step)})
+    time.sleep(1.0)  # TensorBoard reads its files in the order of their names, which begin with the second
     with Run.create(tmp_path, CONFIG, resume=True) as run:
         run.rewind(3)
         run.log(3, {"loss": 30.0})
