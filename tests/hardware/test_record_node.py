@@ -518,11 +518,14 @@ def test_a_camera_that_cannot_be_believed_drops_the_episode(
 
 def test_a_full_disk_ends_the_session_with_one_line(recording: Recording) -> None:
     paper, node = recording.paper, recording.node
-    recording.record()
-    recording.steps(3)
-    recording.press(E.SUCCESS)
-    recording.until(Phase.READY)
-    recording.settled()
+    for _ in range(3):  # a busy machine may drop an episode
+        recording.record()
+        recording.steps(3)
+        recording.press(E.SUCCESS)
+        recording.until(Phase.READY)
+        recording.settled()
+        if paper.episodes:
+            break
 
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "data/file-000.parquet")
