@@ -88,16 +88,15 @@ class BenchmarkRl(Command):
             check_same({"episodes": episodes}, {"episodes": plan.eval_episodes}, f"benchmark {quickstart.out}")
 
     def _one(self, quickstart: Quickstart) -> dict[str, Any]:
-        import json
-
-        from robolearn.runs.files import plain, write_json
+        from robolearn.runs.files import read_json, write_json
 
         stored = quickstart.out / RESULT
         if not stored.exists():
             # The clock of a resumed quickstart has seen its second part only.
-            write_json(stored, {**plain(quickstart.run()), "resumed": quickstart.resume})
-        done = json.loads(stored.read_text())
-        calibration = json.loads((quickstart.out / "rl" / "result.json").read_text())["calibration"]
+            write_json(stored, {**quickstart.run(), "resumed": quickstart.resume})
+        what = f"benchmark {quickstart.out}"
+        done = read_json(stored, what=what)
+        calibration = read_json(quickstart.out / "rl" / "result.json", what=what)["calibration"]
         return {
             "seed": quickstart.seed,
             "bc": done["bc"]["success"],

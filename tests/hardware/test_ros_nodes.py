@@ -109,6 +109,9 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
     seconds = commands[-1][0] - commands[0][0]
     assert 50 < len(commands) / seconds < 220  # 200 Hz, less what a busy machine leaves to four nodes in one process
     assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
+    # At rest: what the last step went is within what one tick of braking takes away: a dt².
+    last = np.abs(commands[-1][1] - commands[-2][1])
+    assert (last <= CONTRACT.limits.acceleration / CONTRACT.stream_hz**2).all(), last
     assert station.arm.width == pytest.approx(0.08, abs=0.001)
     assert station.operator.reason.startswith("disarmed")
     values = station.operator.reports[-1].values

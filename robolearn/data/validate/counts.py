@@ -38,11 +38,6 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
         what = f"{len(data.tasks)} tasks, total_tasks is {data.info['total_tasks']}"
         yield Finding("counts", what, "meta/tasks.parquet")
     known = int(data.info["total_tasks"])
-    for row in data.rows:
-        rows = data.episodes.get(row["episode_index"])
-        index = None if rows is None else rows.columns.get("task_index")
-        if rows is not None and index is not None and len(index) and known <= index.max() < len(data.tasks or ()):
-            yield Finding("counts", f"task_index is {index.max()}, total_tasks is {known}", INFO, rows.index)
     start = 0
     for row in data.rows:
         index, length = row["episode_index"], row["length"]
@@ -55,6 +50,9 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
         rows = data.episodes.get(index)
         if rows is not None and rows.length != length:
             yield Finding("counts", f"{rows.length} frames, meta/episodes says {length}", rows.file, index)
+        spoken = None if rows is None else rows.columns.get("task_index")
+        if spoken is not None and len(spoken) and known <= spoken.max() < len(data.tasks or ()):
+            yield Finding("counts", f"task_index is {spoken.max()}, total_tasks is {known}", INFO, index)
 
 
 def order(data: Opened, limits: Limits) -> Iterator[Finding]:
