@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from robolearn.data.humility import humble
+from robolearn.data.humility import humbly
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -20,5 +20,5 @@ def ordinary_threads() -> Iterator[None]:
 
     Nodes that later tests start in this process would inherit it, and nothing else would run.
     """
-    yield
-    humble()
+    with humbly():
+        yield

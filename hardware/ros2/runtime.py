@@ -34,6 +34,7 @@ from rclpy.timer import Timer
 
 from hardware.ros2.topics import NAMESPACE
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.priority import make_ordinary, own_schedule, set_schedule, threads
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Node(LifecycleNode):
         self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
         self._fixed = False
         self.active = self.done = False
-        self.strangers: frozenset[str] = frozenset()  # threads that were there before the node
+        self.strangers: frozenset[int] = frozenset()  # threads that were there before the node
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
@@ -281,7 +282,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       RobolearnError: the node did not start, or ended because something went wrong.
     """
     stop = _Stop()
-    strangers = frozenset(os.listdir("/proc/self/task")) if sys.platform == "linux" else frozenset()
+    strangers = frozenset(threads())
     with _signals(stop):
         _end_with_parent(stop)
         try:
@@ -292,7 +293,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
         executor = SingleThreadedExecutor()
         try:
             node = factory()
-            node.hosted, node.strangers = True, strangers - {str(threading.get_native_id())}
+            node.hosted, node.strangers = True, strangers - {threading.get_native_id()}
             executor.add_node(node)
             node.start()
             gc.collect()
@@ -304,7 +305,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             if node is not None:
                 node.destroy_node()
             rclpy.try_shutdown()
-            ordinary()
+            make_ordinary()  # what comes after a node drives no arm
     return code
 
 
@@ -382,7 +383,7 @@ def _end_with_parent(stop: _Stop) -> None:
         stop.wanted = True
 
 
-def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
+def realtime(priority: int, strangers: Collection[int] = ()) -> bool:
     """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
 
     Args:
@@ -391,24 +392,16 @@ def realtime(priority: int, strangers: Collection[str] = ()) -> bool:
     """
     if priority <= 0:
         return False
+    found = threads()  # those of the middleware too
     try:
-        for thread in os.listdir("/proc/self/task"):  # those of the middleware too
-            own = _background(priority) if thread in strangers else priority
-            os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(own))
-    except (OSError, AttributeError):
+        for thread in found:
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                set_schedule(thread, (os.SCHED_FIFO, _background(priority) if thread in strangers else priority))
+    except OSError:
+        found = []
+    if not found:
         log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
-        return False
-    return True
-
-
-def ordinary() -> None:
-    """Take real-time priority from all threads: what comes after a node drives no arm."""
-    if sys.platform != "linux":
-        return
-    for thread in os.listdir("/proc/self/task"):
-        with suppress(OSError):  # it has ended meanwhile
-            if os.sched_getscheduler(int(thread)) == os.SCHED_FIFO:
-                os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
+    return bool(found)
 
 
 def step_back() -> None:
@@ -417,10 +410,10 @@ def step_back() -> None:
     Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the
     arm, for half a second.
     """
-    with suppress(OSError, AttributeError):
-        if os.sched_getscheduler(0) == os.SCHED_FIFO:
-            own = _background(os.sched_getparam(0).sched_priority)
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(own))
+    own = own_schedule()
+    if own is not None and own[0] == os.SCHED_FIFO:
+        with suppress(OSError):
+            set_schedule(threading.get_native_id(), (os.SCHED_FIFO, _background(own[1])))
 
 
 def _background(priority: int) -> int:

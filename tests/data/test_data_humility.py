@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from robolearn.core import ArraySpec
-from robolearn.data.humility import HIGHEST, humble, humbly
+from robolearn.core.priority import HIGHEST, make_ordinary
+from robolearn.data.humility import humbly
 from robolearn.data.video import VideoConfig, VideoEncoder
 
 
@@ -52,7 +53,7 @@ def test_lesser_priorities_stay() -> None:
     for thread in threads:
         thread.start()
         assert asked.acquire(timeout=10)
-    humble()
+    make_ordinary(HIGHEST)
     go.set()
     for thread in threads:
         thread.join(10)

@@ -22,7 +22,9 @@ from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
+from hardware.ros2.runtime import realtime
 from hardware.safety import SafetyFilter
+from robolearn.core.priority import make_ordinary
 
 pytestmark = pytest.mark.realtime
 
@@ -142,16 +144,11 @@ class Station:
 @contextlib.contextmanager
 def heard() -> Iterator[None]:
     """This process holds the dead-man's switch: with real-time priority, where permitted, as `robolearn deploy`."""
-    threads = [int(thread) for thread in os.listdir("/proc/self/task")]
-    with contextlib.suppress(OSError):
-        for thread in threads:
-            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(int(PRIORITY)))
+    realtime(int(PRIORITY))
     try:
         yield
     finally:
-        for thread in os.listdir("/proc/self/task"):
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
+        make_ordinary()
 
 
 @pytest.fixture(scope="module")

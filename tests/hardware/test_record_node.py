@@ -39,6 +39,7 @@ from hardware.setpoints import SetPoints
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.device import Sample, Status
 from robolearn.core import RobolearnError
+from robolearn.core.priority import make_ordinary
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -192,7 +193,7 @@ class Hosted:
         self.executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
-        runtime.ordinary()  # all the tests that come after would go before everything else on this machine
+        make_ordinary()  # all the tests that come after would go before everything else on this machine
 
 
 class Station:

@@ -28,7 +28,9 @@ from hardware.ros2.runtime import ros_arguments
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.cli.nodes import main_policy, main_streamer
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import ArraySpec, BadInput, RobolearnError
+from robolearn.core.priority import HIGHEST, threads
+from robolearn.data.video import VideoConfig, check_encodable
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -228,6 +230,14 @@ def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
     node.destroy_subscription(subscription)
     station.operator.arm(5)
     station.operator.disarm()
+
+
+def test_the_middleware_does_not_inherit_an_encoders_priority() -> None:
+    check_encodable("images.front", ArraySpec((64, 64, 3), "uint8"), 20.0, VideoConfig())
+    with Background() as background:
+        background.add(PlainNode("plain", context=background.context))
+        found = {thread: os.sched_getparam(thread).sched_priority for thread in threads()}
+    assert max(found.values()) < HIGHEST, found
 
 
 def test_parameters_are_fixed(station: Station) -> None:
