@@ -34,6 +34,7 @@ from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
+from hardware.safety.stuck import Stuck
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
 
@@ -41,7 +42,6 @@ log = logging.getLogger(__name__)
 
 STATE_HZ = 10.0
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
-STUCK_RAD = 0.05  # a set-point that goes so far moves any arm by more than the resolution of its encoders
 EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated
 MOVING = (SafetyState.ARMED, SafetyState.BRAKING)
 
@@ -95,7 +95,7 @@ class SafetyNode(Node):
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._others = ""  # who else publishes to the controller
         self._set_point: NDArray[np.float64] | None = None
-        self._set_point_then = self._positions = np.zeros(0)
+        self._stuck = Stuck()
 
         self._command_publisher: Any = None
         self._gripper_publisher: Any = None
@@ -153,20 +153,14 @@ class SafetyNode(Node):
         if not any(name in names for name in self.contract.joints):
             return  # another device on the same topic
         newer = self._joints.update(messages.seconds(message.header.stamp))
-        if self._filter.state is SafetyState.ARMED and (problem := self._joints.problem() or self._stuck(positions)):
-            self._filter.stop(problem)
+        if self._filter.state is SafetyState.ARMED:
+            problem = self._joints.problem()
+            if not problem and self._set_point is not None and self._stuck(positions, self._set_point):
+                problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
+            if problem:
+                self._filter.stop(problem)
         if newer:
             self._filter.measured(names, positions)
-
-    def _stuck(self, positions: NDArray[np.float64]) -> str:
-        """Whether joint states repeat the same values while the set-point goes away from where they were new."""
-        if self._set_point is None:
-            return ""
-        if not np.array_equal(positions, self._positions):
-            self._positions, self._set_point_then = positions, self._set_point
-        elif np.abs(self._set_point - self._set_point_then).max() > STUCK_RAD:
-            return f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
-        return ""
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         if self._filter.state is not SafetyState.ARMED:
@@ -220,7 +214,8 @@ class SafetyNode(Node):
         if reason := self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
         self._streaming, self._observed, self._gripper = False, None, (float("nan"), 0.0)
-        self._set_point, self._positions = None, np.zeros(0)
+        self._set_point = None
+        self._stuck.begin()
         self._arming += 1
         self._armed_at = _now()
         return self._answer(response, self._filter.arm, "armed")
