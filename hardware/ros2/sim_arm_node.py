@@ -29,7 +29,7 @@ from hardware.contract import COMPRESSED, FLOATS, TRAJECTORY, Contract
 from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.runtime import Node, Value, step_back
 from robolearn.core.errors import BadInput, RobolearnError
 
 log = logging.getLogger(__name__)
@@ -297,8 +297,9 @@ class SimArmNode(Node):
     # --- cameras, in a thread of their own: rendering takes longer than the time between joint states ----------
 
     def _film(self) -> None:
+        # This thread, and those that a software renderer starts from it: joint states, and every other node, go first.
+        step_back()
         if sys.platform == "linux":
-            # Of this thread, and of those that a software renderer starts from it: joint states go first.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), CAMERA_NICE)
         spoilt = {name: faults.CameraFault() for name in self._images}
         period = 1.0 / self.value("camera_hz")

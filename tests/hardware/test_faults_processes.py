@@ -46,11 +46,16 @@ COMMANDS = {
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROS_DOMAIN_ID": str(DOMAIN)}
 
 
+def start(name: str) -> subprocess.Popen[bytes]:
+    """A node as a program, by somebody who has no real-time priority to hand on to it while it loads (see `heard`)."""
+    return subprocess.Popen(["chrt", "--other", "0", *COMMANDS[name]], env=ENVIRONMENT)
+
+
 class Station:
     """Policy, streamer, safety node and simulated arm as processes; the operator and a witness of commands here."""
 
     def __init__(self, background: Background) -> None:
-        self.of = {name: subprocess.Popen(command, env=ENVIRONMENT) for name, command in COMMANDS.items()}
+        self.of = {name: start(name) for name in COMMANDS}
         self.operator = Operator(background)
         self.commands: list[tuple[float, np.ndarray]] = []
         self.monitor: dict[str, Any] = {}
@@ -61,7 +66,7 @@ class Station:
         self._faults = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
 
     def start(self, name: str) -> None:
-        self.of[name] = subprocess.Popen(COMMANDS[name], env=ENVIRONMENT)
+        self.of[name] = start(name)
 
     def signal(self, name: str, *numbers: int) -> float:
         """Send signals; when."""
@@ -117,7 +122,7 @@ class Station:
         seen = self.monitor.get("commands", 0)
         self.monitor = {}
         wait_until(lambda: self.monitor.get("commands", -1) >= seen, 10, "the monitor's summary")
-        assert self.monitor["violations"] == 0, self.monitor
+        assert self.monitor["violations"] == 0, str(self.monitor)
 
     def expect_latched(self, since: float, *why: str) -> None:
         """Stopped soon, latched with one of the reasons, silent, and moving again only by reset and arm."""
