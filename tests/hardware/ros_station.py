@@ -14,7 +14,6 @@ from hardware.contract import Contract
 from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import wait_until
 from hardware.ros2.runtime import Node, spin
 from robolearn.core import ActionChunk, Interface, Observation
 
@@ -69,15 +68,6 @@ class Arm(Node):
         """How far a joint went since command number `begun` [rad]."""
         found = np.array([q for _, q in self.commands[begun:]])
         return float(np.ptp(found, axis=0).max()) if len(found) else 0.0
-
-    def silence(self) -> int:
-        """Wait until what was sent is heard: on a busy machine the news of a stop may overtake the last command.
-
-        Returns:
-          The number of commands.
-        """
-        wait_until(lambda: not self.commands or time.monotonic() - self.commands[-1][0] > 0.2, 2, "silence")
-        return len(self.commands)
 
     def _on_command(self, message: Float64MultiArray) -> None:
         now = time.monotonic()

@@ -44,6 +44,7 @@ from robolearn.core.priority import make_ordinary
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from ros_station import Arm  # noqa: E402
+from stopping import silence  # noqa: E402
 
 pytestmark = pytest.mark.realtime
 
@@ -226,17 +227,21 @@ def station() -> Iterator[Station]:
     assert code == 0
 
 
-def follow(node: TeleopNode, hand: Hand) -> None:
-    """START until the arm follows, as somebody does who reads the screen: a machine that pauses latches the filter."""
-    hand.events.append(E.START)
-    end = time.monotonic() + WAIT_S
-    while node.episodes.phase is not Phase.READY:
-        waits = not hand.events and node.episodes.phase is Phase.WAITING
-        if waits and hand.shown and "START" in hand.shown[-1].message:
+def follow(node: TeleopNode, hand: Hand, wanted: Phase = Phase.READY) -> None:
+    """START until the arm follows, or is recorded, as somebody does who reads the screen.
+
+    A machine that pauses latches the filter, and START begins anew.
+    """
+    end, pressed = time.monotonic() + WAIT_S, -1.0
+    while (phase := node.episodes.phase) is not wanted:
+        now = time.monotonic()
+        told = phase is Phase.WAITING and (pressed < 0.0 or "START" in node.status.message)
+        if (told or phase is Phase.READY) and not hand.events and now - pressed > 0.3:
             hand.events.append(E.START)
-        if time.monotonic() > end:
-            pytest.fail(f"waited {WAIT_S:g} s for the arm to follow: {node.status}")
-        time.sleep(0.3)
+            pressed = now
+        if now > end:
+            pytest.fail(f"waited {WAIT_S:g} s for {wanted}: {node.status}")
+        time.sleep(0.005)
 
 
 class Recording:
@@ -270,9 +275,7 @@ class Recording:
 
     def record(self) -> None:
         """Up to where rows are stored."""
-        follow(self.node, self.hand)
-        self.press(E.START)
-        self.until(Phase.RECORDING)
+        follow(self.node, self.hand, Phase.RECORDING)
 
     def steps(self, count: int) -> None:
         first = self.node.step_count
@@ -311,8 +314,7 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     moved = recording.station.arm.moved(0)
     wait_until(lambda: recording.station.arm.moved(0) > moved + 0.01, WAIT_S, "motion before anything is recorded")
     assert not paper.rows and hand.shown[-1].state == "waiting"
-    recording.press(E.START)
-    recording.until(Phase.RECORDING)
+    recording.record()
     recording.steps(10)
     hand.action, hand.note = None, "move the stick"  # hold still
     recording.steps(5)
@@ -341,8 +343,7 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     assert recording.node.store_s[0] < 0.2
 
     # On a real arm it stays armed, and START records the next one at once.
-    recording.press(E.START)
-    recording.until(Phase.RECORDING)
+    recording.record()
     recording.steps(2)
     recording.press(E.QUIT)
     recording.until(Phase.ENDED)
@@ -418,15 +419,14 @@ def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recordin
     assert node.episodes.phase is Phase.PREPARING
     hand.engaged = True
     recording.until(Phase.READY)
-    recording.press(E.START)
-    recording.until(Phase.RECORDING)
+    recording.record()
     hand.action = move(dx=-0.5, gripper=1.0)
     recording.steps(5)
     hand.engaged = False
     recording.until(Phase.WAITING)
     wait_until(lambda: node.report.state == "latched", WAIT_S, "the latch")
     assert "dead-man" in node.episodes.message and "episode 1 dropped" in node.episodes.message
-    commands = recording.station.arm.silence()
+    commands = silence(recording.station.arm.commands)
     hand.engaged = True
     time.sleep(0.5)
     assert len(recording.station.arm.commands) == commands, "nothing moves by itself again"
@@ -532,8 +532,7 @@ def test_a_full_disk_ends_the_session_with_one_line(recording: Recording) -> Non
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "data/file-000.parquet")
 
     paper.on_end = full
-    recording.press(E.START)
-    recording.until(Phase.RECORDING)
+    recording.record()
     recording.steps(3)
     recording.press(E.SUCCESS)
     recording.until(Phase.ENDED)

@@ -35,6 +35,7 @@ from robolearn.data.video import VideoConfig, check_encodable
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from ros_station import Arm, Swing  # noqa: E402
+from stopping import at_rest, silence  # noqa: E402
 
 pytestmark = pytest.mark.realtime
 
@@ -106,14 +107,12 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
     chunks = station.policy._chunks
     wait_until(lambda: station.policy._chunks > chunks + 4, 5, "chunks")
     station.operator.disarm()
-    station.arm.silence()
+    silence(station.arm.commands)
     commands = station.arm.commands[begun:]
     seconds = commands[-1][0] - commands[0][0]
     assert 50 < len(commands) / seconds < 220  # 200 Hz, less what a busy machine leaves to four nodes in one process
     assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
-    # At rest: what the last step went is within what one tick of braking takes away: a dt².
-    last = np.abs(commands[-1][1] - commands[-2][1])
-    assert (last <= CONTRACT.limits.acceleration / CONTRACT.stream_hz**2).all(), last
+    assert at_rest(commands, CONTRACT), commands[-3:]
     assert station.arm.width == pytest.approx(0.08, abs=0.001)
     assert station.operator.reason.startswith("disarmed")
     values = station.operator.reports[-1].values
@@ -188,7 +187,7 @@ def test_emergency_stop_in_mid_motion_and_while_braking(station: Station) -> Non
     wait_until(lambda: station.operator.state in ("latched", "disarmed"), 3, "rest")
     station.operator.estop()
     station.expect_latched("e-stop")
-    begun = station.arm.silence()
+    begun = silence(station.arm.commands)
     time.sleep(0.2)
     assert len(station.arm.commands) == begun
 

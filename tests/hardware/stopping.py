@@ -1,0 +1,30 @@
+"""How an arm has stopped, by the commands that a witness heard: (time [s], (n,) positions [rad]) each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hardware.contract import Contract
+from hardware.ros2.background import wait_until
+
+Commands = Sequence[tuple[float, Any]]
+
+
+def silence(commands: Commands) -> int:
+    """Wait until what was sent is heard: on a busy machine the news of a stop may overtake the last command.
+
+    Returns:
+      The number of commands.
+    """
+    wait_until(lambda: not commands or time.monotonic() - commands[-1][0] > 0.2, 2, "silence")
+    return len(commands)
+
+
+def at_rest(commands: Commands, contract: Contract) -> bool:
+    """Whether the last step is no longer than what one tick of braking takes away: a dt²."""
+    last = np.abs(np.asarray(commands[-1][1]) - commands[-2][1])
+    return bool((last <= contract.limits.acceleration / contract.stream_hz**2).all())
