@@ -25,6 +25,7 @@ def silence(commands: Commands) -> int:
 
 
 def at_rest(commands: Commands, contract: Contract) -> bool:
-    """Whether the last step is no longer than what one tick of braking takes away: a dt²."""
-    last = np.abs(np.asarray(commands[-1][1]) - commands[-2][1])
-    return bool((last <= contract.limits.acceleration / contract.stream_hz**2).all())
+    """Whether the last two steps end a motion that is braked within the limits: 2 a dt², then a dt², then none."""
+    steps = np.abs(np.diff([q for _, q in commands[-3:]], axis=0))
+    tick = contract.limits.acceleration / contract.stream_hz**2
+    return bool((steps <= np.outer([2.0, 1.0], tick)).all())
