@@ -32,7 +32,8 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.contract import Contract
 from hardware.episodes import Episodes, Phase, Verdict
 from hardware.ros2 import qos, topics
-from hardware.ros2.runtime import Value, step_back
+from hardware.ros2.realtime import step_back
+from hardware.ros2.runtime import Value
 from hardware.ros2.teleop_node import Steps, TeleopNode
 from hardware.teleop.device import Device
 from robolearn.core import Interface, RobolearnError

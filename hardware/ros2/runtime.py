@@ -14,8 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import rclpy
@@ -24,6 +24,7 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.context import Context
+from rclpy.duration import Duration
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -32,9 +33,10 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.subscription import MessageInfo, Subscription
 from rclpy.timer import Timer
 
+from hardware.ros2.realtime import realtime
 from hardware.ros2.topics import NAMESPACE
 from robolearn.core import BadInput, RobolearnError
-from robolearn.core.priority import make_ordinary, own_schedule, set_schedule, threads
+from robolearn.core.priority import make_ordinary, threads
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ STEADY = ClockType.STEADY_TIME
 PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
+HEARD_S = 0.5  # a process that has ended waits so long until its last words are heard
 
 
 class Node(LifecycleNode):
@@ -301,6 +304,8 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             code = _spin(node, executor, stop)
         finally:
             gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
+            if node is not None:
+                _be_heard(node)
             executor.shutdown()
             if node is not None:
                 node.destroy_node()
@@ -345,6 +350,18 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
     return code
 
 
+def _be_heard(node: Node) -> None:
+    """Wait until all who listen have what the node said, the set-point at rest above all.
+
+    The news that a publisher is gone goes another way than its messages, and those that it overtakes come from nobody
+    and are dropped: of nodes that ended right after a message, three in ten lost it.
+    """
+    end = time.monotonic() + HEARD_S
+    for publisher in node.publishers:
+        if node.context.ok():
+            publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
+
+
 class _Stop:
     """Whether to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
 
@@ -381,43 +398,6 @@ def _end_with_parent(stop: _Stop) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if str(os.getppid()) != parent:  # it was gone before
         stop.wanted = True
-
-
-def realtime(priority: int, strangers: Collection[int] = ()) -> bool:
-    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
-
-    Args:
-      priority: SCHED_FIFO's.
-      strangers: ids of threads that get what `step_back` leaves.
-    """
-    if priority <= 0:
-        return False
-    found = threads()  # those of the middleware too
-    try:
-        for thread in found:
-            with suppress(ProcessLookupError):  # it has ended meanwhile
-                set_schedule(thread, (os.SCHED_FIFO, _background(priority) if thread in strangers else priority))
-    except OSError:
-        found = []
-    if not found:
-        log.warning("no real-time priority %d: allow it with `ulimit -r`, or run as a user who may", priority)
-    return bool(found)
-
-
-def step_back() -> None:
-    """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited.
-
-    Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the
-    arm, for half a second.
-    """
-    own = own_schedule()
-    if own is not None and own[0] == os.SCHED_FIFO:
-        with suppress(OSError):
-            set_schedule(threading.get_native_id(), (os.SCHED_FIFO, _background(own[1])))
-
-
-def _background(priority: int) -> int:
-    return max(1, priority // 2)
 
 
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -12,11 +12,12 @@ import os
 import shutil
 from pathlib import Path
 
+from hardware.ros2.environment import OURS, PROFILES
+
 log = logging.getLogger(__name__)
 
-PROFILES = Path(__file__).with_name("fastdds_shm.xml")
+WITH_ROOM = Path(__file__).with_name("fastdds_shm.xml")
 SEGMENT = 16 * 1024 * 1024  # bytes, as in the file
-VARIABLE = "FASTDDS_DEFAULT_PROFILES_FILE"
 
 
 def make_room_for_pictures(folder: Path = Path("/dev/shm")) -> bool:
@@ -27,11 +28,11 @@ def make_room_for_pictures(folder: Path = Path("/dev/shm")) -> bool:
     Returns:
       Whether large pictures will go through.
     """
-    if VARIABLE in os.environ:
+    if os.environ.get(PROFILES, OURS) != OURS:
         return True
     if not folder.is_dir() or (left := shutil.disk_usage(folder).free) < 2 * SEGMENT:
         room = f"{left / 2**20:.0f} MiB left" if folder.is_dir() else "not there"
         log.warning("%s: %s; uncompressed pictures may be lost: give it more, or use CompressedImage", folder, room)
         return False
-    os.environ[VARIABLE] = str(PROFILES)
+    os.environ[PROFILES] = str(WITH_ROOM)
     return True

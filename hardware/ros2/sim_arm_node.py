@@ -29,7 +29,8 @@ from hardware.contract import COMPRESSED, FLOATS, TRAJECTORY, Contract
 from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
-from hardware.ros2.runtime import Node, Value, step_back
+from hardware.ros2.realtime import step_back
+from hardware.ros2.runtime import Node, Value
 from robolearn.core.errors import BadInput, RobolearnError
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,8 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
-from hardware.ros2.runtime import Node, Value, step_back
+from hardware.ros2.realtime import step_back
+from hardware.ros2.runtime import Node, Value
 from hardware.ros2.sources import Sources
 from hardware.setpoints import SetPoints
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status

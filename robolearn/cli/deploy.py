@@ -130,7 +130,7 @@ class Deploy(Command):
 
     def _deploy(self, nodes: Any, contract: Any, simulated: bool, logs: Path) -> dict[str, Any]:
         from hardware.ros2.operator import Operator
-        from hardware.ros2.runtime import realtime
+        from hardware.ros2.realtime import realtime
         from robolearn.core import RobolearnError
         from robolearn.deploy import run_session
         from robolearn.runs import Progress

@@ -22,7 +22,7 @@ from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
-from hardware.ros2.runtime import realtime
+from hardware.ros2.realtime import realtime
 from hardware.safety import SafetyFilter
 from robolearn.core.priority import make_ordinary
 

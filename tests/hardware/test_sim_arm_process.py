@@ -58,15 +58,15 @@ def test_bad_input_ends_it_with_2_and_a_line(flags: tuple[str, ...], says: str) 
 
 
 def test_room_for_pictures_is_made_where_there_is_some(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(shared_memory.VARIABLE, raising=False)
+    monkeypatch.setenv(shared_memory.PROFILES, shared_memory.OURS)
     assert not shared_memory.make_room_for_pictures(tmp_path / "nowhere")
     with monkeypatch.context() as full:
         full.setattr(shared_memory.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 2**20})())
         assert not shared_memory.make_room_for_pictures(tmp_path)
-    assert shared_memory.VARIABLE not in os.environ
+    assert os.environ[shared_memory.PROFILES] == shared_memory.OURS
     assert shared_memory.make_room_for_pictures(tmp_path)
-    profiles = Path(os.environ[shared_memory.VARIABLE])
+    profiles = Path(os.environ[shared_memory.PROFILES])
     sizes = [int(e.text or 0) for e in ElementTree.parse(profiles).iter() if e.tag.endswith("segment_size")]
     assert sizes == [shared_memory.SEGMENT]
-    monkeypatch.setenv(shared_memory.VARIABLE, "mine.xml")
-    assert shared_memory.make_room_for_pictures(tmp_path) and os.environ[shared_memory.VARIABLE] == "mine.xml"
+    monkeypatch.setenv(shared_memory.PROFILES, "mine.xml")
+    assert shared_memory.make_room_for_pictures(tmp_path) and os.environ[shared_memory.PROFILES] == "mine.xml"

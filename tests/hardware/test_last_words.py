@@ -1,0 +1,97 @@
+"""What a node says as it ends is heard, and whoever does not listen keeps no node from ending."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hardware.ros2.background import wait_until
+from hardware.ros2.runtime import HEARD_S
+
+pytestmark = pytest.mark.realtime
+
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+    "ROS_DOMAIN_ID": str(1 + (os.getpid() + 23) % 100),  # apart from whatever else runs here
+}
+ENDS = 8  # of each two in ten lost their last words, when nodes ended without waiting
+TOPICS = 20
+WORDS = 10
+PROGRAM = f"""
+import os, signal, sys
+from hardware.ros2 import qos
+from hardware.ros2.runtime import Node, host
+from std_msgs.msg import Int64
+
+TOPICS = [f"/count_{{i}}" for i in range({TOPICS})]
+
+class Listener(Node):
+    def configure(self):
+        for topic in TOPICS:
+            hear = lambda message, topic=topic: print(topic, message.data, flush=True)
+            self.create_subscription(Int64, topic, hear, qos.stream(lease_s=None, depth=100))
+
+class Talker(Node):
+    "Counts on each topic and ends at once; halts a listener, where told to, before the last word."
+    def configure(self):
+        self.said = 0
+        self.voices = [self.create_publisher(Int64, topic, qos.COMMAND) for topic in TOPICS]
+        self.every(0.01, self.talk)
+
+    def talk(self):
+        if self.done or not all(voice.get_subscription_count() for voice in self.voices):
+            return
+        self.said += 1
+        self.done = self.said == {WORDS}
+        if self.done and len(sys.argv) > 2:
+            os.kill(int(sys.argv[2]), signal.SIGSTOP)
+        for voice in self.voices:
+            voice.publish(Int64(data=self.said))
+
+kind = {{"listener": Listener, "talker": Talker}}[sys.argv[1]]
+host(lambda: kind(sys.argv[1], {{}}), [])
+"""
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, env=ENVIRONMENT, text=True
+    )
+
+
+@pytest.fixture
+def listener() -> Iterator[subprocess.Popen[str]]:
+    process = start("listener")
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_last_words_are_heard(listener: subprocess.Popen[str]) -> None:
+    for _ in range(ENDS):
+        assert start("talker").wait(60) == 0
+    time.sleep(0.5)
+    listener.send_signal(signal.SIGTERM)
+    said, _ = listener.communicate(timeout=10)
+    last = Counter(topic for topic, word in map(str.split, said.splitlines()) if int(word) == WORDS)
+    assert last.total() == ENDS * TOPICS, last
+
+
+def test_whoever_does_not_listen_keeps_no_node_from_ending(listener: subprocess.Popen[str]) -> None:
+    state = Path(f"/proc/{listener.pid}/stat")
+    talker = start("talker", str(listener.pid))
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", 60, "a listener that is halted")
+    halted = time.monotonic()
+    assert talker.wait(60) == 0
+    assert HEARD_S < time.monotonic() - halted < HEARD_S + 2.0
