@@ -94,4 +94,5 @@ def test_whoever_does_not_listen_keeps_no_node_from_ending(listener: subprocess.
     wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", 60, "a listener that is halted")
     halted = time.monotonic()
     assert talker.wait(60) == 0
-    assert HEARD_S < time.monotonic() - halted < HEARD_S + 2.0
+    # Once for all topics; the rest is the end of a process on a busy machine.
+    assert HEARD_S < time.monotonic() - halted < 0.5 * HEARD_S * TOPICS
