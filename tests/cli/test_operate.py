@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -95,64 +95,84 @@ def test_without_a_terminal_it_says_so(capsys: pytest.CaptureFixture[str], monke
     assert "no terminal" in capsys.readouterr().err
 
 
-@pytest.mark.timeout(180)
-def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed() -> None:
-    """The simulated arm and the safety node as processes, this command on a pseudo-terminal, and SIGKILL to it."""
-    domain = str(1 + (os.getpid() + 50) % 100)
-    env = {**os.environ, "ROS_DOMAIN_ID": domain, "OMP_NUM_THREADS": "1"}
-    priority = str(10 if may_be_realtime() else 0)  # as our commands do: this process is busy when it looks for them
-    run = lambda *words: subprocess.Popen(  # noqa: E731
-        [sys.executable, "-m", *words, "--realtime-priority", priority],
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    nodes = [
-        run("robolearn.cli.node_sim_arm", "--contract", "sim", "--task", "lift"),
-        run("robolearn.cli.nodes", "safety", "--contract", "sim"),
-        run("robolearn.cli.nodes", "streamer", "--contract", "sim"),
-    ]
-    master, slave = pty.openpty()
-    program = subprocess.Popen(
-        [sys.executable, "-c", "from robolearn.cli.main import main; main(['operate', '--wait', '60'])"],
-        env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-    )  # fmt: skip
-    os.close(slave)
-    seen = ""
+class Terminal:
+    """`robolearn operate` on a pseudo-terminal of its own, killed at the end."""
 
-    def wait(word: str, seconds: float = 60.0, press: str = "") -> None:
-        nonlocal seen
-        end = time.monotonic() + seconds
-        os.set_blocking(master, False)
-        while not re.search(word, seen):
-            assert time.monotonic() < end and program.poll() is None, (word, seen)
-            if press:
-                os.write(master, press.encode())
+    def __init__(self, env: dict[str, str]) -> None:
+        self._screen, slave = pty.openpty()
+        os.set_blocking(self._screen, False)
+        self._program = subprocess.Popen(
+            [sys.executable, "-c", "from robolearn.cli.main import main; main(['operate', '--wait', '60'])"],
+            env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        self._seen = ""
+
+    def press(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+    def wait(self, word: str, press: str = "") -> None:
+        """Until it has said that since it was last waited for, pressing keys again and again."""
+        end = time.monotonic() + 60.0
+        while not (found := re.search(word, self._seen)):
+            assert time.monotonic() < end and self._program.poll() is None, (word, self._seen)
+            self.press(press)
             try:
-                seen += os.read(master, 4096).decode(errors="replace")
+                self._seen += os.read(self._screen, 4096).decode(errors="replace")
             except BlockingIOError:
                 time.sleep(0.8 if press else 0.05)
+        self._seen = self._seen[found.end() :]
 
+    def __enter__(self) -> Terminal:
+        self.wait("A arm")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.kill()
+        self._program.wait()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def station() -> Iterator[dict[str, str]]:
+    """Simulated arm, safety node and streamer as processes; the environment that they are in."""
+    env = {**os.environ, "ROS_DOMAIN_ID": str(1 + (os.getpid() + 50) % 100), "OMP_NUM_THREADS": "1"}
+    priority = str(10 if may_be_realtime() else 0)  # as our commands do: this process is busy when it looks for them
+    nodes = [
+        subprocess.Popen(
+            [sys.executable, "-m", *words.split(), "--contract", "sim", "--realtime-priority", priority],
+            env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for words in (
+            "robolearn.cli.node_sim_arm --task lift", "robolearn.cli.nodes safety", "robolearn.cli.nodes streamer",
+        )
+    ]  # fmt: skip
     try:
-        wait("A arm")
-        wait(r"\d armed", press="a")
-        seen = ""
-        os.write(master, b" ")
-        wait("latched: e-stop")
-        os.write(master, b"r")
-        wait(r"\d disarmed")
-        seen = ""
-        wait(r"\d armed", press="a")
-        os.kill(program.pid, signal.SIGKILL)
-        program.wait()
-        prepare()
-        from hardware.ros2.background import Background
-        from hardware.ros2.operator import Operator
-
-        with Background(int(domain)) as background, Operator(background) as other:
-            assert "dead-man" in other.wait_for("latched", 20).reason
+        yield env
     finally:
-        for process in (program, *nodes):
+        for process in nodes:
             process.kill()
             process.wait()
-        os.close(master)
+
+
+@pytest.mark.timeout(300)
+def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed(station: dict[str, str]) -> None:
+    prepare()
+    from hardware.ros2.background import Background
+    from hardware.ros2.operator import Operator
+
+    with Terminal(station) as terminal:
+        terminal.wait(r"\d armed", press="a")
+        terminal.press(" ")
+        terminal.wait("latched: e-stop")
+    for _ in range(3):
+        with Terminal(station) as terminal:
+            terminal.press("r")
+            terminal.wait(r"\d disarmed")
+            terminal.wait(r"\d armed", press="a")
+        with Background(int(station["ROS_DOMAIN_ID"])) as background, Operator(background) as other:
+            reason = other.wait_for("latched", 20).reason
+        if "the joint state is" not in reason:
+            break
+        # The machine stood still for 0.1 s just then (one does now and again): the arm stopped for that.
+    assert "dead-man" in reason
