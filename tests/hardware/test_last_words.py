@@ -10,9 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rclpy.duration import Duration
 
+from hardware.ros2 import runtime
 from hardware.ros2.background import wait_until
 from hardware.ros2.runtime import HEARD_S
 
@@ -96,3 +99,17 @@ def test_whoever_does_not_listen_keeps_no_node_from_ending(listener: subprocess.
     assert talker.wait(60) == 0
     # Once for all topics; the rest is the end of a process on a busy machine.
     assert HEARD_S < time.monotonic() - halted < 0.5 * HEARD_S * TOPICS
+
+
+def test_a_middleware_that_cannot_tell_gets_the_same_time(caplog: pytest.LogCaptureFixture) -> None:
+    class Mute:
+        def wait_for_all_acked(self, timeout: Duration) -> None:
+            raise RuntimeError("unsupported")
+
+    node = SimpleNamespace(
+        publishers=[Mute(), Mute()], context=SimpleNamespace(ok=lambda: True), get_name=lambda: "safety"
+    )
+    began = time.monotonic()
+    runtime._be_heard(node)  # type: ignore[arg-type]
+    assert HEARD_S <= time.monotonic() - began < 1.5 * HEARD_S
+    assert "safety" in caplog.text and "unsupported" in caplog.text
