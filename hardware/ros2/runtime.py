@@ -45,7 +45,7 @@ STEADY = ClockType.STEADY_TIME
 PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
-HEARD_S = 0.5  # a process that has ended waits so long until its last words are heard
+HEARD_S = 0.5  # a node that has done its work waits at most so long until its last words are heard
 
 
 class Node(LifecycleNode):
@@ -304,10 +304,9 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             code = _spin(node, executor, stop)
         finally:
             gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
-            if node is not None:
-                _be_heard(node)
             executor.shutdown()
             if node is not None:
+                _be_heard(node)
                 node.destroy_node()
             rclpy.try_shutdown()
             make_ordinary()  # what comes after a node drives no arm

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hardware.ros2.environment import prepare
+from hardware.ros2.background import Background
+from hardware.ros2.operator import Operator
 from robolearn.cli.main import main
 from robolearn.cli.operate import operate
 from robolearn.cli.station import may_be_realtime
@@ -157,22 +158,18 @@ def station() -> Iterator[dict[str, str]]:
 
 @pytest.mark.timeout(300)
 def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed(station: dict[str, str]) -> None:
-    prepare()
-    from hardware.ros2.background import Background
-    from hardware.ros2.operator import Operator
-
-    with Terminal(station) as terminal:
-        terminal.wait(r"\d armed", press="a")
-        terminal.press(" ")
-        terminal.wait("latched: e-stop")
     for _ in range(3):
         with Terminal(station) as terminal:
+            terminal.wait(r"\d armed", press="a")
+            terminal.press(" ")
+            terminal.wait("latched: e-stop")
             terminal.press("r")
             terminal.wait(r"\d disarmed")
             terminal.wait(r"\d armed", press="a")
         with Background(int(station["ROS_DOMAIN_ID"])) as background, Operator(background) as other:
             reason = other.wait_for("latched", 20).reason
-        if "the joint state is" not in reason:
-            break
-        # The machine stood still for 0.1 s just then (one does now and again): the arm stopped for that.
+            if "the joint state is" not in reason:
+                break
+            # The machine stood still for 0.1 s just then (one does now and again): the arm stopped for that.
+            other.reset()
     assert "dead-man" in reason

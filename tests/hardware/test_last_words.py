@@ -26,7 +26,7 @@ ENVIRONMENT = {
     "PYTHONPATH": str(Path(__file__).parents[2]),
     "ROS_DOMAIN_ID": str(1 + (os.getpid() + 23) % 100),  # apart from whatever else runs here
 }
-ENDS = 8  # of each two in ten lost their last words, when nodes ended without waiting
+ENDS = 8  # nodes that end one after the other: without a wait, each loses its last words about every fifth time
 TOPICS = 20
 WORDS = 10
 PROGRAM = f"""

@@ -57,6 +57,11 @@ def test_bad_input_ends_it_with_2_and_a_line(flags: tuple[str, ...], says: str) 
     assert error.splitlines()[-1].startswith("error: ") and says in error and "Traceback" not in error
 
 
+def texts(profiles: str, ending: str) -> list[str | None]:
+    """What stands in a file of profiles under the names that end so."""
+    return [e.text for e in ElementTree.parse(profiles).iter() if e.tag.endswith(ending)]
+
+
 def test_room_for_pictures_is_made_where_there_is_some(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(shared_memory.PROFILES, shared_memory.OURS)
     assert not shared_memory.make_room_for_pictures(tmp_path / "nowhere")
@@ -65,8 +70,8 @@ def test_room_for_pictures_is_made_where_there_is_some(monkeypatch: pytest.Monke
         assert not shared_memory.make_room_for_pictures(tmp_path)
     assert os.environ[shared_memory.PROFILES] == shared_memory.OURS
     assert shared_memory.make_room_for_pictures(tmp_path)
-    profiles = Path(os.environ[shared_memory.PROFILES])
-    sizes = [int(e.text or 0) for e in ElementTree.parse(profiles).iter() if e.tag.endswith("segment_size")]
-    assert sizes == [shared_memory.SEGMENT]
+    profiles = os.environ[shared_memory.PROFILES]
+    assert texts(profiles, "segment_size") == [str(shared_memory.SEGMENT)]
+    assert texts(profiles, "sec") == texts(shared_memory.OURS, "sec") == ["0", "100000000"], "a heartbeat, in both"
     monkeypatch.setenv(shared_memory.PROFILES, "mine.xml")
     assert shared_memory.make_room_for_pictures(tmp_path) and os.environ[shared_memory.PROFILES] == "mine.xml"
