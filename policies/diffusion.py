@@ -13,10 +13,10 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch import Tensor, nn
 
-from policies.diffusion_config import DiffusionConfig
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.field import build_field
+from policies.settings import DiffusionConfig
 from robolearn.core import Interface
 
 
@@ -33,7 +33,11 @@ class DiffusionPolicy(nn.Module):
     """
 
     name = "diffusion"
-    start_noise = 1.0  # the schedulers know no other prior
+
+    @property
+    def initial_noise_std(self) -> float:
+        """Standard deviation of the first noise when the policy acts; training always sees 1."""
+        return self.config.initial_noise_std
 
     def __init__(self, config: DiffusionConfig, interface: Interface) -> None:
         super().__init__()
@@ -67,6 +71,16 @@ class DiffusionPolicy(nn.Module):
     def predict(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         """What `config.prediction` names, (B, Tp, Da), for noisy chunks x at schedule steps t (B,)."""
         return self.field(x, self.time(t / self.config.train_steps), cond)
+
+    def time_grid(self) -> Tensor:
+        """(K+1,) flow times τ_k = k/K of the denoising steps, from noise to action."""
+        return torch.linspace(0.0, 1.0, self.config.steps + 1, device=self.time.frequency.device)
+
+    def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor:
+        """μ_k for (B, Tp, Da) states: step k of DDIM (η = 0), not cut."""
+        t = self.scheduler.timesteps[k]
+        prediction = self.predict(x, t.to(x.device).expand(len(x)), cond)
+        return self.scheduler.step(prediction, int(t), x, eta=0.0, use_clipped_model_output=True, return_dict=False)[0]
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
         """Noise (B, *noise_shape) → actions (B, Tp, Da) in [-1, 1], deterministically."""

@@ -9,67 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import ObservationEncoder
-from policies.networks.field import NetworkConfig, build_field
-from robolearn.core import BadInput, Interface
-
-TIME_SAMPLING = ("uniform", "beta", "logit_normal")
-
-
-@dataclass(frozen=True)
-class FlowConfig:
-    """What a flow policy is.
-
-    Attributes:
-      kind: "rectified", or "shortcut" whose velocity also depends on the step size d.
-      steps: K, Euler steps from noise to action.
-      horizon: Tp, actions in a predicted chunk.
-      execute: Ta, how many of them are executed.
-      observe: To, observed steps. More than one needs Ta = 1, see `policies.policy`.
-      start_noise: standard deviation of x_0 when the policy acts. Training always sees 1, the prior of the flow; less
-        keeps to the middle of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it.
-      network: the velocity network.
-      time_sampling: density of τ in training: "uniform"; "beta" as in π0, more weight near the noise;
-        "logit_normal", more weight in the middle.
-      mask_padding: leave the padded steps of a chunk that reaches over the end of its episode out of the
-        loss: nobody commanded them. False trains on them (a repetition of the last action).
-      consistency: share of a batch that trains self-consistency (shortcut only).
-      levels: the smallest trained step of a shortcut model is 2^-levels.
-    """
-
-    kind: Literal["rectified", "shortcut"] = "rectified"
-    steps: int = 4
-    horizon: int = 4
-    execute: int = 4
-    observe: int = 1
-    start_noise: float = 1.0
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    time_sampling: Literal["uniform", "beta", "logit_normal"] = "uniform"
-    mask_padding: bool = True
-    consistency: float = 0.25
-    levels: int = 4
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("rectified", "shortcut"):
-            raise BadInput("flow kind", got=self.kind, available=("rectified", "shortcut"))
-        if self.time_sampling not in TIME_SAMPLING:
-            raise BadInput("time sampling", got=self.time_sampling, available=TIME_SAMPLING)
-        check_chunk(self.steps, self.horizon, self.execute, self.observe)
-        if not 0.0 <= self.start_noise <= 1.0:
-            raise BadInput("start noise", got=self.start_noise, expected="0 to 1")
-        if self.kind == "shortcut" and not (0 < self.consistency < 1 and 1 <= self.levels <= 10):
-            raise BadInput(
-                "shortcut", got=(self.consistency, self.levels), expected="0 < consistency < 1, levels 1..10"
-            )
-        if self.kind == "shortcut" and self.steps > 2**self.levels:
-            raise BadInput("shortcut steps", got=self.steps, expected=f"at most 2^levels = {2**self.levels}")
+from policies.networks.field import build_field
+from policies.settings import FlowConfig
+from robolearn.core import Interface
 
 
 class FlowPolicy(nn.Module):
@@ -86,9 +34,9 @@ class FlowPolicy(nn.Module):
     name = "flow"
 
     @property
-    def start_noise(self) -> float:
+    def initial_noise_std(self) -> float:
         """Standard deviation of x_0 when the policy acts."""
-        return self.config.start_noise
+        return self.config.initial_noise_std
 
     def __init__(self, config: FlowConfig, interface: Interface) -> None:
         super().__init__()
@@ -140,6 +88,12 @@ class FlowPolicy(nn.Module):
         grid = [i / coarse for i in range(2 * coarse - k)]
         grid += [1 - i / (2 * coarse) for i in reversed(range(2 * (k - coarse) + 1))]
         return torch.tensor(grid, device=self.time.frequency.device)
+
+    def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor:
+        """μ_k = x + Δτ_k v(x, τ_k, condition, Δτ_k) for (B, Tp, Da) states: step k of `sample`, not cut."""
+        grid = self.time_grid()
+        tau, dtau = grid[k].expand(len(x)), grid.diff()[k].expand(len(x))
+        return x + dtau[:, None, None] * self.velocity(x, tau, cond, dtau)
 
     def sample(self, cond: Tensor, x0: Tensor, steps: int | None = None) -> Tensor:
         """Noise x0 (B, Tp, Da) → actions (B, Tp, Da) in [-1, 1], deterministically.
@@ -230,18 +184,3 @@ class FlowPolicy(nn.Module):
         u = torch.rand(n, generator=generator, device=like.device, dtype=like.dtype)
         # π0: (s − τ)/s ~ Beta(1.5, 1), whose inverse distribution function is u^(1/1.5); s = 0.999
         return 0.999 * (1.0 - u.pow(1 / 1.5)) if self.config.time_sampling == "beta" else u
-
-
-def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:
-    """Raise `BadInput` unless K, Tp, Ta, To make sense together."""
-    if min(steps, horizon, execute, observe) < 1:
-        raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected="at least 1 each")
-    if execute > horizon:
-        raise BadInput("executed steps Ta", got=execute, expected=f"at most the horizon Tp = {horizon}")
-    if observe > 1 and execute > 1:
-        raise BadInput(
-            "observed steps To",
-            got=f"To = {observe} with Ta = {execute}",
-            expected="To = 1 or Ta = 1",
-            hint="What was seen inside an executed chunk never reaches the policy",
-        )

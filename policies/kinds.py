@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from policies.diffusion_config import DiffusionConfig
-from policies.flow import FlowConfig, FlowPolicy
+from policies.flow import FlowPolicy
+from policies.settings import DiffusionConfig, FlowConfig
 from robolearn.core import BadInput, Interface
 
 PolicyConfig = FlowConfig | DiffusionConfig
 CONFIGS: dict[str, type[PolicyConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+
+RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name
 
 Config = TypeVar("Config")
 
@@ -43,7 +45,8 @@ def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
     default = cls()
     known = {f.name: getattr(default, f.name) for f in dataclasses.fields(default)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
-    for key, value in data.items():
+    for written, value in data.items():
+        key = RENAMED.get(written, written)
         if key not in known:
             raise BadInput(f"{what}: setting", got=key, available=known)
         wanted = known[key]

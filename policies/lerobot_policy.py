@@ -3,7 +3,7 @@
 What LeRobot's ``select_action`` does for the worlds of one batch in step, this does world by world, since their
 episodes begin at different times: it keeps the last To observations of each and starts afresh where an episode
 starts. A policy is asked once per n_action_steps, one that blends overlapping chunks (temporal ensembling) every step.
-One that looks at several observations is also shown those of the steps between (`see`).
+One that looks at several observations is also shown those of the steps between (`observe`).
 
 ACT: Zhao et al., *Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware*, 2023. Diffusion: Chi et al.,
 *Diffusion Policy*, 2023.
@@ -47,9 +47,9 @@ class LeRobotPolicy:
 
     Attributes:
       interface: what the policy sees and commands. Where its files do not say the control rate, the embodiment or
-        what an action means, `fit` takes that from the world.
+        what an action means, `bind` takes that from the world.
       execute_steps: n_action_steps.
-      sees_every_step: whether `see` is to be called with the observations of the steps between two calls of `act`.
+      observes_every_step: as in `robolearn.core.Policy`; true where the policy looks at several observations.
     """
 
     def __init__(self, files: PolicyFiles) -> None:
@@ -60,31 +60,31 @@ class LeRobotPolicy:
         self._observe = int(getattr(config, "n_obs_steps", 1))
         self._blends = getattr(config, "temporal_ensemble_coeff", None) is not None
         self.execute_steps = int(config.n_action_steps)
-        self.sees_every_step = self._observe > 1
+        self.observes_every_step = self._observe > 1
         self._diffusion = hasattr(self._net, "diffusion")
         if self._diffusion:
             self._noise = _WorldNoise(self._net.diffusion.noise_scheduler)
             self._net.diffusion.noise_scheduler = self._noise
         self.reset(0)
 
-    def fit(self, world: Interface) -> None:
+    def bind(self, offered: Interface) -> None:
         """Take what the policy's files do not say from the interface of the world that it is to live in."""
         observation = {}
         for key, spec in self.interface.observation.items():
-            offered = world.observation.get(key)
-            if offered is not None and offered.shape == spec.shape and not spec.names:
-                spec = replace(spec, names=offered.names)
+            found = offered.observation.get(key)
+            if found is not None and found.shape == spec.shape and not spec.names:
+                spec = replace(spec, names=found.names)
             observation[key] = spec
         action = self.interface.action
-        if not action.names and action.shape == world.action.shape:
-            action = world.action
+        if not action.names and action.shape == offered.action.shape:
+            action = offered.action
         self.interface = replace(
             self.interface,
             observation=observation,
             action=action,
-            control_hz=self.interface.control_hz if "control_hz" in self._told else world.control_hz,
-            embodiment=self.interface.embodiment if "embodiment" in self._told else world.embodiment,
-            action_kind=self.interface.action_kind if "action_kind" in self._told else world.action_kind,
+            control_hz=self.interface.control_hz if "control_hz" in self._told else offered.control_hz,
+            embodiment=self.interface.embodiment if "embodiment" in self._told else offered.embodiment,
+            action_kind=self.interface.action_kind if "action_kind" in self._told else offered.action_kind,
         )
 
     def reset(self, seed: int) -> None:
@@ -98,7 +98,7 @@ class LeRobotPolicy:
         """Forget the history of the worlds (N,) that are true: a new episode starts there."""
         self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
 
-    def see(self, observation: Observation) -> None:
+    def observe(self, observation: Observation) -> None:
         """Remember the observation of a step at which `act` is not called; raises `BadInput` as `act` does."""
         self._remember(self._seen(observation))
 

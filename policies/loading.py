@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
-from robolearn.core import Interface, Policy, check_compatible, fit_policy
+from robolearn.core import Interface, Policy, bind_policy, check_compatible
 
 LEROBOT = "lerobot:"
 
@@ -36,7 +36,7 @@ def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str)
     Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
     """
     if os.fspath(name).startswith(LEROBOT):
-        fit_policy(open_policy(name), offered, what=what)
+        bind_policy(open_policy(name), offered, what=what)
         return
     file = policy_folder(name) / CONFIG
     check_compatible(interface_of(read_config(file), file), offered, what=what)

@@ -23,9 +23,13 @@ class ChunkNet(Protocol):
     noise_shape: tuple[int, ...]
 
     @property
-    def start_noise(self) -> float: ...
+    def initial_noise_std(self) -> float: ...
 
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor: ...
+
+    def time_grid(self) -> Tensor: ...
+
+    def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor: ...
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor: ...
 
@@ -78,10 +82,15 @@ class ChunkPolicy(nn.Module):
         self._history: dict[str, NDArray] = {}
         self._fresh: NDArray[np.bool_] | None = None
 
+    observes_every_step = False
+
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.normalizer.action_half.device
+
+    def bind(self, offered: Interface) -> None:
+        """Nothing is open: the checkpoint states the whole interface."""
 
     def reset(self, seed: int) -> None:
         """Start the noise anew and forget all history."""
@@ -92,6 +101,9 @@ class ChunkPolicy(nn.Module):
         """Forget the history of the worlds (N,) that are true: a new episode starts there."""
         if self._observe > 1:
             self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
+
+    def observe(self, observation: Observation) -> None:
+        """Not needed: with To > 1 every step asks `act`."""
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
@@ -106,7 +118,7 @@ class ChunkPolicy(nn.Module):
             needed = self._remember(needed)
         tensors = {key: torch.from_numpy(value).to(self.device) for key, value in needed.items()}
         cond = self.net.encode(self.normalizer.observation(tensors))
-        x0 = torch.from_numpy(self.noise.draw(len(cond)) * np.float32(self.net.start_noise)).to(self.device)
+        x0 = torch.from_numpy(self.noise.draw(len(cond)) * np.float32(self.net.initial_noise_std)).to(self.device)
         actions = self.normalizer.action_back(self.net.sample(cond, x0)).cpu().numpy()
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))

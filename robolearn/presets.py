@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from robolearn.core import BadInput
+from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig
 
-WORLDS = 64  # side by side when training and evaluating
-
-
-@dataclass(frozen=True)
-class RlPreset:
-    """Settings of fine-tuning that depend on the length of a task's episodes.
-
-    Attributes:
-      env_steps: budget of control steps.
-      worlds: side by side; longer episodes need more of them for as many episodes an iteration.
-      gamma: discount of a decision.
-      lam: λ of GAE.
-    """
-
-    env_steps: int = 300_000
-    worlds: int = WORLDS
-    gamma: float = 0.99
-    lam: float = 0.9
+WORLDS = 64  # side by side when evaluating
+RL_ENV_STEPS = 300_000  # budget of fine-tuning for a task without a preset
 
 
 @dataclass(frozen=True)
@@ -34,21 +20,26 @@ class Preset:
       episodes: demonstrations.
       quality: of the demonstrator.
       train_steps: gradient steps of imitation.
-      rl: of fine-tuning.
+      env_steps: budget of fine-tuning in control steps.
+      rl: settings that depend on the length of the task's episodes, by the names that algorithms have for them;
+        longer episodes need more worlds for as many episodes an iteration.
       eval_episodes: of each evaluation.
     """
 
     episodes: int
     quality: str
     train_steps: int
-    rl: RlPreset
+    env_steps: int = RL_ENV_STEPS
+    rl: dict[str, Any] = field(default_factory=dict)
     eval_episodes: int = 400
 
 
 PRESETS: dict[str, Preset] = {
-    "lift": Preset(episodes=100, quality="mixed", train_steps=1500, rl=RlPreset()),
-    "pick_place": Preset(episodes=200, quality="fair", train_steps=3000, rl=RlPreset(2_500_000, worlds=128, lam=0.95)),
-    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, rl=RlPreset(600_000)),
+    "lift": Preset(episodes=100, quality="mixed", train_steps=1500),
+    "pick_place": Preset(
+        episodes=200, quality="fair", train_steps=3000, env_steps=2_500_000, rl={"num_envs": 128, "lam": 0.95}
+    ),
+    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=600_000),
 }
 
 
@@ -59,6 +50,13 @@ def preset(task: str) -> Preset:
     return PRESETS[task]
 
 
-def rl_preset(task: str) -> RlPreset:
-    """The settings of fine-tuning for any task."""
-    return PRESETS[task].rl if task in PRESETS else RlPreset()
+def algorithm_preset(algo: str, task: str, **settings: Any) -> AlgorithmConfig:
+    """The settings of `algo` for any task: its defaults, the task's preset, and on top of it `settings`."""
+    kind = ALGORITHMS[algo]
+    own = PRESETS[task].rl if task in PRESETS else {}
+    return kind(**{k: v for k, v in own.items() if k in kind.__dataclass_fields__} | settings)
+
+
+def rl_env_steps(task: str) -> int:
+    """The budget of fine-tuning for any task, in control steps."""
+    return PRESETS[task].env_steps if task in PRESETS else RL_ENV_STEPS

@@ -33,7 +33,7 @@ from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from hardware.ros2.sources import Sources
-from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy, sees_every_step
+from robolearn.core import BadInput, Interface, Policy, RobolearnError, bind_policy
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class PolicyNode(Node):
         self.policy = self._load(path)
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
-        fit_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
+        bind_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
         needed = self.policy.interface
         self.contract, self.observer = contract, Observer(contract, needed.observation)
         self._period = 1.0 / contract.control_hz
@@ -135,7 +135,7 @@ class PolicyNode(Node):
         self._arming = arming
         if arming:
             self._due, self._fault = -math.inf, ""
-            begin_episodes(self.policy, np.ones(1, dtype=bool))
+            self.policy.begin(np.ones(1, dtype=bool))
 
     def _tick(self) -> None:
         for take in self._inputs:
@@ -167,14 +167,14 @@ class PolicyNode(Node):
         acts = stamp - self._due >= -EARLY_S
         if acts:
             self._due = stamp + self._steps * self._period
-        self._look = stamp + self._period if sees_every_step(self.policy) else math.inf
+        self._look = stamp + self._period if self.policy.observes_every_step else math.inf
         self._slot.put(_Question(self._arming, observation, self._sources.stamp, time.monotonic(), acts))
 
     def _think(self) -> None:
         while (question := self._slot.get()) is not None:
             try:
                 if not question.acts:
-                    self.policy.see(question.observation)  # type: ignore[attr-defined]
+                    self.policy.observe(question.observation)
                     continue
                 actions = np.asarray(self.policy.act(question.observation))[0]
                 actions = actions[: self._steps + max(self.value("tail_steps"), 0)]

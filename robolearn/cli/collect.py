@@ -30,9 +30,9 @@ class Collect(Command):
     """Go on until an existing data set has this many episodes."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.collect import collect
         from robolearn.data.reader import Dataset
         from robolearn.data.writer import EpisodeWriter
+        from robolearn.rollout.collect import collect
         from robolearn.runs import Progress
         from sim.experts import make_expert
         from sim.registry import make_env

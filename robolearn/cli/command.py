@@ -26,6 +26,11 @@ class Command:
     verbose: bool = False
     """Log details, and show the traceback when something fails."""
 
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        """Defaults that depend on other flags (the settings of the algorithm that is asked for), read from `args`."""
+        return {}
+
     def run(self) -> dict[str, Any]:
         """Do the work and return the result; its keys are an interface for scripts."""
         raise NotImplementedError
@@ -42,6 +47,16 @@ class Command:
         for key, value in _lines(result):
             table.add_row(key, value)
         console.print(table)
+
+
+def peek(args: Sequence[str], flag: str, default: str) -> str:
+    """What ``--flag VALUE`` or ``--flag=VALUE`` says in `args`, before they are parsed."""
+    for i, word in enumerate(args):
+        if word.startswith(f"{flag}="):
+            return word.split("=", 1)[1]
+        if word == flag and i + 1 < len(args):
+            return args[i + 1]
+    return default
 
 
 def at_least(least: int, **flags: int) -> None:

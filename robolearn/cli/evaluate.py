@@ -33,7 +33,7 @@ class Evaluate(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.loading import open_policy
-        from robolearn.core import BadInput, fit_policy
+        from robolearn.core import BadInput, bind_policy
         from robolearn.eval import compare
         from robolearn.runs.files import check_folder
         from sim.registry import make_env
@@ -51,7 +51,7 @@ class Evaluate(Command):
         env = make_env(self.task, worlds, action_kind=kind, **cameras_for(self.task, policies))
         try:
             for path, policy in zip(paths, policies, strict=True):
-                fit_policy(policy, env.interface, what=f"policy {path} in {self.task}")
+                bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.
                 env.reset(seed=self.seed)

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import json
@@ -94,13 +95,33 @@ def parse(entry: Entry, args: list[str]) -> Command:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"robolearn {entry.name}", args=args, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(
+                kind,
+                prog=f"robolearn {entry.name}",
+                args=args,
+                default=_with_required(kind, kind.defaults(args)),
+                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
+            )
     except SystemExit as stop:
         if not stop.code:
             raise
         raise BadInput(
             f"robolearn {entry.name}: {_unbox(complaint.getvalue())}", hint=f"See robolearn {entry.name} --help"
         ) from None
+
+
+def _with_required(kind: type[Command], defaults: dict[str, Any]) -> Any:
+    """The instance of `kind` with other `defaults` than the class has; flags that are required stay so."""
+    import tyro
+
+    if not defaults:
+        return tyro.MISSING
+    no_default = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    return kind(**dict.fromkeys(no_default, tyro.MISSING), **defaults)
 
 
 def show(command: Command, result: dict[str, Any]) -> None:

@@ -109,9 +109,7 @@ class Train(Command):
         return dataset.weights if self.weights else None
 
     def policy_config(self) -> Any:
-        from policies.diffusion_config import DiffusionConfig
-        from policies.flow import FlowConfig
-        from policies.networks.field import NetworkConfig
+        from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 
         network = NetworkConfig(kind=self.network)
         common = {"horizon": self.horizon, "execute": self.execute, "network": network}

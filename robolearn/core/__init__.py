@@ -1,7 +1,7 @@
 """The shared words, specs, protocols and errors. Knows nothing of any other room."""
 
 from robolearn.core.errors import BadInput, NonFinite, RobolearnError
-from robolearn.core.protocols import Env, Policy, StepResult, Teleoperator, begin_episodes, fit_policy, sees_every_step
+from robolearn.core.protocols import ChunkEnv, Env, Policy, StepResult, Teleoperator, bind_policy
 from robolearn.core.specs import ArraySpec, Interface, check_compatible
 from robolearn.core.types import ActionChunk, Episode, Observation, Transition
 
@@ -9,6 +9,7 @@ __all__ = [
     "ActionChunk",
     "ArraySpec",
     "BadInput",
+    "ChunkEnv",
     "Env",
     "Episode",
     "Interface",
@@ -19,8 +20,6 @@ __all__ = [
     "StepResult",
     "Teleoperator",
     "Transition",
-    "begin_episodes",
+    "bind_policy",
     "check_compatible",
-    "fit_policy",
-    "sees_every_step",
 ]

@@ -16,14 +16,21 @@ StepResult = tuple[Observation, NDArray[np.float32], NDArray[np.bool_], NDArray[
 
 @runtime_checkable
 class Env(Protocol):
-    """N worlds side by side: a `gymnasium.vector.VectorEnv` in SAME_STEP autoreset mode, plus chunks.
+    """N worlds side by side: a `gymnasium.vector.VectorEnv` in SAME_STEP autoreset mode.
 
     A world that ends is reset within the same step. The returned observation is then the first of the new
     episode, and the last one of the old episode is in ``infos["final_obs"]`` (feature → (N, …)), valid where
-    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) says whether the step solved the task.
+    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) says whether the step solved the task; a task
+    without a notion of success leaves it out, and is judged by its return.
 
     `reset(seed=s)` restarts all worlds; the sequence of starts of world w depends on (s, w) alone, so two
     policies that are compared with one seed meet the same starts, whatever their episodes' lengths.
+    ``options={"start_ids": (N,) int}`` puts an id in the place of w: worlds with equal ids begin their episodes
+    alike.
+
+    Attributes:
+      max_episode_steps: control steps before the clock ends an episode; 0 where that is not known.
+      steps_together: every world moves in every step, as in a batch on a GPU; `active` is not supported.
     """
 
     num_envs: int
@@ -31,25 +38,19 @@ class Env(Protocol):
     task: str  # the name for --task
     prompt: str  # the task in words
     max_episode_steps: int
+    steps_together: bool
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]: ...
 
-    def step(self, actions: NDArray[np.float32]) -> StepResult:
-        """One control step; `actions` (N, Da) in [-1, 1]."""
-        ...
+    def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """One control step; `actions` (N, Da) in [-1, 1].
 
-    def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
-        """Execute `chunks` (N, Ta, Da), one action after the other.
-
-        A world whose episode ends inside the chunk is reset and rests until the others have finished theirs:
-        what is left of its chunk is never applied to the next episode. Worlds outside `active` rest
-        throughout and repeat their last observation. `reward` is the sum over the executed steps;
-        ``infos["steps"]`` (N,) int counts those.
+        Worlds outside `active` (N,) rest and repeat their last observation.
         """
         ...
 
     def snapshot(self) -> dict[str, NDArray] | None:
-        """Everything `restore` needs to continue bit for bit, or None where the world cannot tell."""
+        """Everything `restore` needs to continue bit for bit, or None where a world's state cannot be read."""
         ...
 
     def restore(self, snapshot: dict[str, NDArray]) -> Observation:
@@ -64,15 +65,49 @@ class Env(Protocol):
 
 
 @runtime_checkable
+class ChunkEnv(Env, Protocol):
+    """An `Env` with a fast path for whole chunks; `robolearn.rollout` does without it, only slower."""
+
+    def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """Execute `chunks` (N, Ta, Da), one action after the other, as that many calls of `step` would.
+
+        A world whose episode ends inside the chunk is reset and rests until the others have finished theirs:
+        what is left of its chunk is never applied to the next episode. Worlds outside `active` rest
+        throughout and repeat their last observation. `reward` is the sum over the executed steps;
+        ``infos["step_rewards"]`` (N, Ta) has each, 0 where a world rested, and ``infos["steps"]`` (N,) int counts
+        the executed ones.
+        """
+        ...
+
+
+@runtime_checkable
 class Policy(Protocol):
-    """Observation → action chunk, slow. (A controller tracks set-points, fast.)"""
+    """Observation → action chunk, slow. (A controller tracks set-points, fast.)
+
+    Before the first chunk: `bind`, then `reset`. A class that inherits from this one gets the defaults of a policy
+    without memory.
+
+    Attributes:
+      interface: what the policy sees and commands.
+      execute_steps: Ta, how many actions of a chunk are executed before the policy is asked again.
+      observes_every_step: whether `observe` is to be called at the steps at which `act` is not.
+    """
 
     interface: Interface
-    execute_steps: int  # Ta, how many actions of a chunk are executed before the policy is asked again
+    execute_steps: int
+    observes_every_step: bool = False
+
+    def bind(self, offered: Interface) -> None:
+        """Take what the policy's own files leave open (another maker's may lack a control rate) from the world."""
 
     def reset(self, seed: int) -> None:
-        """Start the policy's own randomness anew."""
-        ...
+        """Start the policy's own randomness anew and forget all history."""
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        """Forget the history of the worlds (N,) that are true: a new episode starts there."""
+
+    def observe(self, observation: Observation) -> None:
+        """Remember the observation of a step at which `act` is not called."""
 
     def act(self, observation: Observation) -> ActionChunk:
         """(N, Tp, Da) actions in [-1, 1] for the N worlds of `observation`."""
@@ -92,24 +127,7 @@ class Teleoperator(Protocol):
         ...
 
 
-def fit_policy(policy: Policy, offered: Interface, *, what: str) -> None:
-    """Prepare `policy` for a world that offers `offered`, or raise `BadInput` as `check_compatible` does.
-
-    Another maker's policy may not know its control rate or embodiment: its ``fit`` takes them from the world.
-    """
-    fit = getattr(policy, "fit", None)
-    if fit is not None:
-        fit(offered)
+def bind_policy(policy: Policy, offered: Interface, *, what: str) -> None:
+    """Prepare `policy` for a world that offers `offered`, or raise `BadInput` as `check_compatible` does."""
+    policy.bind(offered)
     check_compatible(policy.interface, offered, what=what)
-
-
-def sees_every_step(policy: Policy) -> bool:
-    """Whether `policy` has a ``see(observation)`` for the steps at which it is not asked to act."""
-    return bool(getattr(policy, "sees_every_step", False))
-
-
-def begin_episodes(policy: Policy, worlds: NDArray[np.bool_]) -> None:
-    """Tell a policy that remembers what it saw that new episodes begin in the worlds (N,) that are true."""
-    begin = getattr(policy, "begin", None)
-    if begin is not None:
-        begin(worlds)

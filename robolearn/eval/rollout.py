@@ -1,8 +1,6 @@
 """Rollouts of a policy over a fixed number of episodes.
 
-The budget of n episodes is divided over the N worlds before anything moves: world w runs its first ⌈n/N⌉ or
-⌊n/N⌋ episodes and then rests. Which episodes count therefore never depends on how long they last; counting
-whatever happens to end within a number of steps favours short episodes, and failures are often the short ones.
+Exactly n of them, divided over the worlds beforehand (`robolearn.rollout.quotas`).
 
 Since the j-th start of world w depends on (seed, w, j) alone, two policies evaluated with one seed meet the same
 starts, and the results of both can be compared pair by pair.
@@ -10,7 +8,6 @@ starts, and the results of both can be compared pair by pair.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,26 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import (
-    BadInput,
-    Env,
-    NonFinite,
-    Observation,
-    Policy,
-    RobolearnError,
-    begin_episodes,
-    fit_policy,
-    sees_every_step,
-)
+from robolearn.core import BadInput, Env, Policy, bind_policy
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean
-
-log = logging.getLogger(__name__)
+from robolearn.rollout import Engine, Episodes, PolicyAgent, spread
+from robolearn.rollout.engine import Watch
 
 Progress = Callable[[int, int], None]
 """progress(done, total) episodes, called whenever an episode ends."""
-
-Watch = Callable[[NDArray[np.intp], NDArray[np.intp]], None]
-"""watch(worlds (M,), episode index in each of them (M,)), called before each control step of the M moving worlds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +42,7 @@ class Evaluation:
       terminated: (n,) the world ended the episode.
       truncated: (n,) the clock ended the episode.
       wall_s: seconds spent in ``simulation``, in ``policy``, and in ``total``.
+      success_reported: whether the world has a notion of success; without one the returns count.
     """
 
     task: str
@@ -72,6 +57,7 @@ class Evaluation:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     wall_s: Mapping[str, float]
+    success_reported: bool = True
 
     @property
     def episodes(self) -> int:
@@ -133,7 +119,7 @@ def evaluate(
       episodes: n ≥ 1.
       seed: of the starts and of the policy.
       progress: told how many episodes are done.
-      watch: sees every control step; see `run_episodes`.
+      watch: see `robolearn.rollout.engine.Watch` and `run_episodes`.
 
     Raises:
       BadInput: no episodes, or a policy that does not fit the world.
@@ -142,13 +128,7 @@ def evaluate(
     """
     if episodes < 1:
         raise BadInput("episodes", got=episodes, expected="at least 1")
-    return run_episodes(env, policy, quotas(episodes, env.num_envs), seed, progress=progress, watch=watch)
-
-
-def quotas(episodes: int, num_envs: int) -> NDArray[np.int64]:
-    """(N,) how many episodes each world runs: ⌈n/N⌉ in the first n mod N worlds, ⌊n/N⌋ in the others."""
-    share, rest = divmod(episodes, num_envs)
-    return share + (np.arange(num_envs) < rest).astype(np.int64)
+    return run_episodes(env, policy, spread(episodes, env.num_envs), seed, progress=progress, watch=watch)
 
 
 def same_starts(a: Evaluation, b: Evaluation) -> bool:
@@ -163,23 +143,22 @@ def same_starts(a: Evaluation, b: Evaluation) -> bool:
 def run_episodes(
     env: Env,
     policy: Policy,
-    quota: NDArray[np.int64],
+    each: NDArray[np.int64],
     seed: int,
     *,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Evaluation:
-    """Run the first ``quota[w]`` episodes of every world w; worlds that have run theirs rest.
+    """Run the first ``each[w]`` episodes of every world w; worlds that have run theirs rest.
 
     With `watch`, chunks are executed one action at a time, so that every control step is seen; the episodes are
-    the same as without, because a world that ends within a chunk rests until the chunk is over either way.
-    Errors as in `evaluate`.
+    the same as without. Errors as in `evaluate`.
     """
-    fit_policy(policy, env.interface, what="policy and world")
+    bind_policy(policy, env.interface, what="policy and world")
     begun = time.perf_counter()
-    total = int(quota.sum())
-    first_row = np.cumsum(quota) - quota  # the row of episode 0 of each world
-    worlds = np.repeat(np.arange(env.num_envs), quota)
+    total = int(each.sum())
+    first_row = np.cumsum(each) - each  # the row of episode 0 of each world
+    worlds = np.repeat(np.arange(env.num_envs), each)
     result = {
         "world": worlds,
         "index": np.arange(total) - first_row[worlds],
@@ -189,134 +168,30 @@ def run_episodes(
         "terminated": np.zeros(total, np.bool_),
         "truncated": np.zeros(total, np.bool_),
     }
-    index = np.zeros(env.num_envs, np.int64)
-    running = _Tally.zeros(env.num_envs)
-    done, acting_s, success_reported = 0, 0.0, False
-
-    observation, _ = env.reset(seed=seed)
+    engine = Engine(env)
+    engine.reset(seed)
     policy.reset(seed)
-    see = policy.see if sees_every_step(policy) else None  # type: ignore[attr-defined]
+    done = 0
     if progress is not None:
         progress(0, total)
-    while (active := index < quota).any():
-        asked = time.perf_counter()
-        chunks = _act(policy, observation, active)
-        acting_s += time.perf_counter() - asked
+    for turn in engine.turns(PolicyAgent(policy), Episodes(each), watch=watch):
+        rows = first_row[turn.worlds] + turn.episode[turn.worlds]
+        result["steps"][rows] += turn.steps[turn.worlds]
+        result["returns"][rows] += turn.rewards[turn.worlds].sum(axis=1, dtype=np.float64)
+        result["succeeded"][rows] = turn.solved[turn.worlds]
+        result["terminated"][rows] = turn.terminated[turn.worlds]
+        result["truncated"][rows] = turn.truncated[turn.worlds]
+        if progress is not None and (ended := int((turn.worlds & turn.ended).sum())):
+            done += ended
+            progress(done, total)
 
-        observation, tally = _execute(env, chunks, active, index, watch, see)
-        running.add(tally, active)
-        success_reported |= tally.success_reported
-
-        ended = active & (tally.terminated | tally.truncated)
-        if ended.any():
-            rows = first_row[ended] + index[ended]
-            result["succeeded"][rows] = running.solved[ended]
-            result["steps"][rows] = running.steps[ended]
-            result["returns"][rows] = running.reward[ended]
-            result["terminated"][rows] = tally.terminated[ended]
-            result["truncated"][rows] = tally.truncated[ended]
-            index[ended] += 1
-            running.clear(ended)
-            begin_episodes(policy, ended)
-            done += int(ended.sum())
-            if progress is not None:
-                progress(done, total)
-        elif env.max_episode_steps > 0 and running.steps.max() > env.max_episode_steps:
-            raise RobolearnError(
-                f"task {env.task!r}: an episode has run {running.steps.max()} steps, expected at most "
-                f"{env.max_episode_steps}: the world neither terminates nor truncates it"
-            )
-
-    if not success_reported:
-        log.warning("task %r never reported infos['success']: every episode counts as failed", env.task)
     wall_s = time.perf_counter() - begun
     return Evaluation(
         task=env.task,
         seed=seed,
         num_envs=env.num_envs,
         control_hz=env.interface.control_hz,
-        wall_s={"simulation": wall_s - acting_s, "policy": acting_s, "total": wall_s},
+        wall_s={"simulation": wall_s - engine.acting_s, "policy": engine.acting_s, "total": wall_s},
+        success_reported=engine.success_reported,
         **result,
     )
-
-
-@dataclass
-class _Tally:
-    """What was counted in each of N worlds, over a chunk or over an episode so far."""
-
-    steps: NDArray[np.int64]
-    reward: NDArray[np.float64]
-    solved: NDArray[np.bool_]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    success_reported: bool = False
-
-    @staticmethod
-    def zeros(n: int) -> _Tally:
-        solved, terminated, truncated = np.zeros((3, n), np.bool_)
-        return _Tally(np.zeros(n, np.int64), np.zeros(n, np.float64), solved, terminated, truncated)
-
-    def add(self, other: _Tally, worlds: NDArray[np.bool_]) -> None:
-        self.steps[worlds] += other.steps[worlds]
-        self.reward[worlds] += other.reward[worlds]
-        self.solved[worlds] |= other.solved[worlds]
-        self.terminated[worlds] |= other.terminated[worlds]
-        self.truncated[worlds] |= other.truncated[worlds]
-        self.success_reported |= other.success_reported
-
-    def clear(self, worlds: NDArray[np.bool_]) -> None:
-        for values in (self.steps, self.reward, self.solved, self.terminated, self.truncated):
-            values[worlds] = 0
-
-
-def _act(policy: Policy, observation: Observation, active: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """(N, Ta, Da) actions to execute, checked."""
-    chunks = np.asarray(policy.act(observation), dtype=np.float32)
-    n, ta, da = len(active), policy.execute_steps, policy.interface.action.size
-    if chunks.ndim != 3 or chunks.shape[0] != n or chunks.shape[1] < ta or chunks.shape[2] != da:
-        raise BadInput("policy: action chunk", got=chunks.shape, expected=f"({n}, Tp ≥ {ta}, {da})")
-    chunks = np.ascontiguousarray(chunks[:, :ta])
-    if not np.isfinite(chunks[active]).all():
-        raise NonFinite("policy: its actions are NaN or infinite; is the checkpoint damaged?")
-    return chunks
-
-
-def _execute(
-    env: Env,
-    chunks: NDArray[np.float32],
-    active: NDArray[np.bool_],
-    index: NDArray[np.int64],
-    watch: Watch | None,
-    see: Callable[[Observation], None] | None,
-) -> tuple[Observation, _Tally]:
-    """Execute `chunks` in the active worlds, in one piece or, watched or seen by the policy, action by action."""
-    tally = _Tally.zeros(len(active))
-    if watch is None and see is None:
-        observation = _step(env, chunks, active, tally)
-        return observation, tally
-    observation: Observation = {}
-    for a in range(chunks.shape[1]):
-        moving = active & ~(tally.terminated | tally.truncated)
-        if not moving.any():
-            break
-        if see is not None and a > 0:
-            see(observation)
-        if watch is not None:
-            watch(np.flatnonzero(moving), index[moving])
-        observation = _step(env, chunks[:, a : a + 1], moving, tally)
-    return observation, tally
-
-
-def _step(env: Env, chunks: NDArray[np.float32], moving: NDArray[np.bool_], tally: _Tally) -> Observation:
-    observation, reward, terminated, truncated, infos = env.step_chunk(chunks, moving)
-    solved = infos.get("success")
-    step = _Tally(
-        steps=np.asarray(infos["steps"], np.int64),
-        reward=np.asarray(reward, np.float64),
-        solved=np.zeros(len(moving), np.bool_) if solved is None else np.asarray(solved, np.bool_),
-        terminated=np.asarray(terminated, np.bool_),
-        truncated=np.asarray(truncated, np.bool_),
-        success_reported=solved is not None,
-    )
-    tally.add(step, moving)
-    return observation

@@ -18,7 +18,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Env, Policy
+from robolearn.core import BadInput, Env, Observation, Policy
 from robolearn.eval.rollout import Evaluation, Progress, run_episodes
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def record_episodes(
     np.maximum.at(quota, evaluation.world[rows], evaluation.index[rows] + 1)
     frames: dict[int, list[NDArray[np.uint8]]] = {int(row): [] for row in rows}
 
-    def watch(worlds: NDArray[np.intp], index: NDArray[np.intp]) -> None:
+    def watch(worlds: NDArray[np.intp], index: NDArray[np.int64], observation: Observation) -> None:
         # Before each step: after the last one the world already shows the start of its next episode.
         for episode in zip(worlds.tolist(), index.tolist(), strict=True):
             if episode in wanted and (picture := env.frame(episode[0])) is not None:

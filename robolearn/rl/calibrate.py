@@ -1,9 +1,9 @@
-"""Choosing the noise by measurement, not by hand per task: where paths begin, and how much is explored.
+"""Choosing the noise by measurement, not by hand per task: where denoising begins, and how much is explored.
 
-A flow begins at x_0 ~ N(0, s²). Imitation trains it at s = 1, where it is as varied as its demonstrations, mistakes
-included; with less it keeps to the middle of them. The worlds play one episode each at every s in `STARTS`, and the
-smallest s is taken whose success is within one standard error of the best, √(p (1 − p)/N): what x_0 decides is in every
-return, and no gradient. Fine-tuning begins there, and so does the policy that it exports.
+Denoising begins at x_0 ~ N(0, s²). Imitation trains it at s = 1, where it is as varied as its demonstrations, mistakes
+included; with less it keeps to the middle of them. The worlds play one episode each at every s in `INITIAL`, and the
+smallest s is taken whose result is within one standard error of the best: what x_0 decides is in every return, and no
+gradient. Fine-tuning begins there, and so does the policy that it exports.
 
 Then the exploration. Too little noise finds nothing new; too much destroys the demonstrations' skill, and with a
 sparse reward nothing is left to learn from. In between, the noise that costs the pre-trained policy half of its success
@@ -16,6 +16,9 @@ is used. That is measured: the worlds play one episode each at every candidate �
 policy that fails more often than not without noise hides behind its other failures what noise costs, and what it will
 cost once they are gone: σ* is then at most the middle candidate. One that never succeeds leaves nothing to measure: it
 begins where imitation did, with the smallest.
+
+Where a world reports no success, the same is done with returns R in its own units: the standard error is that of
+their mean, and σ* is where R falls to R(0) − (1 − KEEP) |R(0)|.
 """
 
 from __future__ import annotations
@@ -28,14 +31,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from robolearn.core import Env, Observation
-from robolearn.rl.noise import NoiseConfig
+from robolearn.core import Observation
+from robolearn.rl.settings import NoiseConfig
+from robolearn.rollout import Decision, Engine, Episodes
 
-STARTS = (1.0, 0.5, 0.0)
+INITIAL = (1.0, 0.5, 0.0)
 CANDIDATES = (0.08, 0.12, 0.18)
 KEEP = 0.5
+SEEDS_APART = 7919  # the starts of calibration are not those of training
 
 
 @dataclass(frozen=True)
@@ -44,13 +50,14 @@ class Calibration:
 
     Attributes:
       starts: the standard deviations of x_0 tried; the chosen one stands in `noise`.
-      start_success: rate at each, without exploration.
-      sigma: the candidates tried, 0 first, with the chosen start.
-      success: rate at each.
+      start_success: result at each, without exploration.
+      sigma: the candidates tried, 0 first, with the chosen standard deviation of x_0.
+      success: result at each.
       noise: the range chosen.
       env_steps: control steps spent.
       reason: in words.
-      simulation_s: seconds spent in the worlds.
+      metric: what the results are: rates of ``"success"``, or mean ``"return"``.
+      simulation_s, wall_s: seconds spent in the worlds, and in all.
     """
 
     starts: tuple[float, ...]
@@ -60,7 +67,9 @@ class Calibration:
     noise: NoiseConfig
     env_steps: int
     reason: str
+    metric: str = "success"
     simulation_s: float = 0.0
+    wall_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict."""
@@ -69,68 +78,74 @@ class Calibration:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Calibration:
         """The inverse of `to_json`."""
-        return Calibration(
-            tuple(data["starts"]),
-            tuple(data["start_success"]),
-            tuple(data["sigma"]),
-            tuple(data["success"]),
-            NoiseConfig(**data["noise"]),
-            data["env_steps"],
-            data["reason"],
-            data["simulation_s"],
-        )
+        tuples = {key: tuple(data[key]) for key in ("starts", "start_success", "sigma", "success")}
+        return Calibration(**{**data, **tuples, "noise": NoiseConfig(**data["noise"])})
 
 
 Act = Callable[[Observation, float, float, torch.Generator], Tensor]
 """(observation, s, σ, generator) → (N, Tp, Da) actions in [-1, 1], from x_0 of s with noise σ in the noised steps."""
 
 
-def calibrate_noise(act: Act, execute: int, env: Env, noise: NoiseConfig, seed: int) -> Calibration:
+def calibrate_noise(
+    act: Act, execute: int, engine: Engine, noise: NoiseConfig, seed: int, device: str | torch.device = "cpu"
+) -> Calibration:
     """Measure success against noise, and choose where to begin and the range.
 
     Args:
       act: the pre-trained policy with a fixed noise.
       execute: Ta.
-      env: the worlds; they are reset.
-      noise: what is given besides the range; a `start` that is given is not chosen.
+      engine: the worlds; they are reset.
+      noise: what is given besides the range; an `initial` that is given is not chosen.
       seed: of starts and noise; the same starts for every candidate.
+      device: of the policy.
     """
-    steps, simulation_s = 0, 0.0
+    begun = engine.env_steps, engine.simulation_s, time.perf_counter()
 
-    def measured(start: float, sigma: float) -> float:
-        nonlocal steps, simulation_s
-        rate, used, seconds = _one_episode_each(act, execute, env, start, sigma, seed)
-        steps += used
-        simulation_s += seconds
-        return rate
+    def measured(initial: float, sigma: float) -> NDArray[np.float64]:
+        return _one_episode_each(_Exploring(act, execute, initial, sigma, seed, device), engine, seed)
 
-    starts = STARTS if noise.start is None else (noise.start,)
-    start_rates = [measured(start, 0.0) for start in starts]
-    best = max(start_rates)
-    enough = best - math.sqrt(best * (1.0 - best) / env.num_envs)
-    good = [(s, rate) for s, rate in zip(starts, start_rates, strict=True) if rate >= enough]
-    start, rate = min(good) if best > 0 else good[0]
+    starts = INITIAL if noise.initial is None else (noise.initial,)
+    results = [measured(initial, 0.0) for initial in starts]
+    start_rates = [float(result.mean()) for result in results]
+    best = int(np.argmax(start_rates))
+    metric = "success" if engine.success_reported else "return"
+    error = float(results[best].std()) / math.sqrt(len(results[best]))
+    good = [(s, rate) for s, rate in zip(starts, start_rates, strict=True) if rate >= start_rates[best] - error]
+    fails = metric == "success" and start_rates[best] == 0
+    initial, rate = good[0] if fails else min(good)
+    level = rate - (1.0 - KEEP) * abs(rate)
     rates = [rate]
-    for sigma in CANDIDATES if rates[0] > 0 else ():
-        rates.append(measured(start, sigma))
-        if rates[-1] < KEEP * rates[0]:
+    for sigma in () if fails else CANDIDATES:
+        rates.append(float(measured(initial, sigma).mean()))
+        if rates[-1] < level:
             break  # more noise will not bring it back
     centre = CANDIDATES[0]
-    if rates[0] > 0:
-        centre = max(_crossing((0.0, *CANDIDATES), rates, KEEP * rates[0]), 0.5 * CANDIDATES[0])
-        if rates[0] < 0.5:
+    if not fails:
+        centre = max(_crossing((0.0, *CANDIDATES), rates, level), 0.5 * CANDIDATES[0])
+        if metric == "success" and rate < 0.5:
             centre = min(centre, CANDIDATES[len(CANDIDATES) // 2])
     half = math.sqrt(noise.min_share)
-    chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half, start=start)
-    if rates[0] == 0:
+    chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half, initial=initial)
+    if fails:
         reason = f"no success without noise, so the smallest candidate, {centre:.2f}"
     else:
-        tried = ", ".join(f"{rate:.0%} at {s:g}" for s, rate in zip(starts, start_rates, strict=True))
-        reason = f"success by start {tried}; by noise " + ", ".join(
-            f"{rate:.0%} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
+        form = "{:.0%}" if metric == "success" else "{:.4g}"
+        tried = ", ".join(f"{form.format(rate)} at {s:g}" for s, rate in zip(starts, start_rates, strict=True))
+        reason = f"{metric} by initial noise {tried}; by noise " + ", ".join(
+            f"{form.format(rate)} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
         )
-    sigmas = (0.0, *CANDIDATES[: len(rates) - 1])
-    return Calibration(starts, tuple(start_rates), sigmas, tuple(rates), chosen, steps, reason, simulation_s)
+    return Calibration(
+        starts=starts,
+        start_success=tuple(start_rates),
+        sigma=(0.0, *CANDIDATES[: len(rates) - 1]),
+        success=tuple(rates),
+        noise=chosen,
+        env_steps=engine.env_steps - begun[0],
+        reason=reason,
+        metric=metric,
+        simulation_s=engine.simulation_s - begun[1],
+        wall_s=time.perf_counter() - begun[2],
+    )
 
 
 def _crossing(sigma: tuple[float, ...], rates: list[float], level: float) -> float:
@@ -142,22 +157,34 @@ def _crossing(sigma: tuple[float, ...], rates: list[float], level: float) -> flo
     return sigma[len(rates) - 1]
 
 
-def _one_episode_each(
-    act: Act, execute: int, env: Env, start: float, sigma: float, seed: int
-) -> tuple[float, int, float]:
-    """Success rate, control steps, seconds of simulation."""
-    generator = torch.Generator().manual_seed(seed)
-    asked = time.perf_counter()
-    observation, _ = env.reset(seed=seed + 7919)
-    steps, simulation_s = 0, time.perf_counter() - asked
-    active = np.ones(env.num_envs, dtype=bool)
-    success = np.zeros(env.num_envs, dtype=bool)
-    while active.any():
-        chunk = act(observation, start, sigma, generator).numpy()[:, :execute]
-        asked = time.perf_counter()
-        observation, _, terminated, truncated, infos = env.step_chunk(chunk, active)
-        simulation_s += time.perf_counter() - asked
-        success |= active & infos["success"]
-        steps += int(infos["steps"].sum())
-        active &= ~(terminated | truncated)
-    return float(success.mean()), steps, simulation_s
+def _one_episode_each(agent: _Exploring, engine: Engine, seed: int) -> NDArray[np.float64]:
+    """(N,) success (0 or 1) of an episode of every world, or its return where success is not reported."""
+    n = engine.env.num_envs
+    engine.reset(seed + SEEDS_APART)
+    success, returns = np.zeros((2, n))
+    for turn in engine.turns(agent, Episodes(np.ones(n, np.int64))):
+        success[turn.worlds & turn.solved] = 1.0
+        returns += np.where(turn.worlds, turn.rewards.sum(axis=1), 0.0)
+    return success if engine.success_reported else returns
+
+
+class _Exploring:
+    """The policy with a fixed noise."""
+
+    observes_every_step = False
+
+    def __init__(
+        self, act: Act, execute: int, initial: float, sigma: float, seed: int, device: str | torch.device
+    ) -> None:
+        self._act, self._execute, self._initial, self._sigma = act, execute, initial, sigma
+        self._generator = torch.Generator(device).manual_seed(seed)
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        """Nothing is remembered."""
+
+    def observe(self, observation: Observation) -> None:
+        """Nothing is remembered."""
+
+    def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
+        chunk = self._act(observation, self._initial, self._sigma, self._generator)
+        return Decision(chunk.numpy()[:, : self._execute])

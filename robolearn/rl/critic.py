@@ -1,6 +1,6 @@
 """V(o, h): expected discounted return of the policy from an observation, in what is left of the episode.
 
-Success counts within the time limit only, so the time that is left belongs to the value (Pardo et al., "Time limits in
+Where success counts within the time limit only, the time that remains belongs to the value (Pardo et al., "Time limits in
 reinforcement learning", ICML 2018, section 3), with
 
     V(o, 0) = 0
@@ -24,10 +24,19 @@ class Critic(nn.Module):
     Args:
       encoder: normalised features → (B, C).
       hidden: widths of the layers.
+      ends_with_the_time: V(o, 0) = 0. Otherwise a time limit is no end of the task: the time that remains is nothing
+        to the value, which looks beyond it.
     """
 
-    def __init__(self, encoder: ObservationEncoder, hidden: tuple[int, ...] = (256, 256, 256)) -> None:
+    def __init__(
+        self,
+        encoder: ObservationEncoder,
+        hidden: tuple[int, ...] = (256, 256, 256),
+        *,
+        ends_with_the_time: bool = True,
+    ) -> None:
         super().__init__()
+        self.ends_with_the_time = ends_with_the_time
         self.encoder = encoder
         layers: list[nn.Module] = []
         width = encoder.size + 1
@@ -40,7 +49,9 @@ class Critic(nn.Module):
         nn.init.zeros_(head.bias)
         self.net = nn.Sequential(*layers, head)
 
-    def forward(self, observation: dict[str, Tensor], left: Tensor) -> Tensor:
-        """(B, To, …) features and (B,) the share of the episode that is left, in [0, 1] → (B,) values."""
-        features = torch.cat([self.encoder(observation), 2.0 * left[:, None] - 1.0], -1)
-        return self.net(features).squeeze(-1) * (left > 0)
+    def forward(self, observation: dict[str, Tensor], time_remaining: Tensor) -> Tensor:
+        """(B, To, …) features and (B,) the share of the time limit that remains, in [0, 1] → (B,) values."""
+        if not self.ends_with_the_time:
+            time_remaining = torch.ones_like(time_remaining)
+        features = torch.cat([self.encoder(observation), 2.0 * time_remaining[:, None] - 1.0], -1)
+        return self.net(features).squeeze(-1) * (time_remaining > 0)

@@ -24,11 +24,17 @@ class RewardScale:
         """The present divisor."""
         return max(float(np.sqrt(self._m2 / self._count)), self._floor)
 
-    def __call__(self, reward: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """(N,) rewards of one decision → (N,) scaled rewards."""
-        self._running = reward + self._gamma * self._running
+    def __call__(
+        self, reward: NDArray[np.float32], ended: NDArray[np.bool_], worlds: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float32]:
+        """(N,) rewards of one decision → (N,) scaled rewards; only the rows of `worlds` (N,) count."""
+        counted = slice(None) if worlds is None or worlds.all() else worlds
+        self._running[counted] = reward[counted] + self._gamma * self._running[counted]
+        running = self._running[counted]
+        if len(running) == 0:
+            return np.zeros_like(reward)
         # Chan's parallel update of mean and variance.
-        n, mean, m2 = len(reward), float(self._running.mean()), float(self._running.var() * len(reward))
+        n, mean, m2 = len(running), float(running.mean()), float(running.var() * len(running))
         delta, total = mean - self._mean, self._count + n
         self._mean += delta * n / total
         self._m2 += m2 + delta * delta * self._count * n / total

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from policies.checkpoint import save_policy
 from policies.ema import Ema
-from policies.flow import FlowConfig
 from policies.kinds import PolicyConfig, build_net
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
+from policies.settings import FlowConfig
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.data import Dataset, Windows
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer

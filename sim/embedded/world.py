@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class MujocoWorlds(VectorEnv):
-    """A `robolearn.core.Env` on MuJoCo's batched engine.
+    """A `robolearn.core.ChunkEnv` on MuJoCo's batched engine.
 
     Args:
       task: what is to be done.
@@ -52,6 +52,8 @@ class MujocoWorlds(VectorEnv):
     Raises:
       BadInput: an unknown camera, reward or action kind, or no GL for cameras.
     """
+
+    steps_together = False
 
     def __init__(
         self,
@@ -118,22 +120,23 @@ class MujocoWorlds(VectorEnv):
         self._observation = self._observe(self._state())
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
 
-    def step(self, actions: NDArray[np.float32]) -> StepResult:
-        """One control step in all worlds; `actions` (N, Da) in [-1, 1]."""
-        return self._step(self._shaped(actions, (self.num_envs, self._control.spec.size)), None)
+    def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """One control step; see `robolearn.core.Env.step`."""
+        actions = self._shaped(actions, (self.num_envs, self._control.spec.size))
+        return self._step(actions, None if active is None or active.all() else active)
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """See `robolearn.core.Env.step_chunk`."""
         n = self.num_envs
         chunks = self._shaped(chunks, (n, *np.shape(chunks)[1:2], self._control.spec.size))
         going = np.ones(n, dtype=bool) if active is None else active.copy()
-        reward, steps = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.int64)
+        rewards, steps = np.zeros(chunks.shape[:2], dtype=np.float32), np.zeros(n, dtype=np.int64)
         terminated, truncated, success = (np.zeros(n, dtype=bool) for _ in range(3))
         final: dict[str, NDArray] = {}
         for i in range(chunks.shape[1]):
             steps += going
             _, r, term, trunc, infos = self._step(chunks[:, i], None if going.all() else going)
-            reward += r
+            rewards[:, i] = r
             terminated |= term
             truncated |= trunc
             success |= infos["success"]
@@ -144,8 +147,9 @@ class MujocoWorlds(VectorEnv):
                 going &= ~ended
                 if not going.any():
                     break
-        infos = {"success": success, "steps": steps, "final_obs": final, "_final_obs": terminated | truncated}
-        return self._observation, reward, terminated, truncated, infos
+        infos = {"success": success, "steps": steps, "step_rewards": rewards}
+        infos |= {"final_obs": final, "_final_obs": terminated | truncated}
+        return self._observation, rewards.sum(axis=1), terminated, truncated, infos
 
     def close(self, **kwargs: Any) -> None:
         """Free the renderer."""

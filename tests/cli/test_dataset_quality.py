@@ -14,7 +14,7 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import Episode
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.collect import collect
+from robolearn.rollout.collect import collect
 from sim.experts import make_expert
 from sim.registry import make_env
 

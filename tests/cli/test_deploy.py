@@ -28,9 +28,9 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.runtime import Node
 from hardware.safety import SafetyFilter
 from policies.checkpoint import save_policy
-from policies.flow import FlowConfig
+from policies.settings import FlowConfig
 from policies.kinds import build_net
-from policies.networks.field import NetworkConfig
+from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from robolearn.core import Interface

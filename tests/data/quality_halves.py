@@ -18,7 +18,7 @@ import numpy as np
 
 from robolearn.core import Episode
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.collect import collect
+from robolearn.rollout.collect import collect
 from robolearn.data.quality import Demonstrations, assess
 from robolearn.eval import evaluate
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer

@@ -98,8 +98,8 @@ def executed(policy: Any, seen: list[dict[str, np.ndarray]]) -> np.ndarray:
     for t, look in enumerate(seen):
         if t % policy.execute_steps == 0:
             actions += list(np.moveaxis(policy.act(look)[:, : policy.execute_steps], 1, 0))
-        elif policy.sees_every_step:
-            policy.see(look)
+        elif policy.observes_every_step:
+            policy.observe(look)
     return np.stack(actions[: len(seen)])
 
 
@@ -121,7 +121,7 @@ def test_diffusion_does_what_select_action_does(tmp_path: Path, world: Interface
     # DDIM: all its noise is in where it starts.
     folder = save(tmp_path / "diffusion", "diffusion", world, n_obs_steps=observe, noise_scheduler_type="DDIM")
     ours, (policy, before, after) = open_policy(f"lerobot:{folder}"), theirs(folder, "diffusion")
-    assert ours.execute_steps == 5 and ours.sees_every_step == (observe == 2)
+    assert ours.execute_steps == 5 and ours.observes_every_step == (observe == 2)
     seen = looks(world, 12)
     ours.reset(3)
     mine = executed(ours, seen)
@@ -142,8 +142,8 @@ def test_worlds_whose_episodes_begin_at_different_times_do_not_mix(tmp_path: Pat
     second = np.array([False, True, False])
     for t, look in enumerate(seen):
         if t % 2:
-            together.see(look)
-            alone.see({key: value[:1] for key, value in look.items()})
+            together.observe(look)
+            alone.observe({key: value[:1] for key, value in look.items()})
             continue
         if t == 4:  # an episode starts in world 1
             together.begin(second)

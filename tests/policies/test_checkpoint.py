@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from policies.checkpoint import load_policy, save_policy
-from policies.diffusion_config import DiffusionConfig
-from policies.flow import FlowConfig
+from policies.settings import DiffusionConfig
+from policies.settings import FlowConfig
 from policies.kinds import build_net
-from policies.networks.field import NetworkConfig
+from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite

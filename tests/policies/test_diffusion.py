@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from policies.diffusion import DiffusionPolicy
-from policies.diffusion_config import DiffusionConfig
-from policies.networks.field import NetworkConfig
+from policies.settings import DiffusionConfig
+from policies.settings import NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)

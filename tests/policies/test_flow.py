@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from policies.ema import Ema
-from policies.flow import FlowConfig, FlowPolicy
-from policies.networks.field import NetworkConfig
+from policies.flow import FlowPolicy
+from policies.settings import FlowConfig
+from policies.settings import NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)

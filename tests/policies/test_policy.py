@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from policies.ema import Ema
-from policies.flow import FlowConfig, FlowPolicy
-from policies.networks.field import NetworkConfig
+from policies.flow import FlowPolicy
+from policies.settings import FlowConfig
+from policies.settings import NetworkConfig
 from policies.noise import BLOCK, WorldNoise
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy

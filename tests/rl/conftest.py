@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.flow import FlowConfig, FlowPolicy
-from policies.networks.field import NetworkConfig
+from policies.flow import FlowPolicy
+from policies.settings import FlowConfig
+from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from robolearn.core import ArraySpec, Interface

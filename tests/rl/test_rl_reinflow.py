@@ -15,8 +15,8 @@ import torch
 import robolearn.rl.reinflow as module
 from policies.checkpoint import load_policy
 from policies.diffusion import DiffusionPolicy
-from policies.diffusion_config import DiffusionConfig
-from policies.networks.field import NetworkConfig
+from policies.settings import DiffusionConfig
+from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.flow import FlowConfig
+from policies.settings import FlowConfig
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter

@@ -9,37 +9,12 @@ what the policy sees. σ_max is held for a share of the iterations, then falls o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from robolearn.core import BadInput
-
-
-@dataclass(frozen=True)
-class NoiseConfig:
-    """Range and schedule of the injected noise, in units of the normalised action.
-
-    Attributes:
-      sigma_min, sigma_max: range of the standard deviation of one denoising step; 0 for `sigma_max` chooses it
-        by calibration (see `robolearn.rl.calibrate`), with `sigma_min` as a share `min_share` of it.
-      steps: which denoising steps are noised: "last", or "all" as in the paper (see `stochastic_flow`).
-      min_share: σ_min/σ_max when calibrated.
-      start: standard deviation of x_0, where every path begins; None chooses it by calibration, too, or leaves the
-        policy's where the range is given.
-      hold: share of the iterations before σ_max begins to fall.
-      hidden: width of the two hidden layers.
-    """
-
-    sigma_min: float = 0.0
-    sigma_max: float = 0.0
-    steps: Literal["last", "all"] = "last"
-    min_share: float = 0.5
-    start: float | None = None
-    hold: float = 0.35
-    hidden: int = 64
+from robolearn.rl.settings import NoiseConfig
 
 
 class NoiseNet(nn.Module):
@@ -53,10 +28,9 @@ class NoiseNet(nn.Module):
 
     def __init__(self, cond_dim: int, chunk_dim: int, config: NoiseConfig) -> None:
         super().__init__()
-        if not 0 < config.sigma_min <= config.sigma_max < math.inf:
-            raise BadInput(
-                "range of the noise", got=(config.sigma_min, config.sigma_max), expected="0 < sigma_min <= sigma_max"
-            )
+        low, high = config.sigma_range
+        if not 0 < low <= high:
+            raise BadInput("range of the noise", got=config.sigma_range, expected="0 < sigma-min <= sigma-max")
         self.config = config
         self.net = nn.Sequential(
             nn.Linear(cond_dim + 1, config.hidden),
@@ -72,8 +46,8 @@ class NoiseNet(nn.Module):
         nn.init.zeros_(last.bias)
         self.log_var_min: Tensor
         self.log_var_max: Tensor
-        self.register_buffer("log_var_min", torch.tensor(2 * math.log(config.sigma_min)))
-        self.register_buffer("log_var_max", torch.tensor(2 * math.log(config.sigma_max)))
+        self.register_buffer("log_var_min", torch.tensor(2 * math.log(low)))
+        self.register_buffer("log_var_max", torch.tensor(2 * math.log(high)))
 
     def forward(self, tau: Tensor, cond: Tensor) -> Tensor:
         """(B,) flow time and (B, C) condition → (B, Tp·Da) log σ."""
@@ -83,7 +57,7 @@ class NoiseNet(nn.Module):
 
     def schedule(self, progress: float) -> None:
         """Set σ_max for the share `progress` in [0, 1] of the iterations done."""
-        low, high = self.config.sigma_min, self.config.sigma_max
+        low, high = self.config.sigma_range
         end = 0.3 * low + 0.7 * high
         fall = min(max((progress - self.config.hold) / (1 - self.config.hold), 0.0), 1.0)
         now = end + (high - end) * 0.5 * (1 + math.cos(math.pi * fall))

@@ -1,6 +1,6 @@
 """Recording: a teleoperator, or a script in its place, acts in N worlds; finished episodes go to the writer.
 
-The number of episodes is divided over the worlds beforehand, so that quick episodes are not favoured. Commits cost
+Commits cost
 more than the simulation between them, so episodes that end within `COMMIT_S` share one.
 """
 
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Episode, Observation, Teleoperator
 from robolearn.data.writer import EpisodeWriter
+from robolearn.rollout.agents import Decision, TeleoperatorAgent
+from robolearn.rollout.engine import Engine
+from robolearn.rollout.quotas import Episodes, spread
 
 COMMIT_S = 0.25  # a finished episode waits no longer than this, and the step at hand, to be safe on disk
 
@@ -48,40 +51,40 @@ def collect(
       seed: of the starts.
       progress: told the number done and the success rate so far.
     """
-    n = env.num_envs
-    quota = np.full(n, episodes // n) + (np.arange(n) < episodes % n)
-    running: list[_Running] = [_Running() for _ in range(n)]
-    observation, _ = env.reset(seed=seed)
-    teleoperator.reset(np.ones(n, dtype=bool))
+    running: list[_EpisodeRecorder] = [_EpisodeRecorder() for _ in range(env.num_envs)]
     done = successes = frames = 0
     finished = _Finished(writer)
+    engine = Engine(env)
+    engine.reset(seed)
+    teleoperator.reset(np.ones(env.num_envs, dtype=bool))
     try:
-        while (active := quota > 0).any():
-            action = teleoperator.command(observation)
-            # Copies, because both may be buffers that the next step writes over.
-            action = np.array(action, dtype=np.float32)
-            before = {key: np.array(value) for key, value in observation.items()}
-            observation, reward, terminated, truncated, infos = env.step_chunk(action[:, None], active)
-            for w in np.flatnonzero(active):
-                running[w].add(before, action, reward, int(w))
-            ended = active & (terminated | truncated)
-            for w in np.flatnonzero(ended):
+        for turn in engine.turns(_Recording(teleoperator), Episodes(spread(episodes, env.num_envs))):
+            observed, action = turn.decision.aux, turn.decision.chunk[:, 0]
+            for w in np.flatnonzero(turn.worlds):
+                running[w].add(observed, action, turn.rewards[:, 0], int(w))
+            for w in np.flatnonzero(turn.worlds & turn.ended):
                 episode = running[w].finish(
-                    bool(infos["success"][w]), bool(terminated[w]), bool(truncated[w]), env.prompt
+                    bool(turn.success[w]), bool(turn.terminated[w]), bool(turn.truncated[w]), env.prompt
                 )
                 finished.add(episode)
-                running[w] = _Running()
-                quota[w] -= 1
+                running[w] = _EpisodeRecorder()
                 done += 1
                 successes += episode.success
                 frames += len(episode)
                 if progress is not None:
                     progress(done, {"success": successes / done})
             finished.commit_if_due()
-            teleoperator.reset(ended)
     finally:
         finished.commit()
     return Collected(done, successes, frames)
+
+
+class _Recording(TeleoperatorAgent):
+    """Keeps the observation that each command answers: the next step may write over its arrays."""
+
+    def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
+        decision = super().decide(observation, worlds)
+        return replace(decision, aux={key: np.array(value) for key, value in observation.items()})
 
 
 class _Finished:
@@ -113,7 +116,7 @@ class _Finished:
             self._last = time.monotonic()
 
 
-class _Running:
+class _EpisodeRecorder:
     """The steps of one world's present episode."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import robolearn.data.collect as module
+import robolearn.rollout.collect as module
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data.reader import Dataset
 from robolearn.data.writer import EpisodeWriter

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation (Schulman et al., ICLR 2016), with time limits treated as what they are.
+"""Advantages. Generalised advantage estimation (Schulman et al., ICLR 2016), with time limits treated as what they are.
 
     δ_t = r_t + γ (1 − terminated_t) V(s'_t) − V(s_t)
     A_t = δ_t + γ λ (1 − ended_t) A_{t+1}
@@ -40,3 +40,28 @@ def gae(
         running = delta[t] + carry[t] * running
         advantage[t] = running
     return advantage, advantage + value
+
+
+def group_advantage(returns: Tensor, group: Tensor, divide_by_std: bool = False) -> Tensor:
+    """How much better an episode was than others from the same start (GRPO, Shao et al., 2024).
+
+        A_i = R_i − mean_{j ∈ group(i)} R_j        [ / std_{j ∈ group(i)} R_j ]
+
+    The division blows up groups that hardly differ, and the difficulty of a start with it; it is an option.
+
+    Args:
+      returns: (N,) discounted return of one episode in each world.
+      group: (N,) int, from 0: worlds that began alike.
+      divide_by_std: divide by the group's standard deviation, where that is above 1e-6.
+
+    Returns:
+      (N,) advantages; 0 in a group whose episodes went alike.
+    """
+    count = torch.bincount(group).to(returns.dtype)
+    mean = torch.bincount(group, weights=returns) / count
+    advantage = returns - mean[group].to(returns.dtype)
+    if divide_by_std:
+        var = torch.bincount(group, weights=advantage.square()) / count
+        std = var.sqrt().to(returns.dtype)[group]
+        advantage = torch.where(std > 1e-6, advantage / std.clamp_min(1e-6), torch.zeros_like(advantage))
+    return advantage

@@ -21,7 +21,7 @@ from torch import nn
 TRIES = 8
 
 
-class Anchor:
+class KlLineSearch:
     """The trained parameters of `module` as they are now, to come back towards."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -34,19 +34,19 @@ class Anchor:
         for now, before in zip(self._now, self._before, strict=True):
             now.copy_(torch.lerp(before, now, share) if share > 0 else before)
 
-    def within(self, found: float, kl: Callable[[], float], limit: float, target: float) -> float:
+    def within(self, found: float, kl: Callable[[], float], limit: float, target: float) -> tuple[float, float]:
         """Shorten until the divergence, `found` now and `kl()` after each time, is at most `limit`, aiming at `target`.
 
         Returns:
-          The share of the way that is left, in [0, 1].
+          The share of the way that is kept, in [0, 1], and the divergence then.
         """
-        left = 1.0
+        kept = 1.0
         for _ in range(TRIES):
             if found <= limit:
                 break
             # Far from θ the divergence is not quadratic: bounds on the share. Where it is not finite: back to θ.
             share = min(max(math.sqrt(target / found), 0.1), 0.5) if math.isfinite(found) else 0.0
             self.shorten(share)
-            left *= share
+            kept *= share
             found = kl()
-        return left
+        return kept, found

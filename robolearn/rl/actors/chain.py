@@ -1,0 +1,68 @@
+"""What the denoising actors share: chains of Gaussian steps, their likelihood, and distances between two policies."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class ChainStats(NamedTuple):
+    """What the likelihood of B chains is made of; M noised steps of D = Tp · Da components."""
+
+    log_prob: Tensor  # (B, M) log N(x_{k+1}; μ_k, σ_k), summed over the components
+    entropy: Tensor  # (B,) mean over noised steps and components of log σ + ½ log 2πe
+    mean: Tensor  # (B, M, D) μ of the noised steps
+    log_sigma: Tensor  # (B, M, D)
+
+    def joint(self) -> Tensor:
+        """(B,) log-likelihood of the whole chain / √(M · D).
+
+        The division keeps the spread of a ratio the same for any number of steps and any size of chunk, so that one
+        clip range serves all: a sum's standard deviation grows with the square root of its number of terms.
+        """
+        return self.log_prob.sum(1) / math.sqrt(self.mean[0].numel())
+
+
+def gaussian_stats(chain: Tensor, mean: Tensor, log_sigma: Tensor) -> ChainStats:
+    """Of chains (B, M + 1, D), whose first element is given, under N(mean, exp(log_sigma)²), each (B, M, D)."""
+    z = (chain[:, 1:] - mean) * (-log_sigma).exp()
+    terms = -0.5 * z.square() - log_sigma - LOG_SQRT_2PI
+    return ChainStats(terms.sum(2), (log_sigma + LOG_SQRT_2PI + 0.5).mean((1, 2)), mean, log_sigma)
+
+
+def noised_steps(steps: int, which: str) -> range:
+    """The denoising steps k of `steps` that are noised: the "last" one, or "all"."""
+    return range(steps) if which == "all" else range(steps - 1, steps)
+
+
+def kl_nats(old: ChainStats, new: ChainStats) -> Tensor:
+    """(B,) KL(π_old ‖ π) of the chains' noised steps, in nats, in closed form at the states of the chain:
+
+        Σ log σ/σ_old + (σ_old² + (μ_old − μ)²) / 2σ² − ½
+    """
+    shift = new.log_sigma - old.log_sigma
+    spread = (-2 * shift).exp() + (old.mean - new.mean).square() * (-2 * new.log_sigma).exp()
+    return (shift + 0.5 * spread - 0.5).sum((1, 2))
+
+
+def kl_to_reference(stats: ChainStats, reference_mean: Tensor) -> Tensor:
+    """E[ KL(π ‖ π_reference) ] / (M · D): Σ ‖μ − μ_ref‖² / 2σ², both with the same noise."""
+    return (0.5 * (stats.mean - reference_mean).square() * (-2 * stats.log_sigma.detach()).exp()).mean()
+
+
+def w2_to_reference(net: nn.Module, reference: nn.Module, observation: dict[str, Tensor], x0: Tensor) -> Tensor:
+    """E‖a(x_0) − a_ref(x_0)‖²/D: the squared 2-Wasserstein distance is at most this (one coupling).
+
+    Args:
+      observation: normalised features.
+      x0: (B, D), where the paths of both begin.
+    """
+    with torch.no_grad():
+        target = reference.sample(reference.encode(observation), x0.reshape(-1, *reference.noise_shape))  # type: ignore
+    action = net.sample(net.encode(observation), x0.reshape(-1, *net.noise_shape))  # type: ignore[operator, misc]
+    return (action - target).square().mean()

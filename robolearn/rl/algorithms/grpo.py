@@ -1,0 +1,75 @@
+"""Group-relative fine-tuning (after GRPO, Shao et al., 2024; RIFT's dual clip as an option): no critic.
+
+Groups of worlds begin alike. Every world plays one episode, and each of its decisions is credited with how much better
+the episode went than the others of its group:
+
+    R_i = Σ_t γ^t r_t            A_i = R_i − mean_{j ∈ group(i)} R_j
+    L   = −E[ min(r A, clip(r, 1 − ε, 1 + ε) A) ],   r as in `reinflow`
+
+A group whose episodes all went alike teaches nothing. γ < 1 makes a quick success better than a slow one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.policy import ChunkPolicy
+from robolearn.rl.actors import ChainStats
+from robolearn.rl.algorithms.on_policy import OnPolicy
+from robolearn.rl.buffer import Batch
+from robolearn.rl.losses import clipped_surrogate, standardise
+from robolearn.rl.returns import group_advantage
+from robolearn.rl.settings import GrpoConfig
+from robolearn.rollout import Episodes
+
+DECISIONS = 10  # an episode, for the size of minibatches
+
+
+class Grpo(OnPolicy):
+    """See the module's docstring."""
+
+    def __init__(self, policy: ChunkPolicy, num_envs: int, config: GrpoConfig) -> None:
+        self.config = config
+        self.quota = Episodes(np.ones(num_envs, np.int64))
+        self.group = np.arange(num_envs) // config.group
+        super().__init__(policy, num_envs, config)
+
+    @property
+    def decisions_per_rollout(self) -> int:
+        """About: episodes differ in length."""
+        return DECISIONS * self.num_envs
+
+    def reset_options(self) -> dict[str, Any] | None:
+        """Every rollout begins anew, the worlds of a group alike."""
+        return {"start_ids": self.group}
+
+    def update(self, batch: Batch, i: int, progress: float) -> dict[str, float]:
+        """See `robolearn.rl.algorithms.Algorithm`."""
+        reward = batch.on_grid(batch.reward)  # (T, N)
+        discount = self.config.gamma ** torch.arange(len(reward), device=reward.device)
+        returns = (discount[:, None] * reward).sum(0)
+        group = torch.from_numpy(self.group).to(reward.device)
+        advantage = group_advantage(returns, group, self.config.divide_by_std)
+        by_row = batch.from_grid(advantage.expand_as(reward))
+        metrics = {"return": returns.mean().item(), "groups_that_differ": _differing(advantage, group)}
+        if bool(advantage.abs().max() > 0):
+            metrics |= self._improve(batch, by_row, progress)
+        return metrics | self._end_update()
+
+    def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
+        """L of a minibatch. Its advantages are scaled but not centred: half of the episodes may be as good as it gets."""
+        before, scaled = old.joint(), standardise(advantage, centre=False)
+        return lambda now, part: clipped_surrogate(
+            now.joint() - before[part], scaled[part], self.config.clip, self.config.dual_clip
+        )
+
+
+def _differing(advantage: Tensor, group: Tensor) -> float:
+    """Share of the groups in which an episode went otherwise than another."""
+    spread = torch.zeros(int(group.max()) + 1, device=advantage.device).index_add_(0, group, advantage.abs())
+    return (spread > 0).float().mean().item()

@@ -1,0 +1,291 @@
+"""What the on-policy algorithms share: a denoising actor, its calibration and its average; an actor-critic on top.
+
+An algorithm's own page says what its loss is, `loss(batch, advantage, old, reference)`, and where its advantages come
+from; everything that would be the same on each page is here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.ema import Ema
+from policies.networks.encoder import ObservationEncoder
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, Observation
+from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig
+from robolearn.rl.actors.chain import kl_to_reference, w2_to_reference
+from robolearn.rl.actors.denoising import explore
+from robolearn.rl.baseline import Baseline
+from robolearn.rl.buffer import Batch, unscaled
+from robolearn.rl.calibrate import Calibration, calibrate_noise
+from robolearn.rl.critic import Critic
+from robolearn.rl.losses import approximate_kl, clip_fraction
+from robolearn.rl.policy_step import Loss, MinibatchOptimizer, PolicyStep, target_at
+from robolearn.rl.reward_scale import RewardScale
+from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
+from robolearn.rl.shards import Means, Shards
+from robolearn.rl.tensors import rows
+from robolearn.rollout import Decision, Decisions, Engine
+from robolearn.runs.checkpoint import prefixed, unprefixed
+from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+
+log = logging.getLogger(__name__)
+
+
+class OnPolicy:
+    """A denoising policy that learns from its own last rollout.
+
+    Args:
+      policy: a flow or diffusion policy; its network is trained in place.
+      num_envs: N.
+      config: settings.
+
+    Raises:
+      BadInput: a policy with To > 1, or a diffusion policy with η > 0.
+    """
+
+    scale: Any = staticmethod(unscaled)
+
+    def __init__(self, policy: ChunkPolicy, num_envs: int, config: Any) -> None:
+        settings = policy.net.config
+        if settings.observe > 1:
+            raise BadInput("policy for fine-tuning", got=f"To = {settings.observe}", expected="To = 1")
+        if getattr(settings, "eta", 0.0) != 0.0:
+            raise BadInput("policy for fine-tuning", got=f"eta = {settings.eta}", expected="eta = 0 (DDIM)")
+        self.base, self.net, self.num_envs = policy, policy.net, num_envs
+        self.device = policy.device
+        self._config: OnPolicyConfig = config
+        self.shards = Shards(config.threads if self.device.type == "cpu" else 1)
+        self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        self.order = self.generator if self.device.type == "cpu" else torch.Generator().manual_seed(config.seed)
+        torch.manual_seed(config.seed)
+        self._before_average()
+        self.average = Ema(self.net, config.average)
+        self.calibration: Calibration | None = None
+        if config.noise.sigma_max:
+            self._build(config.noise)
+
+    def _before_average(self) -> None:
+        """What draws from torch's generator before the noise network does."""
+
+    def _build(self, noise: NoiseConfig) -> None:
+        """Make what depends on the noise."""
+        if noise.initial is not None:
+            for net in (self.net, self.average.module):
+                net.config = replace(net.config, initial_noise_std=noise.initial)
+        self.actor = DenoisingActor(self.net, noise).to(self.device)
+        self.policy_step = PolicyStep(self.actor, self._optimizer(self.actor, self._config.actor_lr))
+
+    def _optimizer(self, module: torch.nn.Module, lr: float) -> MinibatchOptimizer:
+        return MinibatchOptimizer(
+            module,
+            lr,
+            minibatch=self._config.minibatch or max(2, self.decisions_per_rollout // 2),
+            max_grad_norm=self._config.max_grad_norm,
+            shards=self.shards,
+            generator=self.order,
+        )
+
+    @property
+    def decisions_per_rollout(self) -> int:
+        """About how many decisions a rollout has."""
+        raise NotImplementedError
+
+    # --- the seam: `robolearn.rl.algorithms.Algorithm` ---------------------------------------------------------
+
+    def prepare(self, engine: Engine) -> None:
+        """Choose the noise, where it is not given."""
+        noise = self._config.noise
+        if not noise.sigma_max:
+            self.calibration = calibrate_noise(self._explore, self.base.execute_steps, engine, noise, self._config.seed, self.device)
+            noise = self.calibration.noise
+            self._build(noise)
+            low, high = noise.sigma_range
+            log.info("initial noise %g, noise %.3f to %.3f (%s)", noise.initial, low, high, self.calibration.reason)
+
+    def begin_iteration(self, progress: float) -> None:
+        """Set the noise for the share `progress` of the budget."""
+        self.actor.noise.schedule(progress)
+
+    def act(self, observation: dict[str, Tensor]) -> Decision:
+        """Chunks with the noise that explores, and their chains."""
+        chain = self.actor.sample(self._normalise(observation), self.generator)
+        chunk = chain[:, -1].reshape(-1, *self.net.noise_shape).clamp(-1, 1)
+        actions = self.base.normalizer.action_back(chunk).cpu().numpy()
+        return Decision(actions[:, : self.base.execute_steps], {"chain": chain})
+
+    def policy(self) -> ChunkPolicy:
+        """With the averaged weights."""
+        return ChunkPolicy(self.average.module, self.base.normalizer, self.base.interface)
+
+    def begin(self) -> None:
+        """Nothing is kept over a reset."""
+
+    def reset_options(self) -> dict[str, Any] | None:
+        """The worlds go on where they are."""
+        return None
+
+    # --- one update --------------------------------------------------------------------------------------------
+
+    def _improve(self, batch: Batch, advantage: Tensor, progress: float) -> dict[str, float]:
+        """Move the policy by about the target of the divergence, along `loss` with (B,) advantages."""
+        c, chain = self._config, batch.aux["chain"]
+
+        def stats() -> ChainStats:
+            parts = self.shards.each(
+                lambda part: self.actor.evaluate(self._normalise(rows(batch.observation, part)), chain[part]),
+                len(batch),
+            )
+            return ChainStats(*(torch.cat(column) for column in zip(*(part for _, part in parts), strict=True)))
+
+        # The old likelihood is the training network's own: every ratio is 1 before the first step.
+        with torch.no_grad():
+            old = stats()
+        reference = None
+        if c.regulariser == "kl":
+            reference = self.actor.reference_mean(self._normalise(batch.observation), chain)
+        now = old
+
+        def kl() -> float:
+            nonlocal now
+            with torch.no_grad():
+                now = stats()
+            return approximate_kl(now.joint() - old.joint()).item()
+
+        def loss(index: Tensor) -> Loss:
+            seen, path = self._normalise(rows(batch.observation, index)), chain[index]
+            before = ChainStats(*(column[index] for column in old))
+            scores = self.surrogate(before, advantage[index])
+            held = None if reference is None else reference[index]
+
+            def share(part: slice) -> tuple[Tensor, Means]:
+                found = self.actor.evaluate(rows(seen, part), path[part])
+                surrogate = scores(found, part)
+                entropy, distance = found.entropy.mean(), torch.zeros((), device=self.device)
+                if held is not None:
+                    distance = kl_to_reference(found, held[part])
+                elif c.regulariser == "w2":
+                    distance = w2_to_reference(self.net, self.actor.reference, rows(seen, part), path[part][:, 0])
+                log_ratio = found.joint().detach() - before.joint()[part]
+                # L = L_clip(θ, φ) − α H(σ_φ) + β D(π_θ, π_BC)
+                return surrogate - c.entropy * entropy + c.regularisation * distance, {
+                    "policy_loss": surrogate.detach(),
+                    "kl": approximate_kl(log_ratio),
+                    "entropy": entropy.detach(),
+                    "distance_to_bc": distance.detach(),
+                }
+
+            return share
+
+        metrics = self.policy_step.improve(len(batch), c.epochs, loss, kl, target_at(c.target_kl, progress))
+        metrics["clip_fraction"] = clip_fraction(now.joint() - old.joint(), c.clip).item()
+        return metrics
+
+    def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
+        """For a minibatch with (b,) advantages and the likelihoods before: (those now, rows of it) → the loss to be
+        minimised."""
+        raise NotImplementedError
+
+    def _end_update(self) -> dict[str, float]:
+        self.average.update(self.net)
+        return {"sigma": math.exp(0.5 * float(self.actor.noise.log_var_max))}
+
+    def _normalise(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.base.normalizer.observation(observation)
+
+    def features(self, observation: Observation) -> dict[str, Tensor]:
+        """Copies of the features that the policy needs, on its device."""
+        return {key: torch.tensor(observation[key], device=self.device) for key in self.base.interface.observation}
+
+    @torch.inference_mode()
+    def _explore(self, observation: Observation, initial: float, sigma: float, generator: torch.Generator) -> Tensor:
+        features = self._normalise(self.features(observation))
+        chunk = explore(self.net, self._config.noise.steps, features, initial, sigma, generator)
+        return self.base.normalizer.action_back(chunk).cpu()
+
+    # --- exact resume ------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next update depends on."""
+        tensors = prefixed("actor", self.actor.state_dict()) | prefixed("average", self.average.module.state_dict())
+        packed, optimizer = pack_optimizer(self.policy_step.optimizer.adam)
+        tensors |= prefixed("actor_opt", packed)
+        tensors["generator"] = self.generator.get_state()
+        tensors["order"] = self.order.get_state()
+        noise = self.actor.noise.config
+        return tensors, {
+            "average_updates": self.average.updates,
+            "actor_opt": optimizer,
+            "noise": {"sigma_min": noise.sigma_min, "sigma_max": noise.sigma_max, "initial": noise.initial},
+            "calibration": None if self.calibration is None else self.calibration.to_json(),
+        }
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self._build(replace(self._config.noise, **meta["noise"]))
+        if meta["calibration"] is not None:
+            self.calibration = Calibration.from_json(meta["calibration"])
+        self.actor.load_state_dict(unprefixed("actor", tensors))
+        self.average.module.load_state_dict(unprefixed("average", tensors))
+        self.average.updates = int(meta["average_updates"])
+        unpack_optimizer(self.policy_step.optimizer.adam, unprefixed("actor_opt", tensors), meta["actor_opt"])
+        self.generator.set_state(tensors["generator"])
+        self.order.set_state(tensors["order"])
+
+
+class ActorCritic(OnPolicy):
+    """PPO with a critic: T decisions a world and rollout, advantages by GAE.
+
+    The critic learns alone for the first iterations: an actor that follows an untrained critic forgets its
+    demonstrations at once.
+    """
+
+    def __init__(self, policy: ChunkPolicy, num_envs: int, config: ActorCriticConfig, *, infinite: bool = False) -> None:
+        self.config, self.infinite = config, infinite
+        self.scale = RewardScale(num_envs, config.gamma)
+        self.quota = Decisions(config.chunks_per_rollout)
+        super().__init__(policy, num_envs, config)
+        self.baseline = Baseline(
+            self.critic, self._optimizer(self.critic, config.critic_lr), config, self.shards, self._normalise
+        )
+
+    def _before_average(self) -> None:
+        encoder = ObservationEncoder(self.base.interface.observation)
+        self.critic = Critic(encoder, ends_with_the_time=not self.infinite).to(self.device)
+
+    @property
+    def decisions_per_rollout(self) -> int:
+        """T · N."""
+        return self.config.chunks_per_rollout * self.num_envs
+
+    def begin(self) -> None:
+        """The discounted returns of the running episodes are forgotten."""
+        self.scale.begin()
+
+    def update(self, batch: Batch, i: int, progress: float) -> dict[str, float]:
+        """See `robolearn.rl.algorithms.Algorithm`."""
+        advantage, target, metrics = self.baseline.advantages(batch)
+        metrics |= self.baseline.fit(batch, target)
+        if i >= self.config.critic_warmup:
+            metrics |= self._improve(batch, advantage, progress)
+        return metrics | self._end_update()
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, meta = super().state()
+        packed, optimizer = pack_optimizer(self.baseline.optimizer.adam)
+        tensors |= prefixed("critic", self.critic.state_dict()) | prefixed("critic_opt", packed)
+        tensors["scale"] = torch.from_numpy(self.scale.state())
+        return tensors, meta | {"critic_opt": optimizer}
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        super().load_state(tensors, meta)
+        self.critic.load_state_dict(unprefixed("critic", tensors))
+        unpack_optimizer(self.baseline.optimizer.adam, unprefixed("critic_opt", tensors), meta["critic_opt"])
+        self.scale.load(tensors["scale"].numpy())

@@ -1,0 +1,138 @@
+"""How a policy is moved by one rollout: minibatches, a step size that follows the KL divergence, and a line search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from robolearn.core import NonFinite
+from robolearn.rl.line_search import KlLineSearch
+from robolearn.rl.shards import Means, Shards
+
+LR_RANGE = (1e-5, 2e-3)  # of the actor
+FURTHEST = 4.0  # times the target: the KL divergence that an iteration may end with
+
+Loss = Callable[[slice], tuple[Tensor, Means]]
+"""rows of a minibatch → mean loss over them, and further means without gradients."""
+
+
+class MinibatchOptimizer:
+    """Adam over shuffled minibatches whose gradients are computed in shares.
+
+    Args:
+      module: what is trained.
+      lr: step size.
+      minibatch: rows per gradient step.
+      max_grad_norm: longer gradients are shortened.
+      shards: shares side by side.
+      generator: of the order of the rows, on the CPU.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        lr: float,
+        *,
+        minibatch: int,
+        max_grad_norm: float,
+        shards: Shards,
+        generator: torch.Generator,
+    ) -> None:
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.adam = torch.optim.Adam(self.parameters, lr=lr, eps=1e-5, fused=True)
+        self.minibatch, self.max_grad_norm = minibatch, max_grad_norm
+        self._shards, self._generator = shards, generator
+
+    def epochs(
+        self,
+        size: int,
+        epochs: int,
+        loss: Callable[[Tensor], Loss],
+        until: Callable[[dict[str, float]], bool] = lambda _: False,
+    ) -> dict[str, float]:
+        """Go through `size` rows `epochs` times; returns the mean of what the losses report.
+
+        Args:
+          loss: (b,) rows of a minibatch → its loss.
+          until: whether to stop after a step that reported so much.
+        """
+        seen: list[dict[str, float]] = []
+        for _ in range(epochs):
+            order = torch.randperm(size, generator=self._generator)
+            for index in order.split(self.minibatch):
+                if len(index) < 2:
+                    continue  # a single sample has no standard deviation
+                seen.append(self.step(loss(index), len(index)))
+                if until(seen[-1]):
+                    return _mean(seen)
+        return _mean(seen)
+
+    def step(self, loss: Loss, size: int) -> dict[str, float]:
+        """One step on the mean loss over `size` rows; returns the means.
+
+        Raises:
+          NonFinite: the gradient is NaN or infinite; the weights are as before.
+        """
+        means = self._shards.backward(loss, size, self.parameters)
+        trained = [p for p in self.parameters if p.grad is not None]
+        norm = nn.utils.clip_grad_norm_(trained, self.max_grad_norm, foreach=True)
+        if not torch.isfinite(norm):  # it would stay in Adam's moments for ever
+            raise NonFinite("fine-tuning: a gradient became NaN or infinite; try a smaller --actor-lr")
+        self.adam.step()
+        return {key: float(value) for key, value in means.items()}
+
+
+class PolicyStep:
+    """Moves `module` by about `target` nats an iteration.
+
+    The clip of PPO bounds one step; epochs end where many steps add up to `FURTHEST` times the target, the step size
+    follows the divergence, and what still went too far is shortened.
+    """
+
+    def __init__(self, module: nn.Module, optimizer: MinibatchOptimizer) -> None:
+        self.module, self.optimizer = module, optimizer
+
+    @property
+    def lr(self) -> float:
+        """The present step size."""
+        return self.optimizer.adam.param_groups[0]["lr"]
+
+    def improve(
+        self, size: int, epochs: int, loss: Callable[[Tensor], Loss], kl: Callable[[], float], target: float
+    ) -> dict[str, float]:
+        """Several epochs on `loss`, which reports ``"kl"``; see `MinibatchOptimizer.epochs`.
+
+        Args:
+          kl: divergence of the policy before from the policy now, over all rows.
+          target: of that.
+
+        Returns:
+          The means of the losses, ``actor_lr``, ``step_kept`` and the ``kl`` that it ended with.
+        """
+        furthest = FURTHEST * target
+        search = KlLineSearch(self.module)
+        metrics = self.optimizer.epochs(size, epochs, loss, until=lambda step: step["kl"] > furthest)
+        found = kl()
+        metrics["actor_lr"] = self.lr
+        self._adapt(found, target)
+        metrics["step_kept"], metrics["kl"] = search.within(found, kl, furthest, target)
+        return metrics
+
+    def _adapt(self, kl: float, target: float) -> None:
+        for group in self.optimizer.adam.param_groups:
+            if kl > 2 * target:
+                group["lr"] = max(group["lr"] / 1.5, LR_RANGE[0])
+            elif kl < target / 2:
+                group["lr"] = min(group["lr"] * 1.5, LR_RANGE[1])
+
+
+def target_at(target: float, progress: float) -> float:
+    """The target of the divergence after the share `progress` of the budget: on a cosine to a half."""
+    return target * (0.5 + 0.5 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}

@@ -1,0 +1,187 @@
+"""The runner: worlds, budget, snapshots and timings around an algorithm; a trainer for `robolearn.runs.run_loop`.
+
+One iteration: collect what the algorithm's quota says, let it update. Before the first one it may calibrate, from the
+same budget.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.checkpoint import save_policy
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, Env, bind_policy
+from robolearn.rl.algorithms import Algorithm, make_algorithm
+from robolearn.rl.buffer import ReturnTracker, collect
+from robolearn.rl.calibrate import CANDIDATES, INITIAL, Calibration
+from robolearn.rl.settings import ActorCriticConfig, AlgorithmConfig
+from robolearn.rollout import Engine
+from robolearn.runs.checkpoint import prefixed, unprefixed
+from robolearn.runs.threads import torch_threads
+
+log = logging.getLogger(__name__)
+
+EPISODES_BETWEEN = 2  # two states of worlds whose own state cannot be read
+UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
+
+
+class Runner:
+    """Fine-tunes `policy` in `env`.
+
+    Args:
+      policy: a flow or diffusion policy; its network is trained in place, on its device.
+      env: the worlds, not yet reset.
+      config: of the algorithm.
+      env_steps: budget of control steps, calibration included; the last iteration stays within it.
+
+    Raises:
+      BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
+    """
+
+    def __init__(self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int) -> None:
+        bind_policy(policy, env.interface, what=f"policy in {env.task}")
+        if env.num_envs != config.num_envs:
+            raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
+        self.env, self.config, self.budget = env, config, env_steps
+        self.execute = policy.execute_steps
+        self.iterations = iterations_within(config, env, self.execute, env_steps)
+        infinite = isinstance(config, ActorCriticConfig) and _is_infinite(config, env)
+        self.algorithm: Algorithm = make_algorithm(policy, env.num_envs, config, infinite=infinite)
+        self.device = policy.device
+        self.engine = Engine(env)
+        self.returns = ReturnTracker(env.num_envs)
+        self._steps_before = 0  # of earlier parts of a resumed run
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps so far."""
+        return self._steps_before + self.engine.env_steps
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What was measured before the first iteration."""
+        return self.algorithm.calibration
+
+    # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """Collect and learn once; returns the metrics."""
+        if i == 0:
+            self.algorithm.prepare(self.engine)
+            self._restart(self.config.seed)
+        elif (options := self.algorithm.reset_options()) is not None:
+            self._restart(self.config.seed * 1_000_003 + i, options)
+        algorithm, progress = self.algorithm, i / self.iterations
+        algorithm.begin_iteration(progress)
+        start = time.perf_counter()
+        with torch.no_grad(), torch_threads(1):
+            batch = collect(
+                self.engine,
+                algorithm.act,
+                algorithm.quota,
+                algorithm.features,
+                device=self.device,
+                scale=algorithm.scale,
+                returns=self.returns,
+            )
+        collected = time.perf_counter()
+        with torch_threads(1):
+            metrics = algorithm.update(batch, i, progress)
+        finished = batch.episodes > 0
+        success = batch.success / batch.episodes if finished and self.engine.success_reported else math.nan
+        return {
+            "env_steps": float(self.env_steps),
+            "success": success,
+            "episode_return": float(batch.returns.mean()) if finished else math.nan,
+            "episodes": float(batch.episodes),
+            "wall_simulation_s": batch.simulation_s,
+            "wall_inference_s": collected - start - batch.simulation_s,
+            "wall_update_s": time.perf_counter() - collected,
+            **metrics,
+        }
+
+    def export(self, path: Path) -> None:
+        """Write the policy to the checkpoint folder `path`."""
+        save_policy(self.algorithm.policy(), path)
+
+    # --- exact resume ------------------------------------------------------------------------------------------
+
+    def iterations_between_states(self, asked: int) -> int:
+        """How many iterations to leave between two calls of `state`: `asked`, or more.
+
+        To save worlds whose state cannot be read ends their episodes. Between two times there is room for
+        `EPISODES_BETWEEN` of the longest, or what happens late in an episode would never be seen.
+        """
+        if self.env.snapshot() is not None or self.algorithm.reset_options() is not None:
+            return asked
+        assert isinstance(self.config, ActorCriticConfig)
+        longest = EPISODES_BETWEEN * self.env.max_episode_steps
+        return max(asked, math.ceil(longest / (self.config.chunks_per_rollout * self.execute)))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iteration depends on.
+
+        Worlds whose state cannot be read are started anew here, with a seed of their own, so that a resumed run and
+        an uninterrupted one go on alike where both saved at the same iterations (see `iterations_between_states`).
+        """
+        snapshot = self.engine.snapshot()
+        if snapshot is None:
+            self._restart(self._restart_seed())
+        tensors, meta = self.algorithm.state()
+        if snapshot is not None:
+            tensors |= prefixed("engine", {key: torch.from_numpy(value) for key, value in snapshot.items()})
+            tensors["returns"] = torch.from_numpy(self.returns.now.copy())
+        return tensors, {"algorithm": meta, "env_steps": self.env_steps}
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.algorithm.load_state(tensors, meta["algorithm"])
+        self._steps_before = int(meta["env_steps"]) - self.engine.env_steps
+        snapshot = unprefixed("engine", tensors)
+        if snapshot:
+            self.engine.restore({key: value.numpy() for key, value in snapshot.items()})
+            self.returns.now[:] = tensors["returns"].numpy()
+        else:
+            self._restart(self._restart_seed())
+
+    def _restart(self, seed: int, options: dict[str, Any] | None = None) -> None:
+        """All worlds begin anew."""
+        if options is None:
+            options = self.algorithm.reset_options()
+        self.engine.reset(seed, options)
+        self.returns.now[:] = 0.0
+        self.algorithm.begin()
+
+    def _restart_seed(self) -> int:
+        return self.config.seed * 1_000_003 + self.env_steps
+
+
+def _is_infinite(config: ActorCriticConfig, env: Env) -> bool:
+    return config.horizon == "infinite" or (config.horizon == "auto" and env.max_episode_steps <= 0)
+
+
+def iterations_within(config: AlgorithmConfig, env: Env, execute: int, env_steps: int) -> int:
+    """How many iterations of a policy that executes Ta = `execute` steps the budget pays for.
+
+    Raises:
+      BadInput: too few for the actor to learn anything.
+    """
+    starts = len(INITIAL) if config.noise.initial is None else 1
+    episodes = 0 if config.noise.sigma_max else (len(CANDIDATES) + starts) * env.num_envs
+    episode = env.max_episode_steps or UNKNOWN_EPISODE
+    calibration = episodes * episode
+    if isinstance(config, ActorCriticConfig):
+        each, warmup = env.num_envs * config.chunks_per_rollout * execute, config.critic_warmup
+    else:
+        each, warmup = env.num_envs * math.ceil(episode / execute) * execute, 0
+    iterations = (env_steps - calibration) // each
+    if iterations <= warmup:
+        raise BadInput("env_steps", got=env_steps, expected=f"at least {calibration + (warmup + 1) * each}")
+    return iterations

@@ -1,0 +1,206 @@
+"""Settings of fine-tuning: the frozen dataclasses whose fields are the flags of ``robolearn finetune``.
+
+Apart from the algorithms so that reading a command line does not load torch. A docstring below a field is its help.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import tyro
+
+from robolearn.core import BadInput
+
+
+@dataclass(frozen=True)
+class NoiseConfig:
+    """Range and schedule of the injected noise, in units of the normalised action."""
+
+    sigma_max: float = 0.0
+    """Largest standard deviation of the noise of one denoising step; 0 chooses the range by calibration."""
+    sigma_min: float = 0.0
+    """Smallest; 0: a share of the largest."""
+    min_share: Annotated[float, tyro.conf.arg(name="sigma-min-share")] = 0.5
+    """The share of the largest noise that the smallest is, where it is not given."""
+    steps: Annotated[Literal["last", "all"], tyro.conf.arg(name="noise-steps")] = "last"
+    """Denoising steps that are noised: the last one, or all as in the papers."""
+    initial: Annotated[float | None, tyro.conf.arg(name="initial-noise")] = None
+    """Standard deviation of the noise that denoising begins with; by default chosen by calibration, or the policy's
+    own where --sigma-max is given. 1 is what imitation trains with."""
+    hold: Annotated[float, tyro.conf.arg(name="noise-hold")] = 0.35
+    """Share of the budget before the largest noise begins to fall."""
+    hidden: Annotated[int, tyro.conf.arg(name="noise-hidden")] = 64
+    """Width of the two hidden layers of the noise network."""
+
+    def __post_init__(self) -> None:
+        if self.sigma_max and not 0 <= self.sigma_min <= self.sigma_max < math.inf:
+            raise BadInput(
+                "range of the noise", got=(self.sigma_min, self.sigma_max), expected="0 <= sigma-min <= sigma-max"
+            )
+        if not 0 < self.min_share <= 1:
+            raise BadInput("sigma-min-share", got=self.min_share, expected="more than 0, at most 1")
+        if self.initial is not None and not 0 <= self.initial <= 1:
+            raise BadInput("initial-noise", got=self.initial, expected="0 to 1")
+
+    @property
+    def sigma_range(self) -> tuple[float, float]:
+        """(σ_min, σ_max)."""
+        return self.sigma_min or self.sigma_max * self.min_share, self.sigma_max
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPolicyConfig:
+    """What the on-policy algorithms have in common; the defaults serve every embedded task."""
+
+    num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 64
+    """Worlds side by side."""
+    gamma: float = 0.99
+    """Discount of one decision (an executed chunk)."""
+    actor_lr: float = 2e-4
+    """Learning rate of the policy at the beginning; it then follows --target-kl, between 1e-5 and 2e-3."""
+    epochs: int = 3
+    """Passes of the policy over a rollout."""
+    minibatch: int | None = None
+    """Chunks per gradient step; by default half of a rollout."""
+    clip: float = 0.1
+    """ε: how far a ratio of likelihoods may go, each normalised by the root of its number of components."""
+    target_kl: float = 0.015
+    """How far one iteration moves the policy; it falls on a cosine to a half. The learning rate is raised where the
+    divergence stays below half of it and lowered above twice, epochs end at 4 times it, and a step that went further
+    is shortened."""
+    entropy: float = 0.0
+    """Weight of the entropy term."""
+    regulariser: Literal["none", "kl", "w2"] = "none"
+    """Distance that keeps the policy near the demonstrations."""
+    regularisation: float = 0.0
+    """Its weight."""
+    max_grad_norm: float = 1.0
+    """Largest norm of a gradient, of policy and critic each."""
+    average: float = 0.8
+    """Decay per iteration of the exported average of weights; 0 exports the last weights."""
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    threads: int = 2
+    """Shares of a batch that are learned from side by side; the same number gives the same weights, bit for bit, on any
+    number of CPUs. The simulation uses every CPU."""
+    seed: int = 0
+    """Of starts, noise and everything else."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_envs", "epochs", "threads"):
+            if getattr(self, name) < 1:
+                raise BadInput(_flag(name), got=getattr(self, name), expected="at least 1")
+        if self.minibatch is not None and self.minibatch < 2:
+            raise BadInput("--minibatch", got=self.minibatch, expected="at least 2")
+        if self.regulariser not in ("kl", "w2", "none"):
+            raise BadInput("--regulariser", got=self.regulariser, available=("kl", "w2", "none"))
+        check_range(self, gamma=(0.0, 1.0), entropy=(0.0, math.inf), regularisation=(0.0, math.inf))
+        check_range(self, average=(0.0, 1.0), seed=(0, 2**63 - 1))
+        check_positive(self, "actor_lr", "clip", "target_kl", "max_grad_norm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig(OnPolicyConfig):
+    """Settings of the algorithms that have a critic."""
+
+    chunks_per_rollout: Annotated[int, tyro.conf.arg(aliases=["--decisions"])] = 20
+    """Action chunks a world and iteration."""
+    lam: float = 0.9
+    """λ of generalised advantage estimation."""
+    critic_lr: float = 1e-3
+    """Learning rate of the critic."""
+    critic_epochs: int = 6
+    """Passes of the critic over a rollout."""
+    critic_warmup: int = 3
+    """Iterations in which only the critic learns."""
+    horizon: Literal["auto", "finite", "infinite"] = "auto"
+    """What a time limit means. finite: nothing counts after it, V = 0 there (a task to be solved in time). infinite: the
+    world would go on, so the critic looks beyond it. auto: finite, where the world has a limit and ends by itself."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("chunks_per_rollout", "critic_epochs"):
+            if getattr(self, name) < 1:
+                raise BadInput(_flag(name), got=getattr(self, name), expected="at least 1")
+        if self.critic_warmup < 0:
+            raise BadInput("--critic-warmup", got=self.critic_warmup, expected="0 or more")
+        if self.num_envs * self.chunks_per_rollout < 2:
+            raise BadInput(
+                "--worlds times --chunks-per-rollout", got=self.num_envs * self.chunks_per_rollout, expected="at least 2"
+            )
+        check_range(self, lam=(0.0, 1.0))
+        check_positive(self, "critic_lr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinFlowConfig(ActorCriticConfig):
+    """PPO on the likelihood of the denoising steps: one ratio per chunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DppoConfig(ActorCriticConfig):
+    """PPO over environment steps and denoising steps: one ratio per denoising step."""
+
+    noise: NoiseConfig = field(default_factory=lambda: NoiseConfig(steps="all"))
+    gamma_denoising: float = 0.99
+    """Discount of the advantage per denoising step that is still to come."""
+    clip_first: float = 0.01
+    """ε of the first denoising step; it grows exponentially to --clip at the last."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, gamma_denoising=(0.0, 1.0))
+        check_positive(self, "clip_first")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpoConfig(OnPolicyConfig):
+    """Episodes from equal starts, each judged by how it compares with the others of its group: no critic."""
+
+    group: int = 8
+    """Worlds that begin alike; it divides --worlds."""
+    divide_by_std: bool = False
+    """Divide advantages by their group's standard deviation."""
+    dual_clip: float | None = None
+    """Bound on what a bad sample costs, as a multiple of its advantage (RIFT: 3); by default none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.group < 2 or self.num_envs % self.group:
+            raise BadInput("--group", got=self.group, expected=f"at least 2, a divisor of --worlds {self.num_envs}")
+        if self.dual_clip is not None and not 1 < self.dual_clip < math.inf:
+            raise BadInput("--dual-clip", got=self.dual_clip, expected="more than 1")
+
+
+AlgorithmConfig = ReinFlowConfig | DppoConfig | GrpoConfig
+ALGORITHMS: dict[str, type[ReinFlowConfig] | type[DppoConfig] | type[GrpoConfig]] = {
+    "reinflow": ReinFlowConfig,
+    "dppo": DppoConfig,
+    "grpo": GrpoConfig,
+}
+
+
+def algorithm_name(config: AlgorithmConfig) -> str:
+    """What ``--algo`` calls the algorithm of `config`."""
+    return next(name for name, kind in ALGORITHMS.items() if type(config) is kind)
+
+
+def check_range(config: object, **ranges: tuple[float, float]) -> None:
+    """Raise `BadInput` for the first field that is not finite or lies outside its closed range."""
+    for name, (low, high) in ranges.items():
+        value = getattr(config, name)
+        if not (low <= value <= high and math.isfinite(value)):
+            expected = f"{low:g} to {high:g}" if high < 2 else f"{low:g} or more"
+            raise BadInput(_flag(name), got=value, expected=expected)
+
+
+def check_positive(config: object, *names: str) -> None:
+    """Raise `BadInput` for the first field that is not a positive finite number."""
+    for name in names:
+        if not 0 < getattr(config, name) < math.inf:
+            raise BadInput(_flag(name), got=getattr(config, name), expected="a positive number")
+
+
+def _flag(name: str) -> str:
+    return "--worlds" if name == "num_envs" else f"--{name.replace('_', '-')}"

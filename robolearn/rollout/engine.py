@@ -1,0 +1,242 @@
+"""N worlds that go on from turn to turn: decide, execute, account for the episodes.
+
+Worlds that may rest move in lockstep: all get a chunk at once, and one whose episode ends inside its chunk rests until
+the others have finished theirs. Worlds that must all step together (a batch on a GPU) have a chunk cursor each: one
+that has executed its chunk, or begun an episode, gets the next at once, while the others go on with theirs. What is
+left of a chunk is never applied to the next episode either way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Env, Observation, RobolearnError
+from robolearn.rollout.agents import Agent, Decision
+from robolearn.rollout.chunks import Outcome, execute, step_once
+from robolearn.rollout.quotas import Quota
+
+Watch = Callable[[NDArray[np.intp], NDArray[np.int64], Observation], None]
+"""watch(worlds (M,), episode of each (M,), observation of all N) before each control step of the M worlds that move."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """Decisions that were executed to their end.
+
+    Rows of worlds outside `worlds` are without meaning. Arrays of observations may be written over by the next turn.
+
+    Attributes:
+      worlds: (N,) where a decision came to its end in this turn, and counts.
+      decision: with what its agent kept.
+      rewards: (N, Ta) of each executed step, then 0.
+      steps: (N,) how many were executed.
+      observation: after the decision; of an episode that ended here its *final* one, never the next one's first.
+      terminated, truncated: (N,) how the episode ended, if it did.
+      success: (N,) whether a step of the decision solved the task; all false where the world does not report it.
+      solved: (N,) whether any step of the episode so far did.
+      episode: (N,) the how-many-th of its world the episode is, from 0.
+      elapsed: (N,) control steps of the episode before the decision.
+    """
+
+    worlds: NDArray[np.bool_]
+    decision: Decision
+    rewards: NDArray[np.float32]
+    steps: NDArray[np.int64]
+    observation: Observation
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    success: NDArray[np.bool_]
+    solved: NDArray[np.bool_]
+    episode: NDArray[np.int64]
+    elapsed: NDArray[np.int64]
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """(N,) the decision was the last of its episode."""
+        return self.terminated | self.truncated
+
+
+class Engine:
+    """Runs agents in `env`, which must be used through here alone.
+
+    Attributes:
+      observation: the present one.
+      elapsed: (N,) control steps of the running episodes.
+      solved: (N,) whether they have been solved; a world may report that long before the end.
+      env_steps: control steps executed since the engine was made.
+      simulation_s, acting_s: seconds spent in the worlds and in deciding.
+      success_reported: whether the worlds have reported success at all.
+    """
+
+    def __init__(self, env: Env) -> None:
+        n = env.num_envs
+        self.env = env
+        self.observation: Observation = {}
+        self.elapsed, self._episode = np.zeros((2, n), np.int64)
+        self.solved = np.zeros(n, np.bool_)
+        self.env_steps, self.simulation_s, self.acting_s = 0, 0.0, 0.0
+        self.success_reported = False
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Begin new episodes in all worlds; see `robolearn.core.Env.reset`."""
+        begun = time.perf_counter()
+        self.observation, infos = self.env.reset(seed=seed, options=options)
+        self.simulation_s += time.perf_counter() - begun
+        self.success_reported |= "success" in infos
+        self._forget(slice(None))
+
+    def snapshot(self) -> dict[str, NDArray] | None:
+        """Everything that `restore` needs, or None where the worlds' state cannot be read."""
+        world = self.env.snapshot()
+        if world is None:
+            return None
+        return {
+            "elapsed": self.elapsed.copy(),
+            "solved": self.solved.copy(),
+            **{f"env/{key}": v for key, v in world.items()},
+        }
+
+    def restore(self, snapshot: Mapping[str, NDArray]) -> None:
+        """Continue from `snapshot`."""
+        world = {key.removeprefix("env/"): v for key, v in snapshot.items() if key.startswith("env/")}
+        self.observation = self.env.restore(world)
+        self.elapsed[:], self.solved[:] = snapshot["elapsed"], snapshot["solved"]
+
+    def turns(self, agent: Agent, quota: Quota, *, watch: Watch | None = None) -> Iterator[Turn]:
+        """Let `agent` act until `quota` is met, counted from here; worlds that have met theirs rest if they can.
+
+        Raises:
+          RobolearnError: an episode goes on beyond the world's time limit.
+          BadInput, NonFinite: from the agent.
+        """
+        self._episode[:] = 0
+        return (self._together if self.env.steps_together else self._lockstep)(agent, quota, watch)
+
+    def _lockstep(self, agent: Agent, quota: Quota, watch: Watch | None) -> Iterator[Turn]:
+        decisions = np.zeros(self.env.num_envs, np.int64)
+
+        def before(a: int, observation: Observation, going: NDArray[np.bool_]) -> None:
+            if a > 0 and agent.observes_every_step:
+                agent.observe(observation)
+            if watch is not None:
+                watch(np.flatnonzero(going), self._episode[going], observation)
+
+        every_step = before if watch is not None or agent.observes_every_step else None
+        while (active := quota.open(self._episode, decisions)).any():
+            decision = self._decide(agent, active)
+            begun = time.perf_counter()
+            out = execute(self.env, decision.chunk, active, self.observation, every_step)
+            self.simulation_s += time.perf_counter() - begun
+            decisions += active
+            turn = self._turn(active, decision, out, out.steps)
+            self.observation = out.observation
+            self._end_episodes(agent, turn.ended)
+            yield turn
+
+    def _together(self, agent: Agent, quota: Quota, watch: Watch | None) -> Iterator[Turn]:
+        n = self.env.num_envs
+        rows, everywhere = np.arange(n), np.ones(n, np.bool_)
+        decisions, cursor = np.zeros((2, n), np.int64)
+        need, held = everywhere, Decision(np.zeros((n, 1, 1), np.float32))
+        rewards, success = np.zeros((n, 1), np.float32), np.zeros(n, np.bool_)
+        while (owing := quota.open(self._episode, decisions)).any():
+            if need.any():
+                fresh = self._decide(agent, need)
+                held = fresh if need.all() else _replace_rows(held, fresh, need)
+                rewards = np.where(need[:, None], np.float32(0.0), rewards) + np.zeros_like(held.chunk[..., 0])
+                success[need], cursor[need] = False, 0
+            elif agent.observes_every_step:
+                agent.observe(self.observation)
+            if watch is not None:
+                watch(rows, self._episode, self.observation)
+            begun = time.perf_counter()
+            out = step_once(self.env, held.chunk[rows, cursor], self.observation)
+            self.simulation_s += time.perf_counter() - begun
+            rewards[rows, cursor] = out.rewards[:, 0]
+            cursor += 1
+            success |= False if out.success is None else out.success
+            ended = out.terminated | out.truncated
+            need = ended | (cursor == held.chunk.shape[1])
+            so_far = replace(out, rewards=rewards.copy(), steps=cursor.copy())
+            if out.success is not None:
+                so_far = replace(so_far, success=success.copy())
+            turn = self._turn(need & owing, held, so_far, out.steps)
+            decisions += turn.worlds
+            self.observation = out.observation
+            self._end_episodes(agent, ended)
+            if turn.worlds.any():
+                yield turn
+
+    def _decide(self, agent: Agent, worlds: NDArray[np.bool_]) -> Decision:
+        begun = time.perf_counter()
+        decision = agent.decide(self.observation, worlds)
+        self.acting_s += time.perf_counter() - begun
+        return decision
+
+    def _turn(
+        self, worlds: NDArray[np.bool_], decision: Decision, out: Outcome, executed: NDArray[np.int64]
+    ) -> Turn:
+        """Account for `executed` (N,) control steps, the last of the decisions that `out` is the outcome of."""
+        self.env_steps += int(executed.sum())
+        self.elapsed += executed
+        limit = self.env.max_episode_steps
+        over = self.elapsed[~(out.terminated | out.truncated)] if limit > 0 else np.empty(0)
+        if over.size and over.max() > limit:
+            raise RobolearnError(
+                f"task {self.env.task!r}: an episode has run {over.max()} steps, expected at most "
+                f"{limit}: the world neither terminates nor truncates it"
+            )
+        self.success_reported |= out.success is not None
+        success = np.zeros_like(self.solved) if out.success is None else out.success
+        self.solved |= success
+        return Turn(
+            worlds=worlds,
+            decision=decision,
+            rewards=out.rewards,
+            steps=out.steps,
+            observation=_after(out),
+            terminated=out.terminated,
+            truncated=out.truncated,
+            success=success,
+            solved=self.solved.copy(),
+            episode=self._episode.copy(),
+            elapsed=self.elapsed - out.steps,
+        )
+
+    def _end_episodes(self, agent: Agent, ended: NDArray[np.bool_]) -> None:
+        if ended.any():
+            self._episode[ended] += 1
+            self._forget(ended)
+            agent.begin(ended)
+
+    def _forget(self, worlds: NDArray[np.bool_] | slice) -> None:
+        self.elapsed[worlds] = 0
+        self.solved[worlds] = False
+
+
+def _after(out: Outcome) -> Observation:
+    """The observation that followed: the final one where an episode ended."""
+    if not out.final:
+        return out.observation
+    ended = out.terminated | out.truncated
+    return {
+        key: np.where(ended.reshape(-1, *[1] * (value.ndim - 1)), out.final[key], value)
+        for key, value in out.observation.items()
+    }
+
+
+def _replace_rows(held: Decision, fresh: Decision, worlds: NDArray[np.bool_]) -> Decision:
+    """`held` with the rows of `fresh` in the worlds (N,) that are true; neither is changed."""
+    chunk = held.chunk.copy()
+    chunk[worlds] = fresh.chunk[worlds]
+    aux = {}
+    for key, value in held.aux.items():
+        aux[key] = value.copy() if isinstance(value, np.ndarray) else value.clone()
+        aux[key][worlds] = fresh.aux[key][worlds]
+    return Decision(chunk, aux)
