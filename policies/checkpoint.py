@@ -17,9 +17,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from policies.config_file import CONFIG, FORMAT, VERSION, WEIGHTS, interface_of, policy_folder, read_config
-from policies.kinds import CONFIGS, build_net, config_from_json, config_to_json
+from policies.kinds import build_net, config_from_json, config_to_json
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.settings import POLICIES
 from robolearn.core import BadInput, NonFinite
 
 
@@ -57,9 +58,9 @@ def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu"
     folder = policy_folder(path)
     config = read_config(folder / CONFIG)
     what = f"policy {folder / CONFIG}"
-    if config["kind"] not in CONFIGS:
-        raise BadInput(f"{what}: kind", got=config["kind"], available=CONFIGS)
-    settings = config_from_json(CONFIGS[config["kind"]], config["settings"], what)
+    if config["kind"] not in POLICIES:
+        raise BadInput(f"{what}: kind", got=config["kind"], available=POLICIES)
+    settings = config_from_json(POLICIES[config["kind"]], config["settings"], what)
     interface = interface_of(config, folder / CONFIG)
     policy = ChunkPolicy(build_net(settings, interface), Normalizer(interface), interface)
     _load_weights(policy, folder / WEIGHTS)

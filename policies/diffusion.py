@@ -61,7 +61,7 @@ class DiffusionPolicy(nn.Module):
             "clip_sample": True,
         }
         self.forward_process = DDPMScheduler(**shared)
-        self.scheduler = DDIMScheduler(**shared)
+        self.scheduler = DDIMScheduler(**shared, timestep_spacing=config.spacing)
         self.scheduler.set_timesteps(config.steps)
 
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor:

@@ -9,13 +9,8 @@ from typing import Any, TypeVar
 from torch import nn
 
 from policies.flow import FlowPolicy
-from policies.settings import DiffusionConfig, FlowConfig
+from policies.settings import BEFORE, RENAMED, FlowConfig, PolicyConfig
 from robolearn.core import BadInput, Interface
-
-PolicyConfig = FlowConfig | DiffusionConfig
-CONFIGS: dict[str, type[PolicyConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
-
-RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name
 
 Config = TypeVar("Config")
 
@@ -44,7 +39,7 @@ def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
         raise BadInput(what, got=type(data).__name__, expected="an object with the policy's settings")
     default = cls()
     known = {f.name: getattr(default, f.name) for f in dataclasses.fields(default)}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {key: value for key, value in BEFORE.items() if key in known}
     for written, value in data.items():
         key = RENAMED.get(written, written)
         if key not in known:

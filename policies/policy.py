@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -83,6 +85,12 @@ class ChunkPolicy(nn.Module):
         self._fresh: NDArray[np.bool_] | None = None
 
     observes_every_step = False
+
+    def with_initial_noise(self, std: float) -> ChunkPolicy:
+        """The same weights with another standard deviation of the noise that denoising begins with."""
+        net = copy.copy(self.net)
+        net.config = replace(self.net.config, initial_noise_std=std)
+        return ChunkPolicy(net, self.normalizer, self.interface)
 
     @property
     def device(self) -> torch.device:

@@ -1,42 +1,44 @@
 """What a policy is: the frozen dataclasses in its config.json, whose fields are flags of ``robolearn train``.
 
-Apart from the networks so that reading a command line does not load torch.
+Apart from the networks so that reading a command line does not load torch. A docstring below a field is its help.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from robolearn.core import BadInput
 
 ACTIVATIONS = ("silu", "mish", "relu", "tanh")
 TIME_SAMPLING = ("uniform", "beta", "logit_normal")
+PREDICTIONS = ("epsilon", "sample", "v_prediction")
+SCHEDULES = ("squaredcos_cap_v2", "linear")
+SPACINGS = ("trailing", "leading", "linspace")
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """The network from (chunk, time, condition) to a chunk.
+    """The network from (chunk, time, condition) to a chunk."""
 
-    Attributes:
-      kind: residual MLP over the flat chunk, or U-Net 1-D along its time.
-      width: units per layer of the MLP.
-      depth: layers of the MLP.
-      channels: channels per level of the U-Net.
-      activation: "silu", "mish", "relu" or "tanh".
-      norm: LayerNorm before each residual layer of the MLP.
-      embedding: Fourier features of the flow time, even.
-      image_features: length of the encoding of one camera.
-    """
-
-    kind: Literal["mlp", "unet1d"] = "mlp"
+    kind: Annotated[Literal["mlp", "unet1d"], tyro.conf.arg(name="network")] = "mlp"
+    """A residual MLP over the flat chunk, or a conditional 1-D U-Net along its time."""
     width: int = 256
+    """Units per layer of the MLP."""
     depth: int = 3
+    """Layers of the MLP."""
     channels: tuple[int, ...] = (32, 64)
+    """Channels per level of the U-Net."""
     activation: Literal["silu", "mish", "relu", "tanh"] = "silu"
-    norm: bool = False
-    embedding: int = 16
+    """Of either network."""
+    norm: Annotated[bool, tyro.conf.arg(name="layer-norm")] = False
+    """LayerNorm before each residual layer of the MLP."""
+    embedding: Annotated[int, tyro.conf.arg(name="time-embedding")] = 16
+    """Fourier features of the flow time, an even number."""
     image_features: int = 64
+    """Length of the encoding of one camera."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("mlp", "unet1d"):
@@ -52,36 +54,32 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class FlowConfig:
-    """What a flow policy is.
+    """A flow policy: rectified flow, or a shortcut model."""
 
-    Attributes:
-      kind: "rectified", or "shortcut" whose velocity also depends on the step size d.
-      steps: K, Euler steps from noise to action.
-      horizon: Tp, actions in a predicted chunk.
-      execute: Ta, how many of them are executed.
-      observe: To, observed steps. More than one needs Ta = 1, see `policies.policy`.
-      initial_noise_std: standard deviation of x_0 when the policy acts. Training always sees 1, the prior of the flow; less
-        keeps to the middle of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it.
-      network: the velocity network.
-      time_sampling: density of τ in training: "uniform"; "beta" as in π0, more weight near the noise;
-        "logit_normal", more weight in the middle.
-      mask_padding: leave the padded steps of a chunk that reaches over the end of its episode out of the
-        loss: nobody commanded them. False trains on them (a repetition of the last action).
-      consistency: share of a batch that trains self-consistency (shortcut only).
-      levels: the smallest trained step of a shortcut model is 2^-levels.
-    """
-
-    kind: Literal["rectified", "shortcut"] = "rectified"
-    steps: int = 4
+    kind: Annotated[Literal["rectified", "shortcut"], tyro.conf.arg(name="flow")] = "rectified"
+    """The kind of flow; the velocity of shortcut models also depends on the step size, so that large steps are
+    learned."""
+    steps: Annotated[int, tyro.conf.arg(name="denoise-steps")] = 4
+    """K, Euler steps from noise to action."""
     horizon: int = 4
+    """Tp, actions in a predicted chunk."""
     execute: int = 4
-    observe: int = 1
-    initial_noise_std: float = 1.0
+    """Ta, how many of them are executed before the policy is asked again."""
+    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
+    """To, observed steps; more than one needs Ta = 1."""
+    initial_noise_std: Annotated[float, tyro.conf.arg(name="initial-noise-std")] = 1.0
+    """Standard deviation of x_0 when the policy acts. Training always sees 1, the prior of the flow; less keeps to the
+    middle of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     time_sampling: Literal["uniform", "beta", "logit_normal"] = "uniform"
+    """Density of the flow time in training: beta as in π0, more weight near the noise; logit_normal, in the middle."""
     mask_padding: bool = True
+    """Leave the padded steps of a chunk that reaches over the end of its episode out of the loss: nobody commanded
+    them. False trains on them (a repetition of the last action)."""
     consistency: float = 0.25
+    """Share of a batch that trains self-consistency (shortcut only)."""
     levels: int = 4
+    """The smallest trained step of a shortcut model is 2^-levels."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("rectified", "shortcut"):
@@ -101,29 +99,32 @@ class FlowConfig:
 
 @dataclass(frozen=True)
 class DiffusionConfig:
-    """What a diffusion policy is.
+    """A diffusion policy, trained by DDPM and sampled by DDIM."""
 
-    Attributes:
-      steps: K, denoising steps when sampling.
-      train_steps: length of the noise schedule in training.
-      eta: 0 samples by DDIM, 1 by DDPM's ancestral sampler.
-      initial_noise_std: standard deviation of the first noise when the policy acts, as in `policies.flow.FlowConfig`.
-      prediction: what the network predicts.
-      schedule: a noise schedule of diffusers.
-      horizon, execute, observe, network, mask_padding: as in `policies.flow.FlowConfig`.
-    """
-
-    steps: int = 10
-    train_steps: int = 100
+    steps: Annotated[int, tyro.conf.arg(name="denoise-steps")] = 10
+    """K, denoising steps when sampling."""
+    train_steps: Annotated[int, tyro.conf.arg(name="noise-schedule-steps")] = 100
+    """Length of the noise schedule in training."""
     eta: float = 0.0
-    initial_noise_std: float = 1.0
+    """0 samples by DDIM, 1 by the ancestral sampler of DDPM; fine-tuning wants 0."""
+    initial_noise_std: Annotated[float, tyro.conf.arg(name="initial-noise-std")] = 1.0
+    """Standard deviation of the first noise when the policy acts; training always sees 1. Fine-tuning chooses it."""
     prediction: Literal["epsilon", "sample", "v_prediction"] = "epsilon"
+    """What the network predicts."""
     schedule: Literal["squaredcos_cap_v2", "linear"] = "squaredcos_cap_v2"
+    """The noise schedule, by its name in diffusers."""
+    spacing: Literal["trailing", "leading", "linspace"] = "trailing"
+    """Which of the schedule's steps are taken when sampling, by its name in diffusers; trailing begins with
+    pure noise."""
     horizon: int = 4
+    """Tp, actions in a predicted chunk."""
     execute: int = 4
-    observe: int = 1
+    """Ta, how many of them are executed before the policy is asked again."""
+    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
+    """To, observed steps; more than one needs Ta = 1."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     mask_padding: bool = True
+    """As of a flow policy."""
 
     def __post_init__(self) -> None:
         check_chunk(self.steps, self.horizon, self.execute, self.observe)
@@ -133,10 +134,19 @@ class DiffusionConfig:
             raise BadInput("eta", got=self.eta, expected="between 0 (DDIM) and 1 (DDPM)")
         if not 0.0 <= self.initial_noise_std <= 1.0:
             raise BadInput("initial noise std", got=self.initial_noise_std, expected="0 to 1")
-        if self.prediction not in ("epsilon", "sample", "v_prediction"):
-            raise BadInput("prediction", got=self.prediction, available=("epsilon", "sample", "v_prediction"))
-        if self.schedule not in ("squaredcos_cap_v2", "linear"):
-            raise BadInput("noise schedule", got=self.schedule, available=("squaredcos_cap_v2", "linear"))
+        for what, value, available in (
+            ("prediction", self.prediction, PREDICTIONS),
+            ("noise schedule", self.schedule, SCHEDULES),
+            ("spacing", self.spacing, SPACINGS),
+        ):
+            if value not in available:
+                raise BadInput(what, got=value, available=available)
+
+
+PolicyConfig = FlowConfig | DiffusionConfig
+POLICIES: dict[str, type[FlowConfig] | type[DiffusionConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name
+BEFORE = {"spacing": "leading"}  # settings of policies whose checkpoint does not state them
 
 
 def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:

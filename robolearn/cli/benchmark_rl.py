@@ -1,14 +1,18 @@
-"""``robolearn benchmark rl``: success of fine-tuning against environment steps and seconds, over settings and seeds."""
+"""``robolearn benchmark rl``: success of fine-tuning against control steps and seconds, over settings and seeds."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from robolearn.cli.command import Command
+from policies.settings import POLICIES
+from robolearn.cli.command import Command, peek
+from robolearn.core import BadInput
+from robolearn.presets import algorithm_preset, preset
+from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig
 
 if TYPE_CHECKING:
     from robolearn.cli.quickstart import Quickstart
@@ -19,57 +23,91 @@ RESULT = "quickstart.json"  # in a run's folder: it is finished
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRl(Command):
-    """Demonstrations, imitation, fine-tuning and evaluation for every setting and seed; judges the last checkpoint."""
+    """Demonstrations, imitation, fine-tuning and evaluation for every setting and seed; judges the last checkpoint.
+
+    --algo chooses the algorithm, and with it which of the settings below there are. What is not given comes from the
+    preset of each task.
+    """
 
     tasks: tuple[str, ...] = ("lift",)
     """Embedded tasks."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; each has demonstrations, weights, starts and noise of its own."""
+    policy: str = "flow"
+    """The kind of policy: flow or diffusion."""
     flows: tuple[Literal["rectified", "shortcut"], ...] = ("rectified",)
-    """Kinds of flow."""
+    """Kinds of flow, of flow policies."""
     denoise_steps: tuple[int, ...] = (4,)
     """Numbers K of denoising steps."""
-    env_steps: int | None = None
-    """Budget of fine-tuning; by default what the task's preset says."""
+    demos: str | None = None
+    """Quality of the demonstrations."""
     episodes: int | None = None
-    """Episodes of each evaluation; by default what the task's preset says."""
-    out: Path = field(default_factory=lambda: Path("runs/benchmark-rl"))
+    """Demonstrations."""
+    train_steps: int | None = None
+    """Gradient steps of imitation."""
+    env_steps: int | None = None
+    """Budget of fine-tuning in control steps."""
+    eval_episodes: int | None = None
+    """Episodes of each evaluation."""
+    algo: str = "reinflow"
+    """The algorithm: reinflow, dppo or grpo."""
+    settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
+    out: Path = Path("runs/benchmark-rl")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
 
-    def run(self) -> dict[str, Any]:
-        from robolearn.core import BadInput
-        from robolearn.presets import preset
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        algo = peek(args, "--algo", "reinflow")
+        if algo not in ALGORITHMS:
+            raise BadInput("--algo", got=algo, available=ALGORITHMS)
+        return {"settings": ALGORITHMS[algo]()}
 
+    def run(self) -> dict[str, Any]:
         for kind in self.flows:
             if kind not in FLOWS:
                 raise BadInput("flow", got=kind, available=FLOWS)
+        if self.policy not in POLICIES:
+            raise BadInput("--policy", got=self.policy, available=POLICIES)
         for flag in ("tasks", "seeds", "flows", "denoise_steps"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
         for task in self.tasks:
             preset(task)
-        settings = list(itertools.product(self.tasks, self.flows, self.denoise_steps))
+        kinds = self.flows if self.policy == "flow" else (self.policy,)
+        settings = list(itertools.product(self.tasks, kinds, self.denoise_steps))
         for task, kind, steps in settings:
             for seed in self.seeds:  # all of them, before the first begins
                 self._check(self._quickstart(task, kind, steps, seed))
         rows = []
         for task, kind, steps in settings:
             runs = [self._one(self._quickstart(task, kind, steps, seed)) for seed in self.seeds]
-            rows.append({"task": task, "flow": kind, "denoise_steps": steps, "runs": runs, **_summary(runs)})
+            which = {"task": task, "policy": self.policy, "flow": kind, "denoise_steps": steps, "algorithm": self.algo}
+            rows.append({**which, "runs": runs, **_summary(runs)})
         return {"settings": rows}
 
-    def _quickstart(self, task: str, flow: str, denoise_steps: int, seed: int) -> Quickstart:
+    def _quickstart(self, task: str, kind: str, denoise_steps: int, seed: int) -> Quickstart:
         from robolearn.cli.quickstart import Quickstart
 
-        folder = self.out / f"{task}-{flow}-k{denoise_steps}-seed{seed}"
+        name = f"{task}-{kind}-k{denoise_steps}" + ("" if self.algo == "reinflow" else f"-{self.algo}") + f"-seed{seed}"
+        folder = self.out / name
+        given = {
+            name: value
+            for name in ("demos", "episodes", "train_steps", "env_steps", "eval_episodes")
+            if (value := getattr(self, name)) is not None
+        }
+        flow = {"kind": kind} if self.policy == "flow" else {}
+        values = Quickstart.defaults(["--task", task]) | given
         return Quickstart(
+            **values
+            | {
+                "policy_settings": POLICIES[self.policy](steps=denoise_steps, **flow),  # type: ignore[arg-type]
+                "settings": algorithm_preset(self.algo, task, **_changed(self.settings)),
+            },
             task=task,
             seed=seed,
             out=folder,
-            flow=flow,  # type: ignore[arg-type]  (checked by the caller)
-            denoise_steps=denoise_steps,
-            env_steps=self.env_steps,
-            eval_episodes=self.episodes,
+            policy=self.policy,
+            algo=self.algo,
             videos=False,
             deploy_episodes=0,
             resume=folder.is_dir() and any(folder.iterdir()),
@@ -81,11 +119,11 @@ class BenchmarkRl(Command):
         from robolearn.runs.files import read_json
         from robolearn.runs.run import check_same
 
-        plan = quickstart.plan()
+        quickstart.plan()
         if (quickstart.out / RESULT).exists():
             done = read_json(quickstart.out / RESULT, what=f"benchmark {quickstart.out}")
             episodes = done["bc"]["success"]["episodes"]
-            check_same({"episodes": episodes}, {"episodes": plan.eval_episodes}, f"benchmark {quickstart.out}")
+            check_same({"episodes": episodes}, {"episodes": quickstart.eval_episodes}, f"benchmark {quickstart.out}")
 
     def _one(self, quickstart: Quickstart) -> dict[str, Any]:
         from robolearn.runs.files import read_json, write_json
@@ -94,13 +132,12 @@ class BenchmarkRl(Command):
         if not stored.exists():
             # The clock of a resumed quickstart has seen its second part only.
             write_json(stored, {**quickstart.run(), "resumed": quickstart.resume})
-        what = f"benchmark {quickstart.out}"
-        done = read_json(stored, what=what)
-        calibration = read_json(quickstart.out / "rl" / "result.json", what=what)["calibration"]
+        done = read_json(stored, what=f"benchmark {quickstart.out}")
         return {
             "seed": quickstart.seed,
             "bc": done["bc"]["success"],
-            "chosen_start_success": calibration["success"][0],
+            "chosen_initial_noise": done["chosen_initial_noise"]["initial_noise"],
+            "chosen": done["chosen_initial_noise"]["success"],
             "rl": done["rl"]["success"],
             "env_steps": done["env_steps"],
             "finetune_s": done["finetune_wall_s"]["total"],
@@ -111,21 +148,11 @@ class BenchmarkRl(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
-        table = Table(title="success in %, with its 95% interval", title_justify="left")
-        for heading in ("task", "flow"):
+        table = Table(title=f"success in %, with its 95% interval; {self.algo}", title_justify="left")
+        for heading in ("task", "policy"):
             table.add_column(heading)
-        for heading in (
-            "K",
-            "seed",
-            "imitation",
-            "start",
-            "after RL",
-            "episodes",
-            "env steps",
-            "RL, s",
-            "all, s",
-            "sim.",
-        ):
+        for heading in ("K", "seed", "imitation", "at initial noise", "after RL", "episodes", "control steps", "RL, s",
+                        "all, s", "sim."):  # fmt: skip
             table.add_column(heading, justify="right")
         for row in result["settings"]:
             for run in row["runs"]:
@@ -135,7 +162,7 @@ class BenchmarkRl(Command):
                     str(row["denoise_steps"]),
                     str(run["seed"]),
                     _percent(run["bc"]),
-                    f"{100 * run['chosen_start_success']:.0f}",
+                    f"{_percent(run['chosen'])} at {run['chosen_initial_noise']:g}",
                     _percent(run["rl"]),
                     str(run["rl"]["episodes"]),
                     f"{run['env_steps']:,}",
@@ -145,6 +172,16 @@ class BenchmarkRl(Command):
                 )
             table.add_section()
         console.print(table)
+
+
+def _changed(settings: AlgorithmConfig) -> dict[str, Any]:
+    """What differs from the defaults of the algorithm, and so was asked for."""
+    default = type(settings)()
+    return {
+        f.name: getattr(settings, f.name)
+        for f in fields(settings)
+        if getattr(settings, f.name) != getattr(default, f.name)
+    }
 
 
 def _percent(rate: dict[str, Any]) -> str:
@@ -157,6 +194,7 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
     return {
         "bc_median": median(run["bc"]["rate"] for run in runs),
+        "chosen_median": median(run["chosen"]["rate"] for run in runs),
         "rl_median": median(run["rl"]["rate"] for run in runs),
         "reliable_seeds": sum(run["rl"]["rate"] >= 0.97 and run["rl"]["low"] >= 0.93 for run in runs),
         "seeds": len(runs),

@@ -43,6 +43,8 @@ class Finetune(Command):
     """Budget of control steps, the calibration of the noise included."""
     reward: Literal["sparse", "dense"] = "sparse"
     """Reward of the embedded tasks; dense adds potential-based shaping, which leaves the best policy the best."""
+    seed: int = 0
+    """Of starts, noise and everything else."""
     device: str = "auto"
     """Where policy and critic learn: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 5
@@ -70,7 +72,7 @@ class Finetune(Command):
         from sim.registry import make_env
 
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
-        check_seed(self.settings.seed)
+        check_seed(self.seed)
         torch.set_num_threads(1)
         policy = load_policy(self.policy, resolve_device(self.device))
         config = self.settings
@@ -83,6 +85,7 @@ class Finetune(Command):
             "worlds": config.num_envs,
             "reward": self.reward,
             "env_steps": self.env_steps,
+            "seed": self.seed,
             "policy_settings": plain(policy.net.config),
             "algorithm": algorithm_name(config),
             "settings": plain(config),
@@ -90,16 +93,17 @@ class Finetune(Command):
         env = make_env(self.task, config.num_envs, reward=self.reward, action_kind=world_action_kind(policy),
                        **cameras_for(self.task, [policy]))  # fmt: skip
         try:
-            runner = Runner(policy, env, config, self.env_steps)
+            runner = Runner(policy, env, config, self.env_steps, self.seed)
             every = runner.iterations_between_states(self.checkpoint_every)
             if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", self.task, every)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
-                with Progress(f"fine-tuning {self.task}", total=runner.iterations, unit="iterations",
-                              show=("success", "env_steps", "kl"), quiet=self.json) as progress:  # fmt: skip
-                    done = run_loop(run, runner, runner.iterations, checkpoint_every=every, progress=progress)
+                with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
+                              show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
+                    done = run_loop(run, runner, checkpoint_every=every,
+                                    progress=lambda _, row: progress(int(row["env_steps"]), row))  # fmt: skip
                 calibration = runner.calibration
                 result = {
                     "run": str(self.out),
@@ -107,7 +111,7 @@ class Finetune(Command):
                     "task": self.task,
                     "algorithm": algorithm_name(config),
                     "env_steps": runner.env_steps,
-                    "iterations": runner.iterations,
+                    "iterations": done["iterations"],
                     "sigma_max": (calibration.noise if calibration else config.noise).sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
@@ -119,12 +123,12 @@ class Finetune(Command):
 
     def check_budget(self, execute: int) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
-        from robolearn.rl.runner import iterations_within
+        from robolearn.rl.runner import check_budget
         from sim.registry import make_env
 
-        env = make_env(self.task, self.settings.num_envs)
+        env = make_env(self.task, 1)
         try:
-            iterations_within(self.settings, env, execute, self.env_steps)
+            check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
         finally:
             env.close()
 

@@ -99,7 +99,7 @@ def parse(entry: Entry, args: list[str]) -> Command:
                 kind,
                 prog=f"robolearn {entry.name}",
                 args=args,
-                default=_with_required(kind, kind.defaults(args)),
+                **_defaults(kind, args),
                 config=(tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
             )
     except SystemExit as stop:
@@ -110,18 +110,19 @@ def parse(entry: Entry, args: list[str]) -> Command:
         ) from None
 
 
-def _with_required(kind: type[Command], defaults: dict[str, Any]) -> Any:
-    """The instance of `kind` with other `defaults` than the class has; flags that are required stay so."""
+def _defaults(kind: type[Command], args: list[str]) -> dict[str, Any]:
+    """``{"default": …}``, the instance whose values are the defaults, where they depend on `args`; else nothing."""
     import tyro
 
+    defaults = kind.defaults(args)
     if not defaults:
-        return tyro.MISSING
-    no_default = [
+        return {}
+    required = [
         f.name
         for f in dataclasses.fields(kind)
         if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
-    return kind(**dict.fromkeys(no_default, tyro.MISSING), **defaults)
+    return {"default": kind(**dict.fromkeys(required, tyro.MISSING), **defaults)}
 
 
 def show(command: Command, result: dict[str, Any]) -> None:

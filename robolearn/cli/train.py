@@ -2,79 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robolearn.cli.command import Command, at_least, check_seed
+from policies.settings import POLICIES
+from robolearn.cli.command import Command, at_least, check_seed, peek
+from robolearn.core import BadInput
+from robolearn.train.settings import ImitationConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train a flow or diffusion policy on a data set by imitation. Can be killed at any moment and resumed."""
+    """Train a flow or diffusion policy on a data set by imitation. Can be killed at any moment and resumed.
+
+    --policy chooses the kind of policy, and with it which of the settings below there are.
+    """
 
     data: Path
     """A LeRobotDataset v3.0 folder."""
     out: Path
     """The run folder; the policy goes to its policy/."""
-    policy: Literal["flow", "diffusion"] = "flow"
-    """The kind of policy."""
-    flow: Literal["rectified", "shortcut"] = "rectified"
-    """The kind of flow; shortcut models are also trained for large steps."""
-    denoise_steps: int = 4
-    """K, denoising steps from noise to action (diffusion: of DDIM)."""
-    horizon: int = 4
-    """Tp, actions in a predicted chunk."""
-    execute: int = 4
-    """Ta, how many of them are executed before the policy is asked again."""
-    network: Literal["mlp", "unet1d"] = "mlp"
-    """A residual MLP, or a conditional 1-D U-Net."""
-    steps: int = 3000
-    """Gradient steps."""
-    batch: int = 256
-    """Windows per gradient step."""
-    lr: float = 1e-3
-    """Learning rate after the warm-up; it falls on a cosine."""
+    policy: str = "flow"
+    """The kind of policy: flow or diffusion."""
+    settings: ImitationConfig = field(default_factory=ImitationConfig)
     images: bool = True
     """Train from the cameras' images, too, where the data set has some."""
     weights: bool = False
     """Draw episodes by the weights that `robolearn dataset quality --weights` wrote into the data set."""
-    validation: float = 0.0
-    """Share of the episodes kept for validation."""
-    seed: int = 0
-    """Of the weights, the order of the data and the noise."""
-    threads: int = 1
-    """Threads of torch."""
+    device: str = "auto"
+    """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
-    """Iterations (of 50 gradient steps) between two saved states."""
+    """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     resume: bool = False
     """Go on with the run in --out, exactly."""
 
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        kind = peek(args, "--policy", "flow")
+        if kind not in POLICIES:
+            raise BadInput("--policy", got=kind, available=POLICIES)
+        return {"settings": ImitationConfig(policy=POLICIES[kind]())}
+
     def run(self) -> dict[str, Any]:
+        from robolearn.core.device import resolve_device
         from robolearn.data.reader import Dataset
         from robolearn.runs import Progress, Run
         from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
-        from robolearn.train.imitation import ImitationConfig, ImitationTrainer, split_episodes
+        from robolearn.train.imitation import ImitationTrainer, split_episodes
 
         at_least(1, checkpoint_every=self.checkpoint_every)
-        check_seed(self.seed)
+        check_seed(self.settings.seed)
+        device = resolve_device(self.device)
         dataset = Dataset.open(self.data, images=self.images)
-        config = ImitationConfig(
-            policy=self.policy_config(),
-            steps=self.steps,
-            batch=self.batch,
-            lr=self.lr,
-            validation=self.validation,
-            seed=self.seed,
-            threads=self.threads,
-        )
+        config = self.settings
         weights = self._weights(dataset)
         if dataset.cameras:
             count = dataset.frames * len(dataset.cameras)
             with Progress("frame cache", total=count, unit="frames", quiet=self.json) as progress:
                 dataset.build_cache(lambda done, _: progress(done))
-        trainer = ImitationTrainer.of_dataset(config, dataset, weights=weights)
+        trainer = ImitationTrainer.of_dataset(config, dataset, device, weights=weights)
         chosen, _ = split_episodes(dataset.episodes, config)
         stored = {
             "command": "train",
@@ -84,11 +73,9 @@ class Train(Command):
             "imitation": plain(config),
         } | ({"weights": weights} if weights else {})
         with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
-            with Progress("imitation", total=config.iterations, unit="x 50 steps", show=("loss", "validation_loss"),
-                          quiet=self.json) as progress:  # fmt: skip
-                done = run_loop(
-                    run, trainer, config.iterations, checkpoint_every=self.checkpoint_every, progress=progress
-                )
+            with Progress("imitation", total=config.iterations, unit=f"x {config.steps_per_iteration} steps",
+                          show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
+                done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every, progress=progress)
             result = {
                 "run": str(self.out),
                 "policy": str(run.policy_dir),
@@ -101,18 +88,7 @@ class Train(Command):
         return result
 
     def _weights(self, dataset: Any) -> list[float] | None:
-        from robolearn.core import BadInput
-
         if self.weights and dataset.weights is None:
             hint = "`robolearn dataset quality --weights` writes them"
             raise BadInput(f"data set {self.data}", got="no sampling weights", expected="some", hint=hint)
         return dataset.weights if self.weights else None
-
-    def policy_config(self) -> Any:
-        from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
-
-        network = NetworkConfig(kind=self.network)
-        common = {"horizon": self.horizon, "execute": self.execute, "network": network}
-        if self.policy == "flow":
-            return FlowConfig(kind=self.flow, steps=self.denoise_steps, **common)
-        return DiffusionConfig(steps=self.denoise_steps, **common)

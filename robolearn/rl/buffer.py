@@ -79,9 +79,7 @@ Scale = Callable[[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]], ND
 """(reward, ended, worlds that count), each (N,) → scaled rewards (N,)."""
 
 
-def unscaled(
-    reward: NDArray[np.float32], ended: NDArray[np.bool_], worlds: NDArray[np.bool_]
-) -> NDArray[np.float32]:
+def unscaled(reward: NDArray[np.float32], ended: NDArray[np.bool_], worlds: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Rewards as they are."""
     return reward
 

@@ -1,7 +1,7 @@
 """V(o, h): expected discounted return of the policy from an observation, in what is left of the episode.
 
-Where success counts within the time limit only, the time that remains belongs to the value (Pardo et al., "Time limits in
-reinforcement learning", ICML 2018, section 3), with
+Where success counts within the time limit only, the time that remains belongs to the value (Pardo et al., "Time limits
+in reinforcement learning", ICML 2018, section 3), with
 
     V(o, 0) = 0
 

@@ -20,16 +20,12 @@ def clipped_surrogate(
       clip: ε, one or one per column.
       dual_clip: c, or None.
     """
-    ratio = log_ratio.exp()
-    gain = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+    ratio, like = log_ratio.exp(), torch.as_tensor(clip, dtype=log_ratio.dtype, device=log_ratio.device)
+    clipped = torch.minimum(torch.maximum(ratio, 1 - like), 1 + like)
+    gain = torch.min(ratio * advantage, clipped * advantage)
     if dual_clip is not None:
         gain = torch.where(advantage < 0, torch.max(gain, dual_clip * advantage), gain)
     return -gain.mean()
-
-
-def approximate_kl(log_ratio: Tensor) -> Tensor:
-    """E[(r − 1) − log r] ≥ 0, an unbiased low-variance estimate of KL(π_old ‖ π) (Schulman, 2020)."""
-    return (log_ratio.exp() - 1 - log_ratio).mean()
 
 
 def clip_fraction(log_ratio: Tensor, clip: float) -> Tensor:

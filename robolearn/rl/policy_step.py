@@ -41,7 +41,7 @@ class MinibatchOptimizer:
         shards: Shards,
         generator: torch.Generator,
     ) -> None:
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.parameters: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
         self.adam = torch.optim.Adam(self.parameters, lr=lr, eps=1e-5, fused=True)
         self.minibatch, self.max_grad_norm = minibatch, max_grad_norm
         self._shards, self._generator = shards, generator

@@ -40,20 +40,23 @@ class Runner:
       env: the worlds, not yet reset.
       config: of the algorithm.
       env_steps: budget of control steps, calibration included; the last iteration stays within it.
+      seed: of starts, noise and everything else.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
     """
 
-    def __init__(self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int) -> None:
+    def __init__(self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int, seed: int) -> None:
         bind_policy(policy, env.interface, what=f"policy in {env.task}")
         if env.num_envs != config.num_envs:
             raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
-        self.env, self.config, self.budget = env, config, env_steps
+        self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
         self.execute = policy.execute_steps
-        self.iterations = iterations_within(config, env, self.execute, env_steps)
+        check_budget(config, env.max_episode_steps, self.execute, env_steps)
+        self._each = iteration_cost(config, env.max_episode_steps, self.execute)
+        self._done = 0
         infinite = isinstance(config, ActorCriticConfig) and _is_infinite(config, env)
-        self.algorithm: Algorithm = make_algorithm(policy, env.num_envs, config, infinite=infinite)
+        self.algorithm: Algorithm = make_algorithm(policy, env.num_envs, config, seed=seed, infinite=infinite)
         self.device = policy.device
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)
@@ -63,6 +66,11 @@ class Runner:
     def env_steps(self) -> int:
         """Control steps so far."""
         return self._steps_before + self.engine.env_steps
+
+    @property
+    def iterations(self) -> int:
+        """Those done, and those that the rest of the budget pays for; episodes that end early leave more of it."""
+        return self._done + max(self.budget - self.env_steps, 0) // self._each
 
     @property
     def calibration(self) -> Calibration | None:
@@ -75,10 +83,10 @@ class Runner:
         """Collect and learn once; returns the metrics."""
         if i == 0:
             self.algorithm.prepare(self.engine)
-            self._restart(self.config.seed)
+            self._restart(self.seed)
         elif (options := self.algorithm.reset_options()) is not None:
-            self._restart(self.config.seed * 1_000_003 + i, options)
-        algorithm, progress = self.algorithm, i / self.iterations
+            self._restart(self.seed * 1_000_003 + i, options)
+        algorithm, progress = self.algorithm, min(self.env_steps / self.budget, 1.0)
         algorithm.begin_iteration(progress)
         start = time.perf_counter()
         with torch.no_grad(), torch_threads(1):
@@ -94,6 +102,7 @@ class Runner:
         collected = time.perf_counter()
         with torch_threads(1):
             metrics = algorithm.update(batch, i, progress)
+        self._done = i + 1
         finished = batch.episodes > 0
         success = batch.success / batch.episodes if finished and self.engine.success_reported else math.nan
         return {
@@ -138,12 +147,12 @@ class Runner:
         if snapshot is not None:
             tensors |= prefixed("engine", {key: torch.from_numpy(value) for key, value in snapshot.items()})
             tensors["returns"] = torch.from_numpy(self.returns.now.copy())
-        return tensors, {"algorithm": meta, "env_steps": self.env_steps}
+        return tensors, {"algorithm": meta, "env_steps": self.env_steps, "done": self._done}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """The inverse of `state`."""
         self.algorithm.load_state(tensors, meta["algorithm"])
-        self._steps_before = int(meta["env_steps"]) - self.engine.env_steps
+        self._steps_before, self._done = int(meta["env_steps"]) - self.engine.env_steps, int(meta["done"])
         snapshot = unprefixed("engine", tensors)
         if snapshot:
             self.engine.restore({key: value.numpy() for key, value in snapshot.items()})
@@ -160,28 +169,32 @@ class Runner:
         self.algorithm.begin()
 
     def _restart_seed(self) -> int:
-        return self.config.seed * 1_000_003 + self.env_steps
+        return self.seed * 1_000_003 + self.env_steps
 
 
 def _is_infinite(config: ActorCriticConfig, env: Env) -> bool:
-    return config.horizon == "infinite" or (config.horizon == "auto" and env.max_episode_steps <= 0)
+    return config.time_limit == "infinite" or (config.time_limit == "auto" and env.max_episode_steps <= 0)
 
 
-def iterations_within(config: AlgorithmConfig, env: Env, execute: int, env_steps: int) -> int:
-    """How many iterations of a policy that executes Ta = `execute` steps the budget pays for.
-
-    Raises:
-      BadInput: too few for the actor to learn anything.
-    """
-    starts = len(INITIAL) if config.noise.initial is None else 1
-    episodes = 0 if config.noise.sigma_max else (len(CANDIDATES) + starts) * env.num_envs
-    episode = env.max_episode_steps or UNKNOWN_EPISODE
-    calibration = episodes * episode
+def iteration_cost(config: AlgorithmConfig, max_episode_steps: int, execute: int) -> int:
+    """The most control steps that an iteration of a policy with Ta = `execute` takes."""
     if isinstance(config, ActorCriticConfig):
-        each, warmup = env.num_envs * config.chunks_per_rollout * execute, config.critic_warmup
-    else:
-        each, warmup = env.num_envs * math.ceil(episode / execute) * execute, 0
-    iterations = (env_steps - calibration) // each
-    if iterations <= warmup:
-        raise BadInput("env_steps", got=env_steps, expected=f"at least {calibration + (warmup + 1) * each}")
-    return iterations
+        return config.num_envs * config.chunks_per_rollout * execute
+    return config.num_envs * math.ceil((max_episode_steps or UNKNOWN_EPISODE) / execute) * execute
+
+
+def check_budget(config: AlgorithmConfig, max_episode_steps: int, execute: int, env_steps: int) -> None:
+    """Raise `BadInput` unless the budget pays for calibration and one iteration of the actor."""
+    initial = len(INITIAL) if config.noise.initial is None else 1
+    episodes = 0 if config.noise.sigma_max else (len(CANDIDATES) + initial) * config.num_envs
+    calibration = episodes * (max_episode_steps or UNKNOWN_EPISODE)
+    alone = config.critic_warmup if isinstance(config, ActorCriticConfig) else 0
+    each = iteration_cost(config, max_episode_steps, execute)
+    least = calibration + (alone + 1) * each
+    if env_steps < least:
+        raise BadInput(
+            "--env-steps",
+            got=env_steps,
+            expected=f"at least {least}: {calibration} to choose the noise, {alone + 1} x {each} to learn from",
+            hint="Fewer --worlds need less",
+        )

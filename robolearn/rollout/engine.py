@@ -179,9 +179,7 @@ class Engine:
         self.acting_s += time.perf_counter() - begun
         return decision
 
-    def _turn(
-        self, worlds: NDArray[np.bool_], decision: Decision, out: Outcome, executed: NDArray[np.int64]
-    ) -> Turn:
+    def _turn(self, worlds: NDArray[np.bool_], decision: Decision, out: Outcome, executed: NDArray[np.int64]) -> Turn:
         """Account for `executed` (N,) control steps, the last of the decisions that `out` is the outcome of."""
         self.env_steps += int(executed.sum())
         self.elapsed += executed

@@ -25,6 +25,11 @@ log = logging.getLogger(__name__)
 class Trainer(Protocol):
     """What the loop drives."""
 
+    @property
+    def iterations(self) -> int:
+        """How many iterations there are in all; where a budget decides, as far as is known by now."""
+        ...
+
     def iterate(self, i: int) -> Mapping[str, float]:
         """Do iteration `i` (0-based) and return its metrics."""
         ...
@@ -45,12 +50,11 @@ class Trainer(Protocol):
 def run_loop(
     run: Run,
     trainer: Trainer,
-    total: int,
     *,
     checkpoint_every: int,
     progress: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> dict[str, Any]:
-    """Bring `trainer` to `total` iterations, from the latest state of `run` if it has one.
+    """Bring `trainer` to its last iteration, from the latest state of `run` if it has one.
 
     After every `checkpoint_every` iterations and at the end the state is saved and the policy exported. Logged
     rows have ``step`` (the iteration), ``wall_s`` (seconds of work since the run began, over all resumptions) and
@@ -59,7 +63,7 @@ def run_loop(
     Returns ``{"iterations", "wall_s", "resumed_at"}``.
 
     Raises:
-      BadInput: the state is damaged, or of a run that has gone further than `total`.
+      BadInput: the state is damaged, or of a run that has gone further than its settings say.
       KeyboardInterrupt: after the state was saved.
     """
     from robolearn.runs.checkpoint import load_latest_state, save_state
@@ -70,7 +74,7 @@ def run_loop(
     found = load_latest_state(run.state_dir)
     if found is not None:
         tensors, meta = found
-        start, before_s = _resume(run, trainer, tensors, meta, total)
+        start, before_s = _resume(run, trainer, tensors, meta)
     run.rewind(start)
     began = time.monotonic()
 
@@ -83,24 +87,24 @@ def run_loop(
         _export(run, trainer)
 
     with _deferred_interrupt() as interrupted:
-        for i in range(start, total):
+        i = start
+        while i < trainer.iterations:
             iteration_began = time.monotonic()
             metrics = dict(trainer.iterate(i))
             iteration_s = time.monotonic() - iteration_began
             run.log(i, {**metrics, "iteration_s": iteration_s, "wall_s": wall_s()})
             if progress is not None:
                 progress(i + 1, metrics)
-            saved = (i + 1) % checkpoint_every == 0 or i + 1 == total or interrupted()
+            i += 1
+            saved = i % checkpoint_every == 0 or i >= trainer.iterations or interrupted()
             if saved:
-                save(i + 1)
+                save(i)
             if saved and interrupted():  # also one that came while it was being saved, but never an unsaved iteration
                 raise KeyboardInterrupt
-    return {"iterations": total, "wall_s": wall_s(), "resumed_at": start}
+    return {"iterations": i, "wall_s": wall_s(), "resumed_at": start}
 
 
-def _resume(
-    run: Run, trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any], total: int
-) -> tuple[int, float]:
+def _resume(run: Run, trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> tuple[int, float]:
     try:
         start, before_s = int(meta["iteration"]), float(meta["wall_s"])
         trainer.load_state(tensors, meta["trainer"])
@@ -110,6 +114,7 @@ def _resume(
             got=f"one that does not fit ({type(error).__name__}: {error})",
             expected="the state of this run",
         ) from error
+    total = trainer.iterations
     if start > total:
         raise BadInput(f"run {run.path}: total iterations", got=total, expected=f"at least {start}, already done")
     # A kill between the saving and the exporting leaves a policy that is older than the state, or none.

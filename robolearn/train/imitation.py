@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,14 +16,14 @@ from torch import Tensor
 
 from policies.checkpoint import save_policy
 from policies.ema import Ema
-from policies.kinds import PolicyConfig, build_net
+from policies.kinds import build_net
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
-from policies.settings import FlowConfig
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.data import Dataset, Windows
 from robolearn.runs.packing import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
+from robolearn.train.settings import ImitationConfig
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
 
@@ -58,53 +57,6 @@ class WindowSource(Protocol):
         ...
 
     def gather(self, index: Tensor) -> WindowBatch: ...
-
-
-@dataclass(frozen=True)
-class ImitationConfig:
-    """How a policy is trained on demonstrations.
-
-    Attributes:
-      policy: what is trained.
-      steps: gradient steps in total.
-      steps_per_iteration: gradient steps that make one iteration of the loop.
-      batch: windows per gradient step.
-      lr: learning rate after the warm-up of `warmup` steps; a cosine brings it down to `lr_final`.
-      weight_decay: AdamW's.
-      grad_clip: largest norm of the gradient.
-      ema: decay β of the averaged weights, which are the ones that are exported.
-      validation: share of the episodes that is kept for validation.
-      seed: of the weights, the order of the data and the noise.
-      threads: of torch; results are reproducible for one number of threads.
-    """
-
-    policy: PolicyConfig = field(default_factory=FlowConfig)
-    steps: int = 3000
-    steps_per_iteration: int = 50
-    batch: int = 256
-    lr: float = 1e-3
-    lr_final: float = 1e-4
-    warmup: int = 100
-    weight_decay: float = 1e-6
-    grad_clip: float = 1.0
-    ema: float = 0.995
-    validation: float = 0.0
-    seed: int = 0
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "batch", "threads"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"imitation: {name}", got=getattr(self, name), expected="at least 1")
-        if not 0.0 <= self.ema < 1.0 or not 0.0 <= self.validation < 1.0:
-            raise BadInput("imitation: ema, validation", got=(self.ema, self.validation), expected="in [0, 1)")
-        if not (self.lr > 0 and self.lr_final >= 0 and self.grad_clip > 0 and self.weight_decay >= 0):
-            raise BadInput("imitation: lr, grad_clip, weight_decay", expected="positive numbers")
-
-    @property
-    def iterations(self) -> int:
-        """How many iterations of the loop make up `steps`; the last one may go a little further."""
-        return -(-self.steps // self.steps_per_iteration)
 
 
 def learning_rate(config: ImitationConfig, step: int) -> float:
@@ -203,6 +155,11 @@ class ImitationTrainer:
             validation=Windows(dataset, *chunk, episodes=held, device=device) if held else None,
             device=device,
         )
+
+    @property
+    def iterations(self) -> int:
+        """See `robolearn.runs.loop.Trainer`."""
+        return self.config.iterations
 
     def iterate(self, i: int) -> dict[str, float]:
         """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them.

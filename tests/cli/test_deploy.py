@@ -28,11 +28,10 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.runtime import Node
 from hardware.safety import SafetyFilter
 from policies.checkpoint import save_policy
-from policies.settings import FlowConfig
 from policies.kinds import build_net
-from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import Interface
 from sim.registry import make_env
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from robolearn.core import Episode
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.rollout.collect import collect
 from robolearn.data.quality import Demonstrations, assess
 from robolearn.eval import evaluate
+from robolearn.rollout.collect import collect
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
 from sim.experts import make_expert
 from sim.registry import make_env

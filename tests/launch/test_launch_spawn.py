@@ -18,11 +18,10 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.safety import SafetyFilter
 from policies.checkpoint import save_policy
-from policies.settings import FlowConfig
 from policies.kinds import build_net
-from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.cli.station import may_be_realtime
 from robolearn.data.reader import Dataset

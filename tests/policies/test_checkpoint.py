@@ -13,12 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from policies.checkpoint import load_policy, save_policy
-from policies.settings import DiffusionConfig
-from policies.settings import FlowConfig
 from policies.kinds import build_net
-from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 
 SMALL = NetworkConfig(width=32, depth=2, channels=(8, 16))

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from policies.diffusion import DiffusionPolicy
-from policies.settings import DiffusionConfig
-from policies.settings import NetworkConfig
+from policies.settings import DiffusionConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)

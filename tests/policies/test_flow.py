@@ -7,8 +7,7 @@ import torch
 
 from policies.ema import Ema
 from policies.flow import FlowPolicy
-from policies.settings import FlowConfig
-from policies.settings import NetworkConfig
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)

@@ -8,11 +8,10 @@ import torch
 
 from policies.ema import Ema
 from policies.flow import FlowPolicy
-from policies.settings import FlowConfig
-from policies.settings import NetworkConfig
 from policies.noise import BLOCK, WorldNoise
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
 SMALL = NetworkConfig(width=32, depth=2, image_features=8)

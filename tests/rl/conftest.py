@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from policies.flow import FlowPolicy
-from policies.settings import FlowConfig
-from policies.settings import NetworkConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 
 REACH, TOLERANCE = 0.3, 0.15

@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-
 import robolearn.rl.reinflow as module
-from policies.checkpoint import load_policy
-from policies.diffusion import DiffusionPolicy
-from policies.settings import DiffusionConfig
-from policies.settings import NetworkConfig
-from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
-from robolearn.eval import evaluate
+import torch
 from robolearn.rl.noise import NoiseConfig
 from robolearn.rl.reinflow import ReinFlowConfig, ReinFlowTrainer
 from robolearn.rl.stochastic_flow import ChainStats, StochasticFlow
+
+from policies.checkpoint import load_policy
+from policies.diffusion import DiffusionPolicy
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from policies.settings import DiffusionConfig, NetworkConfig
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
+from robolearn.eval import evaluate
 
 WIDE = NoiseConfig(sigma_min=0.3, sigma_max=0.6)
 NOISE = NoiseConfig(sigma_min=0.05, sigma_max=0.2, steps="last", hold=0.35)

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from policies.checkpoint import load_policy
-from policies.settings import DiffusionConfig
-from policies.settings import FlowConfig
-from policies.settings import NetworkConfig
+from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer, learning_rate, split_episodes
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from policies.checkpoint import load_policy
-from policies.settings import FlowConfig
 from policies.kinds import config_to_json
-from policies.settings import NetworkConfig
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.runs import Run

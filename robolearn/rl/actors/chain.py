@@ -43,7 +43,7 @@ def noised_steps(steps: int, which: str) -> range:
 def kl_nats(old: ChainStats, new: ChainStats) -> Tensor:
     """(B,) KL(π_old ‖ π) of the chains' noised steps, in nats, in closed form at the states of the chain:
 
-        Σ log σ/σ_old + (σ_old² + (μ_old − μ)²) / 2σ² − ½
+    Σ log σ/σ_old + (σ_old² + (μ_old − μ)²) / 2σ² − ½
     """
     shift = new.log_sigma - old.log_sigma
     spread = (-2 * shift).exp() + (old.mean - new.mean).square() * (-2 * new.log_sigma).exp()

@@ -12,7 +12,6 @@ from robolearn.rl.buffer import Batch, Scale
 from robolearn.rl.calibrate import Calibration
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig
 from robolearn.rollout import Decision, Engine
-from robolearn.rollout.quotas import Quota
 
 
 class Algorithm(Protocol):
@@ -26,7 +25,7 @@ class Algorithm(Protocol):
     """
 
     config: Any
-    quota: Quota
+    quota: Any  # a robolearn.rollout.quotas.Quota
     scale: Scale
     calibration: Calibration | None
 
@@ -76,11 +75,14 @@ class Algorithm(Protocol):
         ...
 
 
-def make_algorithm(policy: ChunkPolicy, num_envs: int, config: AlgorithmConfig, *, infinite: bool) -> Algorithm:
+def make_algorithm(
+    policy: ChunkPolicy, num_envs: int, config: AlgorithmConfig, *, seed: int, infinite: bool
+) -> Algorithm:
     """The algorithm that `config` is for; `policy`'s network is trained in place, on its device.
 
     Args:
-      infinite: the world's time limit means nothing to the task; see `ActorCriticConfig.horizon`.
+      seed: of the weights that are new and of the noise.
+      infinite: the world's time limit means nothing to the task; see `ActorCriticConfig.time_limit`.
 
     Raises:
       BadInput: a policy that the algorithm cannot fine-tune.
@@ -88,11 +90,11 @@ def make_algorithm(policy: ChunkPolicy, num_envs: int, config: AlgorithmConfig, 
     if isinstance(config, GrpoConfig):
         from robolearn.rl.algorithms.grpo import Grpo
 
-        return Grpo(policy, num_envs, config)
+        return Grpo(policy, num_envs, config, seed=seed)
     if isinstance(config, DppoConfig):
         from robolearn.rl.algorithms.dppo import Dppo
 
-        return Dppo(policy, num_envs, config, infinite=infinite)
+        return Dppo(policy, num_envs, config, seed=seed, infinite=infinite)
     from robolearn.rl.algorithms.reinflow import ReinFlow
 
-    return ReinFlow(policy, num_envs, config, infinite=infinite)
+    return ReinFlow(policy, num_envs, config, seed=seed, infinite=infinite)

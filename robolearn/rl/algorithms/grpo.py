@@ -33,11 +33,11 @@ DECISIONS = 10  # an episode, for the size of minibatches
 class Grpo(OnPolicy):
     """See the module's docstring."""
 
-    def __init__(self, policy: ChunkPolicy, num_envs: int, config: GrpoConfig) -> None:
+    def __init__(self, policy: ChunkPolicy, num_envs: int, config: GrpoConfig, *, seed: int) -> None:
         self.config = config
         self.quota = Episodes(np.ones(num_envs, np.int64))
         self.group = np.arange(num_envs) // config.group
-        super().__init__(policy, num_envs, config)
+        super().__init__(policy, num_envs, config, seed=seed)
 
     @property
     def decisions_per_rollout(self) -> int:
@@ -62,7 +62,7 @@ class Grpo(OnPolicy):
         return metrics | self._end_update()
 
     def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
-        """L of a minibatch. Its advantages are scaled but not centred: half of the episodes may be as good as it gets."""
+        """L of a minibatch. Advantages are scaled but not centred: they already are, group by group."""
         before, scaled = old.joint(), standardise(advantage, centre=False)
         return lambda now, part: clipped_surrogate(
             now.joint() - before[part], scaled[part], self.config.clip, self.config.dual_clip

@@ -20,13 +20,13 @@ from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Observation
 from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig
-from robolearn.rl.actors.chain import kl_to_reference, w2_to_reference
+from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.actors.denoising import explore
 from robolearn.rl.baseline import Baseline
 from robolearn.rl.buffer import Batch, unscaled
 from robolearn.rl.calibrate import Calibration, calibrate_noise
 from robolearn.rl.critic import Critic
-from robolearn.rl.losses import approximate_kl, clip_fraction
+from robolearn.rl.losses import clip_fraction
 from robolearn.rl.policy_step import Loss, MinibatchOptimizer, PolicyStep, target_at
 from robolearn.rl.reward_scale import RewardScale
 from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
@@ -46,6 +46,7 @@ class OnPolicy:
       policy: a flow or diffusion policy; its network is trained in place.
       num_envs: N.
       config: settings.
+      seed: of the weights that are new and of the noise.
 
     Raises:
       BadInput: a policy with To > 1, or a diffusion policy with η > 0.
@@ -53,7 +54,7 @@ class OnPolicy:
 
     scale: Any = staticmethod(unscaled)
 
-    def __init__(self, policy: ChunkPolicy, num_envs: int, config: Any) -> None:
+    def __init__(self, policy: ChunkPolicy, num_envs: int, config: Any, *, seed: int) -> None:
         settings = policy.net.config
         if settings.observe > 1:
             raise BadInput("policy for fine-tuning", got=f"To = {settings.observe}", expected="To = 1")
@@ -62,10 +63,11 @@ class OnPolicy:
         self.base, self.net, self.num_envs = policy, policy.net, num_envs
         self.device = policy.device
         self._config: OnPolicyConfig = config
+        self.seed = seed
         self.shards = Shards(config.threads if self.device.type == "cpu" else 1)
-        self.generator = torch.Generator(self.device).manual_seed(config.seed)
-        self.order = self.generator if self.device.type == "cpu" else torch.Generator().manual_seed(config.seed)
-        torch.manual_seed(config.seed)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.order = self.generator if self.device.type == "cpu" else torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
         self._before_average()
         self.average = Ema(self.net, config.average)
         self.calibration: Calibration | None = None
@@ -104,7 +106,9 @@ class OnPolicy:
         """Choose the noise, where it is not given."""
         noise = self._config.noise
         if not noise.sigma_max:
-            self.calibration = calibrate_noise(self._explore, self.base.execute_steps, engine, noise, self._config.seed, self.device)
+            self.calibration = calibrate_noise(
+                self._explore, self.base.execute_steps, engine, noise, self.seed, self.device
+            )
             noise = self.calibration.noise
             self._build(noise)
             low, high = noise.sigma_range
@@ -157,7 +161,7 @@ class OnPolicy:
             nonlocal now
             with torch.no_grad():
                 now = stats()
-            return approximate_kl(now.joint() - old.joint()).item()
+            return kl_nats(old, now).mean().item()
 
         def loss(index: Tensor) -> Loss:
             seen, path = self._normalise(rows(batch.observation, index)), chain[index]
@@ -173,11 +177,10 @@ class OnPolicy:
                     distance = kl_to_reference(found, held[part])
                 elif c.regulariser == "w2":
                     distance = w2_to_reference(self.net, self.actor.reference, rows(seen, part), path[part][:, 0])
-                log_ratio = found.joint().detach() - before.joint()[part]
                 # L = L_clip(θ, φ) − α H(σ_φ) + β D(π_θ, π_BC)
                 return surrogate - c.entropy * entropy + c.regularisation * distance, {
                     "policy_loss": surrogate.detach(),
-                    "kl": approximate_kl(log_ratio),
+                    "kl": kl_nats(ChainStats(*(column[part] for column in before)), found).mean().detach(),
                     "entropy": entropy.detach(),
                     "distance_to_bc": distance.detach(),
                 }
@@ -247,11 +250,13 @@ class ActorCritic(OnPolicy):
     demonstrations at once.
     """
 
-    def __init__(self, policy: ChunkPolicy, num_envs: int, config: ActorCriticConfig, *, infinite: bool = False) -> None:
+    def __init__(
+        self, policy: ChunkPolicy, num_envs: int, config: ActorCriticConfig, *, seed: int, infinite: bool
+    ) -> None:
         self.config, self.infinite = config, infinite
         self.scale = RewardScale(num_envs, config.gamma)
         self.quota = Decisions(config.chunks_per_rollout)
-        super().__init__(policy, num_envs, config)
+        super().__init__(policy, num_envs, config, seed=seed)
         self.baseline = Baseline(
             self.critic, self._optimizer(self.critic, config.critic_lr), config, self.shards, self._normalise
         )

@@ -6,9 +6,8 @@ import math
 
 import pytest
 import torch
-from torch import nn
-
 from robolearn.rl.trust import Anchor
+from torch import nn
 
 
 @pytest.fixture

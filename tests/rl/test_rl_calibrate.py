@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from robolearn.rl.noise import NoiseConfig
+from robolearn.rl.rollout import Running, collect
 
 import robolearn.rl.calibrate as module
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.calibrate import Calibration, calibrate_noise
-from robolearn.rl.noise import NoiseConfig
-from robolearn.rl.rollout import Running, collect
 
 CANDIDATES = (0.05, 0.08, 0.12, 0.18, 0.26)
 LENGTHS, TERMINATES = (3, 4, 100), (True, False, False)

@@ -1,0 +1,182 @@
+"""The report of a quickstart: three bars, learning curves, where the time went, videos and commands."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from robolearn.core import RobolearnError
+from robolearn.rl.settings import algorithm_name
+
+if TYPE_CHECKING:
+    from robolearn.cli.quickstart import Quickstart
+    from robolearn.eval import Evaluation
+
+log = logging.getLogger(__name__)
+NAMES = {"reinflow": "ReinFlow", "dppo": "DPPO", "grpo": "GRPO"}
+
+
+class Bars(NamedTuple):
+    """Evaluations from the same starts: imitation, the same weights at the chosen initial noise, after RL."""
+
+    bc: Evaluation
+    chosen: Evaluation
+    initial: float  # the standard deviation of that noise
+    rl: Evaluation
+
+
+def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
+    """Write ``report.html``; returns its path.
+
+    Args:
+      results: of the steps, by their commands' names.
+      seconds: what each part of the quickstart took.
+    """
+    from robolearn import __version__
+    from robolearn.cli.quickstart import deployed
+    from robolearn.eval import compare
+    from robolearn.eval.report import Outcome, ReportData, write_report
+
+    tuned, algorithm = results["finetune"], NAMES[algorithm_name(quickstart.settings)]
+    calibration = tuned["calibration"]
+    notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
+    if calibration:
+        notes = [f"{notes[0][:-1]}, chosen by measurement: {calibration['reason']}."]
+    if results["deploy"]:
+        notes.append(f"On the simulated arm behind the safety filter, in real time: {deployed(results['deploy'])}.")
+    outcomes = [Outcome.of("imitation", bars.bc, note=f"{results['collect']['episodes']} demonstrations")]
+    if bars.chosen is not bars.bc:
+        note = f"the same weights, initial noise {bars.initial:g}, no RL"
+        outcomes.append(Outcome.of("imitation, noise chosen", bars.chosen, note=note))
+    outcomes.append(Outcome.of("after RL", bars.rl, note=f"{tuned['env_steps']:,} control steps"))
+    q = quickstart
+    return write_report(
+        q.out / "report.html",
+        ReportData(
+            title=f"{q.task}: from demonstrations to a reliable policy",
+            subtitle=f"{q.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of them "
+            f"succeed), a {q.policy} policy by imitation, then {tuned['env_steps']:,} control steps of {algorithm}.",
+            outcomes=outcomes,
+            verdict=compare(bars.bc, bars.rl, names=("imitation", "after RL")),
+            curves=learning_curves(q.out),
+            wall_s={**seconds, "total": sum(seconds.values())},
+            wall_detail={"Fine-tuning": tuned["wall_s"]},
+            videos=_videos(q, bars) if q.videos else [],
+            commands=_commands(q),
+            settings={
+                "demonstrations": {"task": q.task, "episodes": q.episodes, "quality": q.demos},
+                "imitation": _config(q.out / "bc")["imitation"],
+                algorithm: _config(q.out / "rl")["settings"],
+            },
+            notes=notes,
+            footer=f"robolearn {__version__}, Python {platform.python_version()}, {platform.machine()}, seed {q.seed}",
+        ),
+    )
+
+
+def _commands(q: Quickstart) -> list[str]:
+    """The single steps, for people who want to run them themselves."""
+    seed = f"--seed {q.seed}"
+    kind = f"--policy {q.policy} --denoise-steps {q.policy_settings.steps}"
+    lines = [
+        f"robolearn collect --task {q.task} --episodes {q.episodes} --quality {q.demos} {seed} --out data/{q.task}",
+        f"robolearn train --data data/{q.task} {kind} --steps {q.train_steps} {seed} --out runs/bc",
+        f"robolearn finetune --policy runs/bc --task {q.task} --algo {q.algo} --env-steps {q.env_steps} {seed} "
+        "--out runs/rl",
+        f"robolearn evaluate --policy runs/bc --against runs/rl --task {q.task} --episodes {q.eval_episodes} "
+        f"--seed {1000 + q.seed}",
+    ]
+    if q.deploy_episodes:
+        lines.append(
+            f"robolearn deploy --policy runs/rl --task {q.task} --episodes {q.deploy_episodes} --seed {1000 + q.seed}"
+        )
+    return lines
+
+
+def _videos(q: Quickstart, bars: Bars) -> list[Any]:
+    from policies.checkpoint import load_policy
+    from robolearn.eval.video import record_episodes
+    from robolearn.presets import WORLDS
+    from sim.registry import make_env
+
+    env = make_env(q.task, WORLDS)
+    try:
+        return [
+            video
+            for name, title, evaluation in (("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl))
+            for video in record_episodes(
+                env, load_policy(q.out / name), evaluation, q.out / "videos" / name, title=title
+            )
+        ]
+    except RobolearnError as error:
+        # A machine that cannot draw still gets its report.
+        log.warning("no videos: %s", error)
+        return []
+    finally:
+        env.close()
+
+
+def learning_curves(out: Path) -> list[Any]:
+    """Pictures of a quickstart folder's two trainings."""
+    from robolearn.eval.plots import Curve, Series, success_series
+    from robolearn.runs.run import read_metrics
+
+    bc, rl = list(read_metrics(out / "bc")), list(read_metrics(out / "rl"))
+    per_row = _config(out / "bc")["imitation"]["steps_per_iteration"]
+    episodes = [int(row["episodes"]) for row in rl]
+    successes = [round((row["success"] or 0.0) * n) for row, n in zip(rl, episodes, strict=True)]
+    caption = (
+        "Rollouts with exploration noise, counted as they end: early in a curve quick successes come before slow "
+        "failures. The evaluation without noise over a fixed number of episodes is the result."
+    )
+    steps, wall = [row["env_steps"] for row in rl], [row["wall_s"] for row in rl]
+    curves = [
+        Curve(
+            "Success of training rollouts",
+            "control steps",
+            "success [%]",
+            [success_series("rollouts", steps, successes, episodes)],
+            percent=True,
+            caption=caption,
+        ),
+        Curve(
+            "Success against time",
+            "wall time of fine-tuning [s]",
+            "success [%]",
+            [success_series("rollouts", wall, successes, episodes)],
+            percent=True,
+        ),
+        Curve(
+            "Imitation loss",
+            "gradient steps",
+            "loss [-]",
+            [Series("training", [per_row * (row["step"] + 1) for row in bc], [row["loss"] for row in bc])],
+        ),
+    ]
+    moved = [row for row in rl if row.get("kl") is not None]
+    if moved:
+        curves.append(
+            Curve(
+                "How far an iteration moves the policy",
+                "control steps",
+                "KL divergence [nats]",
+                [Series("policy", [row["env_steps"] for row in moved], [row["kl"] for row in moved])],
+            )
+        )
+    if all("explained_variance" in row for row in rl):
+        curves.append(
+            Curve(
+                "Critic",
+                "control steps",
+                "explained variance [-]",
+                [Series("critic", steps, [row["explained_variance"] for row in rl])],
+            )
+        )
+    return curves
+
+
+def _config(run: Path) -> dict[str, Any]:
+    return json.loads((run / "config.json").read_text())

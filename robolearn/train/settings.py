@@ -1,0 +1,56 @@
+"""Settings of imitation: the frozen dataclass whose fields are flags of ``robolearn train``.
+
+Apart from the trainer so that reading a command line does not load torch. A docstring below a field is its help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from policies.settings import FlowConfig, PolicyConfig
+from robolearn.core import BadInput
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """How a policy is trained on demonstrations."""
+
+    policy: PolicyConfig = field(default_factory=FlowConfig)
+    steps: int = 3000
+    """Gradient steps."""
+    steps_per_iteration: int = 50
+    """Gradient steps between two rows of the metrics."""
+    batch: int = 256
+    """Windows per gradient step."""
+    lr: float = 1e-3
+    """Learning rate after the warm-up."""
+    lr_final: float = 1e-4
+    """What a cosine brings it down to."""
+    warmup: int = 100
+    """Gradient steps of the warm-up."""
+    weight_decay: float = 1e-6
+    """AdamW's."""
+    grad_clip: float = 1.0
+    """Largest norm of the gradient."""
+    ema: float = 0.995
+    """Decay of the averaged weights, which are the ones that are exported."""
+    validation: float = 0.0
+    """Share of the episodes that is kept for validation."""
+    seed: int = 0
+    """Of the weights, the order of the data and the noise."""
+    threads: int = 1
+    """Threads of torch; results are reproducible for one number of threads."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "steps_per_iteration", "batch", "threads"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"imitation: {name}", got=getattr(self, name), expected="at least 1")
+        if not 0.0 <= self.ema < 1.0 or not 0.0 <= self.validation < 1.0:
+            raise BadInput("imitation: ema, validation", got=(self.ema, self.validation), expected="in [0, 1)")
+        if not (self.lr > 0 and self.lr_final >= 0 and self.grad_clip > 0 and self.weight_decay >= 0):
+            raise BadInput("imitation: lr, grad_clip, weight_decay", expected="positive numbers")
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations of the loop make up `steps`; the last one may go a little further."""
+        return -(-self.steps // self.steps_per_iteration)
