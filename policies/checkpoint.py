@@ -21,6 +21,7 @@ from policies.kinds import CONFIGS, build_net, config_from_json, config_to_json
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, NonFinite
+from robolearn.io.atomic import write_bytes, write_text
 
 
 def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
@@ -42,8 +43,8 @@ def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
         "interface": policy.interface.to_json(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
-    _replace(folder / WEIGHTS, to_bytes(tensors))
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    write_bytes(folder / WEIGHTS, to_bytes(tensors))
     return folder
 
 
@@ -88,16 +89,3 @@ def _load_weights(policy: ChunkPolicy, file: Path) -> None:
         if not torch.isfinite(value).all():
             raise BadInput(f"policy {file}: {key}", got="NaN or infinity", expected="finite weights")
     policy.load_state_dict(tensors)
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write `file` so that a reader finds the old content or the new, whole."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)

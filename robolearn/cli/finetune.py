@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from robolearn.cli.command import Command, at_least, cameras_for, check_seed, digest, world_action_kind
+from robolearn.cli.command import Command, at_least, cameras_for, check_seed, world_action_kind
+from robolearn.io.hashes import sha256
 
 if TYPE_CHECKING:
     from robolearn.presets import RlPreset
@@ -72,9 +73,9 @@ class Finetune(Command):
         import torch
 
         from policies.checkpoint import load_policy
+        from robolearn.io.json_files import plain
         from robolearn.rl.reinflow import ReinFlowTrainer
         from robolearn.runs import Progress, Run
-        from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
         from sim.registry import make_env
 
@@ -87,7 +88,7 @@ class Finetune(Command):
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
-            "sha256": digest(*(value.numpy() for value in policy.state_dict().values())),
+            "sha256": sha256(*(value.numpy() for value in policy.state_dict().values())),
             "interface": policy.interface.to_json(),
             "task": self.task,
             "worlds": preset.worlds,

@@ -123,7 +123,8 @@ class Quickstart(Command):
     def _check_out(self, begun: dict[str, Any]) -> None:
         """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
         from robolearn.core import BadInput
-        from robolearn.runs.files import check_folder, read_json
+        from robolearn.io.json_files import read_json
+        from robolearn.io.paths import check_folder
         from robolearn.runs.run import check_same
 
         check_folder(self.out, f"--out {self.out}")
@@ -139,7 +140,7 @@ class Quickstart(Command):
             check_same(read_json(self.out / SETTINGS, what=f"quickstart {self.out}"), begun, f"quickstart {self.out}")
 
     def run(self) -> dict[str, Any]:
-        from robolearn.runs.files import write_json
+        from robolearn.io.json_files import write_json
 
         collect, train, finetune, n, begun = self.plan()
         self.out.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
-from robolearn.data.existing import source_of
+from robolearn.data.dataset_source import source_of
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Source, concatenated
 

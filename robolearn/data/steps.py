@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from robolearn.core import Episode, Interface
 from robolearn.data.features import is_image
-from robolearn.data.journal import Journal, records
 from robolearn.data.store import ROWS_JOURNAL
 from robolearn.data.video import VideoConfig
+from robolearn.io.append_only import Journal, records
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class StepJournal:
 
 
 @dataclass(frozen=True)
-class Journalled:
+class RecoveredEpisode:
     """What the journal of a killed recording holds."""
 
     episode: int
@@ -91,7 +91,7 @@ class Journalled:
     steps: list[Step]
 
 
-def read_journal(folder: Path) -> Journalled | None:
+def read_journal(folder: Path) -> RecoveredEpisode | None:
     """The journal in `folder`, up to where it is whole; None without one."""
     journal = records(folder / ROWS_JOURNAL)
     first = next(journal, None)
@@ -111,7 +111,7 @@ def read_journal(folder: Path) -> Journalled | None:
             at += spec.size
         action = numbers[at:-1].reshape(interface.action.shape)
         steps.append(Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True))))
-    return Journalled(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
+    return RecoveredEpisode(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
 
 
 def _vectors(interface: Interface) -> list[str]:

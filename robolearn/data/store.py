@@ -3,8 +3,7 @@
 The frames of an episode join the newest data file, which is written anew beside the old one and renamed over it,
 until it has grown to `DATA_BYTES`; then the next file begins. The episode's row in ``meta/episodes`` goes the same
 way, its videos are files of their own, and ``meta/info.json``, renamed last, is the commit point: readers ignore
-what lies beyond its counts, and a writer that resumes removes what a killed commit left there, and that alone; `beyond`
-tells it apart.
+what it does not count, and a writer that resumes removes of that what a killed commit left, by `find_uncommitted`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
-from robolearn.data.beyond import Beyond, beyond
+from robolearn.data.append_file import AppendFile
+from robolearn.data.cleanup import clean_up, unfinished_folder
 from robolearn.data.features import (
     INTERFACE_KEY,
     INTERVENTION,
@@ -36,9 +36,7 @@ from robolearn.data.features import (
     stamp_name,
     stored_interface,
 )
-from robolearn.data.journal import records
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
-from robolearn.data.sweep import aside, sweep
 from robolearn.data.tables import (
     conformed,
     episode_row,
@@ -48,8 +46,10 @@ from robolearn.data.tables import (
     tasks_of,
     tasks_table,
 )
-from robolearn.data.tail import Tail
+from robolearn.data.uncommitted import Uncommitted, find_uncommitted
 from robolearn.data.video import Clip, VideoConfig, check_encodable
+from robolearn.io.append_only import records
+from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Store:
       features: LeRobot's feature dictionary. A set that an older version began keeps its own.
       episodes, frames: how many are committed.
       tasks: in words.
-      adopted: (episode, frames) of those that ``meta/info.json`` had lost sight of.
+      adopted: (episode, frames) of finished ones that ``meta/info.json`` did not count.
 
     Args:
       adopt: whether such episodes are counted again; otherwise a set that has some is refused.
@@ -102,8 +102,8 @@ class Store:
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
         self._synced = 0.0  # when the folders were, by the monotonic clock
         self._stats_frames = 0  # frames that stats.json covers
-        self._data = Tail(layout.DATA_PATH)
-        self._meta = Tail(layout.EPISODES_PATH)
+        self._data = AppendFile(layout.DATA_PATH)
+        self._meta = AppendFile(layout.EPISODES_PATH)
 
         if root.exists() and not root.is_dir():
             raise BadInput(f"data set {root}", got="a file", expected="a folder")
@@ -121,12 +121,12 @@ class Store:
             if (root / layout.INFO_PATH).exists():
                 self._resume(adopt)
             else:
-                self._sweep(torn=True)
-                commit = layout.Commit(root)
+                self._clean_up(torn=True)
+                commit = layout.commit(root)
                 commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
                 commit.publish()
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
 
     @property
@@ -136,28 +136,29 @@ class Store:
 
     @property
     def closed(self) -> bool:
-        return self._lock.closed
+        return not self._lock.held
 
     def close(self) -> None:
         """Bring stats.json up to date and let go of the folder."""
-        if self._lock.closed:
+        if self.closed:
             return
         try:
             if self._stats_frames < self.frames:
-                commit = layout.Commit(self.root)
+                commit = layout.commit(self.root)
                 commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
                 commit.publish()
-            layout.sync_folders(self.root)
+            for folder in layout.folders(self.root):
+                sync_folder(folder)
         finally:
-            self._lock.close()
+            self._lock.release()
 
     def commit(self, ready: Sequence[Ready]) -> None:
         """Store episodes, all of them or none, durably."""
-        if self._lock.closed:
+        if self.closed:
             raise RobolearnError(f"data set {self.root}: the writer is closed")
         data, meta, stats, pixels = self._data, self._meta, self._stats, dict(self._pixels)
         count, frames, tasks = self.episodes, self.frames, list(self.tasks)
-        commit = layout.Commit(self.root)
+        commit = layout.commit(self.root)
         for episode, clips in ((one.episode, one.clips) for one in ready):
             if episode.task not in tasks:
                 tasks.append(episode.task)
@@ -206,7 +207,7 @@ class Store:
         commit.stage(meta.path, meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
         due = time.monotonic() - self._synced > SYNC_S
-        commit.publish(barrier=due)
+        commit.publish(layout.folders(self.root) if due else ())
         if due:
             self._synced = time.monotonic()
 
@@ -290,7 +291,7 @@ class Store:
                 raise BadInput(f"folder {root}", got=f"other files ({strange[0].name})", expected="a new folder")
 
     def _resume(self, adopt: bool) -> None:
-        """Take up the committed state and remove what a killed commit left beyond it."""
+        """Take up the committed state and remove what a killed commit left."""
         what = f"data set {self.root}"
         info = layout.read_info(self.root)
         if INTERFACE_KEY not in info:
@@ -306,7 +307,7 @@ class Store:
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
         self._take_features(info["features"], what)
-        more = beyond(self.root, info)
+        more = find_uncommitted(self.root, info)
         if more.lengths and not adopt:
             got = f"{info['total_episodes'] + len(more.lengths)} episodes in its files"
             expected = f"{info['total_episodes']}, as {layout.INFO_PATH} says"
@@ -314,7 +315,7 @@ class Store:
         self._count(info, more)
         self._set_aside()
         if not self.episodes:
-            self._sweep(torn=more.torn)
+            self._clean_up(torn=more.torn)
             (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
             return
         names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
@@ -338,23 +339,23 @@ class Store:
         def number(kind: str) -> int:
             return rows[f"{kind}/chunk_index"][-1].as_py() * layout.CHUNKS_SIZE + rows[f"{kind}/file_index"][-1].as_py()
 
-        meta = Tail(layout.EPISODES_PATH, number("meta/episodes"))
-        data = Tail(layout.DATA_PATH, number("data"))
+        meta = AppendFile(layout.EPISODES_PATH, number("meta/episodes"))
+        data = AppendFile(layout.DATA_PATH, number("data"))
         newest_meta = self._read(meta.path, self._rows)
         newest_data = self._read(data.path, self._schema)
         kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes, what))
         kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes, what))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
         cut = [
-            tail.path
-            for tail, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
+            file.path
+            for file, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
             if newest.num_rows != kept.num_rows
         ]
-        self._sweep(torn=more.torn, cut=cut)
+        self._clean_up(torn=more.torn, cut=cut)
         if cut and more.torn:
             log.warning("%s: an unfinished episode is removed", self.root)
         # Beside info.json.tmp, which tells a killed commit until nothing is left of that.
-        commit = layout.Commit(self.root, ".again.tmp")
+        commit = layout.commit(self.root, ".again.tmp")
         commit.stage(data.path, self._data.content())
         commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
         commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
@@ -365,8 +366,8 @@ class Store:
         commit.publish()
         (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
 
-    def _count(self, info: Mapping[str, Any], more: Beyond) -> None:
-        """The episodes of `info`, and those that it had lost sight of."""
+    def _count(self, info: Mapping[str, Any], more: Uncommitted) -> None:
+        """The episodes of `info`, and the finished ones that it does not count."""
         self.episodes, self.frames = info["total_episodes"], info["total_frames"]
         for length in more.lengths:
             self.adopted.append((self.episodes, length))
@@ -387,7 +388,7 @@ class Store:
         if not self.running.exists():
             return
         if unfinished_steps(self.running, self.episodes):
-            self.running.rename(aside(self.root))
+            move(self.running, unfinished_folder(self.root))
             log.warning("%s: an unfinished episode is set aside; `robolearn dataset repair` can save it", self.root)
         else:
             shutil.rmtree(self.running)
@@ -395,11 +396,11 @@ class Store:
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         return conformed(layout.read_parquet(self.root, name), schema, what=f"data set {self.root}: {name}")
 
-    def _sweep(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
-        """Leave no file beyond the newest that committed episodes lie in; see `sweep`."""
-        newest = {tail.pattern: tail.number if tail.table is not None else -1 for tail in (self._data, self._meta)}
+    def _clean_up(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
+        """Leave no file after the newest that committed episodes lie in; see `clean_up`."""
+        newest = {file.pattern: file.number if file.table is not None else -1 for file in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
-        sweep(self.root, newest, torn=torn, cut=cut)
+        clean_up(self.root, newest, torn=torn, cut=cut)
 
 
 def unfinished_steps(folder: Path, episodes: int) -> int:

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.humility import humbly
-from robolearn.data.journal import Journal, records
+from robolearn.data.encoder_priority import ordinary_priority
 from robolearn.data.pixels import PixelStatistics
 from robolearn.data.statistics import Stats
+from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def open_stream(container: Any, spec: ArraySpec, hz: float, config: VideoConfig)
     stream = container.add_stream(config.encoder(), rate=frame_rate(hz), options=config.options())
     stream.height, stream.width = spec.shape[:2]
     stream.pix_fmt = config.pix_fmt
-    with humbly():
+    with ordinary_priority():
         stream.codec_context.open(strict=False)
     return stream
 
@@ -121,7 +121,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
-        with humbly():
+        with ordinary_priority():
             context.open()
         codec = context.codec.canonical_name
     except (OSError, ValueError) as error:  # PyAV's errors are these
@@ -239,7 +239,9 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    with nullcontext() if self._frames else humbly():  # the first one starts more of its threads
+                    with (
+                        nullcontext() if self._frames else ordinary_priority()
+                    ):  # the first one starts more of its threads
                         mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
                 mux(stream.encode())

@@ -51,7 +51,7 @@ from robolearn.rl.shards import Means, Shards
 from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
 from robolearn.rl.trust import Anchor
 from robolearn.runs.checkpoint import prefixed, unprefixed
-from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 
 log = logging.getLogger(__name__)

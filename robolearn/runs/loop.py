@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from robolearn.core import BadInput
-from robolearn.runs.files import replace_directory
+from robolearn.io.atomic import replace_folder
 from robolearn.runs.run import Run
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _export(run: Run, trainer: Trainer) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     trainer.export(beside)
-    replace_directory(beside, run.policy_dir)
+    replace_folder(beside, run.policy_dir)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import json
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,11 +25,12 @@ from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.recording import rosbags
 from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, POSE, STRING, TRAJECTORY, Station
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, check_new, new_folder
+from robolearn.data.video_reader.segments import frames
+from robolearn.io.atomic import place_file
 from robots import make_control
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def _bag(out: Path) -> Iterator[Any]:
         with Writer(folder, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
             yield bag
         check_new(out)
-        os.replace(folder / f"{out.stem}.mcap", out)
+        place_file(folder / f"{out.stem}.mcap", out)
 
 
 class _Speaker:

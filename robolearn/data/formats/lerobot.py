@@ -22,9 +22,9 @@ from robolearn.data.features import (
     vector_spec,
 )
 from robolearn.data.formats.options import ReadOptions
-from robolearn.data.segments import Images
 from robolearn.data.source import Draft
 from robolearn.data.tables import array_of
+from robolearn.data.video_reader.segments import Images
 
 OUTCOMES = {"next.reward", "next.done", "next.success", "next.terminated", "next.truncated", "is_intervention"}
 INDICES = {"timestamp", "frame_index", "episode_index", "index", "task_index"}

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.existing import segments_of
+from robolearn.data.dataset_source import segments_of
 from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale

@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import array
 from robolearn.data.source import Draft, Progress, Source, new_folder
+from robolearn.data.video_reader.segments import array
 
 INTERFACE = "interface.json"
 _PLAIN = {"action", "reward", "success", "terminated", "truncated", "task", "intervention", "control_hz"}

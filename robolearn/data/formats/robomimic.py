@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, Source, check_new
+from robolearn.data.video_reader.segments import frames
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 OBJECTS = "object"
