@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import Episode, Interface
 from robolearn.data.features import is_image
-from robolearn.data.store import ROWS_JOURNAL
 from robolearn.data.video import VideoConfig
 from robolearn.io.append_only import Journal, records
+
+ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,15 @@ def read_journal(folder: Path) -> RecoveredEpisode | None:
         action = numbers[at:-1].reshape(interface.action.shape)
         steps.append(Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True))))
     return RecoveredEpisode(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
+
+
+def unfinished_steps(folder: Path, episodes: int) -> int:
+    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
+    journal = records(folder / ROWS_JOURNAL)
+    header = next(journal, None)
+    if header is None or json.loads(header)["episode"] < episodes:
+        return 0
+    return sum(1 for _ in journal)
 
 
 def _vectors(interface: Interface) -> list[str]:

@@ -8,7 +8,6 @@ what it does not count, and a writer that resumes removes of that what a killed 
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import time
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
@@ -32,11 +30,12 @@ from robolearn.data.features import (
     features_of,
     image_keys,
     schema_of,
-    stamp_column,
     stamp_name,
     stored_interface,
 )
+from robolearn.data.frame_columns import frame_columns
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
+from robolearn.data.steps import unfinished_steps
 from robolearn.data.tables import (
     conformed,
     episode_row,
@@ -48,7 +47,6 @@ from robolearn.data.tables import (
 )
 from robolearn.data.uncommitted import Uncommitted, find_uncommitted
 from robolearn.data.video import Clip, VideoConfig, check_encodable
-from robolearn.io.append_only import records
 from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)
@@ -57,7 +55,6 @@ DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one epis
 META_ROWS = 64  # the same for a file of episode rows
 SYNC_S = 1.0  # folders are synced at most this often, and at close
 STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
-ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,8 @@ class Store:
         for episode, clips in ((one.episode, one.clips) for one in ready):
             if episode.task not in tasks:
                 tasks.append(episode.task)
-            columns = self._columns(episode, count, frames, tasks.index(episode.task))
+            task = tasks.index(episode.task)
+            columns = frame_columns(episode, self.interface, self.stamps, count, frames, task)
             side_by_side = [columns[name].reshape(len(episode), -1) for name in self._sizes]
             own = describe(np.concatenate(side_by_side, axis=1, dtype=np.float64))
             stats = merge(stats, own) if stats else own
@@ -220,31 +218,6 @@ class Store:
         self._schema = schema_of(features)
         self._rows = episodes_schema(features)
         self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] != "video"}
-
-    def _columns(self, episode: Episode, index: int, first: int, task: int) -> dict[str, NDArray]:
-        """The frames of `episode`: column → (T, D) or (T,)."""
-        length = len(episode)
-        frame = np.arange(length, dtype=np.int64)
-        last = frame == length - 1
-        pictures = set(self._pictures)
-        vectors = {key: array for key, array in episode.observation.items() if key not in pictures}
-        intervention = np.zeros(length, bool) if episode.intervention is None else episode.intervention
-        return {
-            **{column(key): array.reshape(length, -1) for key, array in vectors.items()},
-            "action": episode.action.reshape(length, -1),
-            "next.reward": episode.reward,
-            "next.done": last & bool(episode.terminated or episode.truncated),
-            "next.terminated": last & bool(episode.terminated),
-            "next.truncated": last & bool(episode.truncated),
-            "next.success": last & bool(episode.success),
-            INTERVENTION: intervention,
-            **{stamp_column(name): episode.stamps[name] for name in self.stamps},
-            "timestamp": (frame / self.interface.control_hz).astype(np.float32),
-            "frame_index": frame,
-            "episode_index": np.full(length, index, np.int64),
-            "index": first + frame,
-            "task_index": np.full(length, task, np.int64),
-        }
 
     def _stats_bytes(self, stats: Stats, pixels: Mapping[str, Stats]) -> bytes:
         parts = split(stats, self._sizes)
@@ -401,12 +374,3 @@ class Store:
         newest = {file.pattern: file.number if file.table is not None else -1 for file in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
         clean_up(self.root, newest, torn=torn, cut=cut)
-
-
-def unfinished_steps(folder: Path, episodes: int) -> int:
-    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
-    journal = records(folder / ROWS_JOURNAL)
-    header = next(journal, None)
-    if header is None or json.loads(header)["episode"] < episodes:
-        return 0
-    return sum(1 for _ in journal)

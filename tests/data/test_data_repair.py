@@ -1,4 +1,4 @@
-"""What is left of a killed recording, and what `repair` makes of it. Real kills are in crash.py."""
+"""What is left of a killed recording, and what `repair` makes of it. Real kills are in tests/programs/crash.py."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_journals(tmp_path):
 
 def test_kills_at_random_moments():
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).with_name("crash.py")), "--kills", "8"]
+    command = [sys.executable, str(Path(__file__).parents[1] / "programs" / "crash.py"), "--kills", "8"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kills"] == 8

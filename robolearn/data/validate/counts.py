@@ -9,7 +9,7 @@ import numpy as np
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.features import INTERFACE_KEY
-from robolearn.data.store import unfinished_steps
+from robolearn.data.steps import unfinished_steps
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
 from robolearn.data.weights import read_weights
