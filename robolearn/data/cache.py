@@ -44,14 +44,14 @@ BLOCK_BYTES = 1 << 24  # of decoded frames that a thread holds
 _MADV_POPULATE_READ = 22  # Linux 5.14
 
 Progress = Callable[[int, int], None]
-"""Told (frames done, frames in all)."""
+"""Called with (frames done, frames in all)."""
 
 
 def cache_folder(root: Path, choice: str | Path | bool | None = None) -> Path | None:
     """Where the frames of the data set `root` go, or None for nowhere.
 
     Args:
-      choice: a folder, ``"beside"``, ``"off"`` or False; None or True for what the environment says.
+      choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
     """
     if choice is None or choice is True:
         choice = os.environ.get(VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "robolearn"

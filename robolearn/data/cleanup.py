@@ -59,6 +59,6 @@ def _after(root: Path, pattern: str, last: int) -> list[Path]:
 
 
 def _number(chunk: Path, file: Path) -> int:
-    """Of a file in the layout; -1 for what somebody else has put beside them."""
+    """Of a file in the layout; -1 for other files beside them."""
     of_chunk, of_file = chunk.name.removeprefix("chunk-"), file.stem.removeprefix("file-")
     return int(of_chunk) * layout.CHUNKS_SIZE + int(of_file) if of_chunk.isdecimal() and of_file.isdecimal() else -1

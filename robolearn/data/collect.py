@@ -46,7 +46,7 @@ def collect(
         by Ctrl-C or an error too.
       episodes: how many.
       seed: of the starts.
-      progress: told the number done and the success rate so far.
+      progress: called with the number done and the success rate so far.
     """
     n = env.num_envs
     quota = np.full(n, episodes // n) + (np.arange(n) < episodes % n)

@@ -62,7 +62,7 @@ def merge(datasets: Sequence[Dataset]) -> Source:
     """All episodes of `datasets`, one set after the other.
 
     Raises:
-      BadInput: two of them have different interfaces; the first difference is named. Or one says which episodes
+      BadInput: two of them have different interfaces; the first difference is named. Or one records which episodes
         succeeded and another does not.
     """
     sources = [source_of(dataset) for dataset in datasets]

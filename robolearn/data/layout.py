@@ -113,7 +113,7 @@ def read_info(root: Path) -> dict[str, Any]:
     """``meta/info.json`` of a set of any version.
 
     Raises:
-      BadInput: it is missing or unreadable, lacks a key that a reader needs, or says things that nothing can be read
+      BadInput: it is missing or unreadable, lacks a key that a reader needs, or has values that nothing can be read
         with; the message names the key.
     """
     info = read_json(root, INFO_PATH)

@@ -1,7 +1,7 @@
 """Read a LeRobotDataset v3.0 into contiguous arrays, and refuse one that does not add up.
 
 Sets that LeRobot itself wrote are read too: without our interface one is derived from their features. Vectors are
-read when the set is opened; images when they are asked for, from the frame cache.
+read when the set is opened; images on first access, from the frame cache.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Dataset:
       observation: feature → (N, …) float32, vectors only; for pictures see `images`.
       action: (N, Da) float32; reward: (N,) float32.
       task_index: (N,) int64.
-      success, terminated, truncated: (E,) bool. Where a set does not say, an episode is not a success, and
+      success, terminated, truncated: (E,) bool. Where a set does not record it, an episode is not a success, and
         has been truncated.
       intervention: (N,) bool, true where a teleoperator overrode the policy.
       stamps: name → (N,) float64 [s], when a value was measured or sent.
@@ -78,7 +78,7 @@ class Dataset:
         Args:
           images: False leaves the pictures out, of the interface too.
           cache: where decoded frames are kept: see `robolearn.data.cache.cache_folder`. No image is decoded
-            before one is asked for.
+            before the first access.
 
         Raises:
           BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
@@ -93,7 +93,7 @@ class Dataset:
 
     @property
     def outcomes(self) -> bool:
-        """Whether the set says which episodes succeeded."""
+        """Whether the set records which episodes succeeded."""
         return SUCCESS in self.features
 
     @property
@@ -116,7 +116,7 @@ class Dataset:
 
     @property
     def weights(self) -> list[float] | None:
-        """(E,) how often a frame of each episode is to be drawn relative to others; None where nobody has said.
+        """(E,) how often a frame of each episode is to be drawn relative to others; None where the set has no weights.
 
         Raises:
           BadInput: the file does not fit; the set may have grown since it was made.
@@ -126,8 +126,8 @@ class Dataset:
     def images(self, camera: str, progress: Progress | None = None) -> Any:
         """All frames of `camera` (or picture feature) as (N, H, W, 3) uint8, memory-mapped.
 
-        The first call decodes what the frame cache does not have; `progress` is told (frames done, in all). Where
-        the cache is off the result only looks like an array, and decodes on every access: `ondemand.OnDemand`.
+        The first call decodes what the frame cache does not have; `progress` is called with (frames done, in all).
+        Where the cache is off the result only looks like an array, and decodes on every access: `ondemand.OnDemand`.
 
         Raises:
           BadInput: no such camera, or a video that is damaged or short.
@@ -142,15 +142,15 @@ class Dataset:
         return self._frames[key]
 
     def build_cache(self, progress: Progress | None = None) -> None:
-        """Decode the images of all cameras now; `progress` is told (frames done, in all) over all of them."""
+        """Decode the images of all cameras now; `progress` is called with (frames done, in all) over all of them."""
         total = self.frames * len(self.readers)
         for done, key in enumerate(self.readers):
 
-            def told(count: int, _: int, done: int = done) -> None:
+            def report(count: int, _: int, done: int = done) -> None:
                 if progress is not None:
                     progress(done * self.frames + count, total)
 
-            self.images(key, told)
+            self.images(key, report)
 
     def content(self) -> str:
         """A digest of all vectors and of what the images are decoded from: the same for the same data."""

@@ -5,7 +5,7 @@ repair, in ``.unfinished/<number>/``): the journal of its steps, and for every c
 with the index of its packets. A saved episode has as many steps as are whole in all of them; the encoders hold back
 the last dozen frames. It is stored as truncated and not a success.
 
-Finished episodes that ``meta/info.json`` has lost sight of, because it is older than they are, are counted again. What
+Finished episodes that ``meta/info.json`` does not count, because it is older than they are, are counted again. What
 is left of such episodes where something lacks is kept in ``.unfinished/beyond-<number>/``.
 """
 

@@ -55,8 +55,8 @@ class Source:
       drafts: gone through once.
       count: how many they are.
       stamps: the names of the raw timestamps that every episode has.
-      notes: what a user should know about how they were read, one sentence each.
-      outcomes: whether it is known which of them succeeded.
+      notes: remarks for the user on how they were read, one sentence each.
+      outcomes: whether their successes are recorded.
     """
 
     interface: Interface
@@ -126,7 +126,7 @@ def _config(draft: Draft) -> VideoConfig:
     try:
         kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, Segment)}
     except BadInput:
-        kinds = set()  # said again, with the episode, when it is its turn
+        kinds = set()  # raised again, with the episode, when it is written
     return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
 
 

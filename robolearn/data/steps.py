@@ -1,7 +1,7 @@
 """The steps of the episode at hand: in memory, and in a journal that outlives the process.
 
 A record of the journal is one step, fixed in size: all vectors, the action and the reward as float32, the stamps as
-float64, and whether the teleoperator intervened. The first record says what the others mean.
+float64, and whether the teleoperator intervened. The first record describes the others.
 """
 
 from __future__ import annotations

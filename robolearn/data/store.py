@@ -300,7 +300,7 @@ class Store:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
         if (frames := rows["dataset_to_index"][-1].as_py()) != self.frames:
             raise BadInput(f"{what}: meta/episodes", got=f"{frames} frames", expected=f"{self.frames} frames")
-        # A killed commit may have added words; those of counted episodes stay, whatever info.json says.
+        # A killed commit may have added words; those of counted episodes stay, whatever the count in info.json.
         words = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)
         used = {word for spoken in rows["tasks"].to_pylist() for word in spoken or ()}
         known = 1 + max((index for index, word in enumerate(words) if word in used), default=-1)
@@ -327,7 +327,7 @@ class Store:
         self._clean_up(torn=more.torn, cut=cut)
         if cut and more.torn:
             log.warning("%s: an unfinished episode is removed", self.root)
-        # Beside info.json.tmp, which tells a killed commit until nothing is left of that.
+        # Beside info.json.tmp, which marks a killed commit until nothing of it remains.
         commit = layout.commit(self.root, ".again.tmp")
         commit.stage(data.path, self._data.content())
         commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))

@@ -140,7 +140,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
 
 
 def quiet() -> None:
-    """SVT-AV1 prints its settings for every video, past all loggers, unless its variable says no."""
+    """SVT-AV1 prints its settings for every video, past all loggers, unless its variable forbids it."""
     os.environ.setdefault("SVT_LOG", "1")
 
 
@@ -166,7 +166,7 @@ class VideoEncoder:
         self._thread.start()
 
     def put(self, frame: NDArray[np.uint8]) -> None:
-        """Take one image (H, W, 3), which nobody may write to any more. Waits only where the queue is full."""
+        """Take one image (H, W, 3), which must not be written to any more. Waits only where the queue is full."""
         self._check()
         try:
             self._queue.put_nowait(frame)
@@ -207,7 +207,7 @@ class VideoEncoder:
             self._encode(self._waiting())
         except BaseException as error:
             self._error = self._error or error
-            while not self._ended:  # whoever waits to put must not wait for ever
+            while not self._ended:  # a waiting `put` must not wait for ever
                 self._ended = self._queue.get() is None
 
     def _waiting(self) -> Iterator[NDArray[np.uint8]]:
@@ -246,7 +246,7 @@ class VideoEncoder:
                     self._frames += 1
                 mux(stream.encode())
         except Exception as error:
-            raise output.error or error from None  # FFmpeg says less about a full disk than the system did
+            raise output.error or error from None  # FFmpeg's error on a full disk is vaguer than the system's
         finally:
             output.close()
             if index is not None:
@@ -299,7 +299,7 @@ def _annex_b(data: bytes) -> bytes:
 
 
 class _Output:
-    """The file behind a container: unbuffered, its errors Python's own, and it knows what the last packet became."""
+    """The file behind a container: unbuffered, its errors Python's own; it keeps what the last packet became."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC, 0o666)

@@ -140,7 +140,7 @@ def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or previous is not signal.default_int_handler:
-        yield lambda: seen  # only the main thread may handle signals, and somebody else's handler stays
+        yield lambda: seen  # only the main thread may handle signals, and another handler stays
         return
     signal.signal(signal.SIGINT, note)
     try:

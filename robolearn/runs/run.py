@@ -1,6 +1,6 @@
 """A run folder: ``runs/<name>/`` with configuration, metrics, TensorBoard events, state and policy.
 
-config.json      what was asked for; compared on --resume
+config.json      the configuration; compared on --resume
 metrics.jsonl    one line per logged step
 tensorboard/     the same numbers for TensorBoard
 state/           the exact training state (`robolearn.runs.checkpoint`)
@@ -71,7 +71,7 @@ class Run:
         path.mkdir(parents=True, exist_ok=True)
         lock = _locked(path)
         try:
-            # Again, now that nobody else can write: another process may have begun a run in between.
+            # Again, now that no other process can write: another process may have begun a run in between.
             _check_content(path, resume)
             if resume:
                 stored = read_json(path / CONFIG, what=f"run {path}")
@@ -147,7 +147,7 @@ def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
     A last line that a kill cut short is left out, and so is anything else that is no row.
     """
     path = Path(path)
-    try:  # not asked first what it is: a run that starts makes its folder at any moment
+    try:  # not tested first: a run that starts makes its folder at any moment
         file = (path / METRICS).open(encoding="utf-8", errors="replace")
     except NotADirectoryError:
         file = path.open(encoding="utf-8", errors="replace")

@@ -152,7 +152,7 @@ def draft(
 
 
 def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:
-    """Whether the set, or else the user, says which episodes succeeded."""
+    """Whether the set, or else the user, names the episodes that succeeded."""
     return SUCCESS in info["features"] or options.success is not None
 
 

@@ -102,7 +102,7 @@ def _index(row: dict[str, Any]) -> int:
 
 def version(path: Path) -> str:
     """The format of the LeRobot set in `path`, such as ``"v3.0"``, or nothing."""
-    try:  # of a damaged set, too: its reader says what is wrong with it
+    try:  # of a damaged set, too: its reader raises with what is wrong
         return str(layout.read_json(path, layout.INFO_PATH).get("codebase_version", "")) if path.is_dir() else ""
     except BadInput:
         return ""

@@ -109,7 +109,7 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
 
 
 def _fact(file: Path, data: dict[str, NDArray], name: str) -> bool | None:
-    """A fact about an episode, or about each of its steps, of which one is enough; None where nothing is said."""
+    """A fact about an episode, or about each of its steps, of which one is enough; None where it is absent."""
     if name not in data:
         return None
     if data[name].shape not in ((), (len(data["action"]),)) or data[name].dtype.kind not in "biuf":

@@ -86,7 +86,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
-    """Write `dataset` as the new file `out`; the features keep their names, ``env_args`` says what is known."""
+    """Write `dataset` as the new file `out`; the features keep their names, ``env_args`` holds the interface."""
     h5py = _h5py()
     check_new(out)
     if out.is_dir():
@@ -166,7 +166,7 @@ def _open(path: Path) -> Any:
 
 @contextmanager
 def _damage(path: Path, part: str) -> Iterator[None]:
-    """What h5py says of a damaged file, and what a strange one leads to, as `BadInput`."""
+    """Turn h5py's errors on a damaged file, and those that a strange one leads to, into `BadInput`."""
     try:
         yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Episodes and frames: as many as every file says, in order, none empty, none twice."""
+"""Episodes and frames: as many as every file has it, in order, none empty, none twice."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
     if data.live:
         return
     running, aside = data.root / layout.RUNNING_PATH, sorted((data.root / layout.UNFINISHED_PATH).glob("*"))
-    # Only where it was begun does its number tell that it was finished: the set grows past one that is set aside.
+    # The number of a folder shows that its episode was finished only in .running: the set grows past one set aside.
     for folder, episodes in ((running, int(data.info["total_episodes"])), *((folder, 0) for folder in aside)):
         if steps := unfinished_steps(folder, episodes):
             what = f"an episode of {steps} steps was being recorded; robolearn dataset repair can save it"

@@ -1,4 +1,4 @@
-"""A data set read with patience: what cannot be read becomes a finding, and the rest is looked at all the same."""
+"""Reading a damaged data set: what cannot be read becomes a finding, and the rest is checked all the same."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Opened:
       uncommitted: how many episodes ``meta/episodes`` has that are not counted, those of a killed commit apart.
       live: whether a writer is at work in it.
       findings: what went wrong on the way.
-      seen: told the name of every video that has been looked at.
+      seen: called with the name of every video that has been checked.
     """
 
     root: Path
@@ -184,5 +184,5 @@ def _numbers(column: pa.ChunkedArray) -> NDArray | None:
 
 
 def _short(error: BadInput, root: Path) -> str:
-    """What `error` says, without the name of the set."""
+    """The message of `error`, without the name of the set."""
     return str(error).removeprefix(f"data set {root}").removeprefix(": ")

@@ -1,4 +1,4 @@
-"""Statistics: ``meta/stats.json`` and the rows of ``meta/episodes`` say what the tables say."""
+"""Statistics: ``meta/stats.json`` and the rows of ``meta/episodes`` agree with the tables."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class FrameReader(Protocol):
     def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
         """All frames of `episode` in order, `size` at a time (the last ones may be fewer); raises as `decode` does.
 
-        An array is good until the next one is asked for.
+        An array is valid until the next one is yielded.
         """
         ...
 
@@ -60,7 +60,10 @@ class FrameReader(Protocol):
 
 @dataclass(frozen=True)
 class VideoReader:
-    """Frames in mp4 files; `paths` and `begins` (E,) [s] say in which and where, `memo` where digests are kept."""
+    """Frames in mp4 files.
+
+    `paths` and `begins` (E,) [s] are the files and where in them the episodes begin, `memo` the folder of digests.
+    """
 
     root: Path
     key: str
@@ -128,7 +131,7 @@ class PictureReader:
         column = self._newest.get(path)
         if column is None:
             column = layout.read_parquet(self.root, path, [self.column])[self.column]
-            self._newest.clear()  # the newest file only: neighbours are asked for one after the other
+            self._newest.clear()  # the newest file only: neighbours are read one after the other
             self._newest[path] = column
         count = int(self.lengths[episode]) - first if count is None else count
         frames = np.empty((count, *self.shape), np.uint8)
@@ -162,7 +165,7 @@ def _shown(
 
     first, length = 0, min(size, count)
     frames, got = np.empty((length, *shape), np.uint8), np.zeros(length, bool)
-    # Told the format, FFmpeg does not take damaged files for one of the hundreds of others that it knows.
+    # With the format given, FFmpeg does not take damaged files for one of its hundreds of other formats.
     with av.open(str(path), format="mp4" if path.suffix == ".mp4" else None) as container:
         stream = video_stream(container)
         if (stream.height, stream.width) != shape[:2]:

@@ -21,7 +21,7 @@ from robolearn.data.statistics import Stats
 from robolearn.data.video_reader.container import first_line, video_stream
 
 REORDERED = 32  # frames that a packet may lie before its place in time
-GRID_S = 1e-4  # [s] frames are where they belong within this, which is what LeRobot asks of a video
+GRID_S = 1e-4  # [s] frames are where they belong within this, as LeRobot requires of a video
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Segment:
       fps: frames per second.
       start: where the episode begins in the file [s].
       rows: which of the frames are wanted, in steps of at least 1.
-      stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are known.
+      stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are stored.
     """
 
     path: Path
@@ -115,7 +115,7 @@ def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
     try:
         return _copied(segment, out, fps)
     except (FFmpegError, OSError, IndexError, ValueError):
-        return False  # decoding it, which comes next, says more
+        return False  # decoding comes next, and raises with the place
 
 
 def _copied(segment: Segment, out: Path, fps: float) -> bool:
