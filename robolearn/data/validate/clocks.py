@@ -48,8 +48,8 @@ def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
                     yield Finding("time goes back", what, rows.file, rows.index, first + 1)
                 if stamp_name(key) in steady:
                     # 0 stands for no message yet; but a clock may begin at 0, too.
-                    first = int((values != 0).argmax()) if len(values) else 0
-                    begin = first if first and values[first] > allowed else 0
+                    since = int((values != 0).argmax()) if len(values) else 0
+                    begin = since if since and values[since] > allowed else 0
                     yield from _source(rows, key, values, begin, allowed)
 
 
