@@ -62,22 +62,22 @@ ros-index: .venv/.base
 
 # Wants Chromium (.ci/browser). ARGS="--episodes 2".
 test-record: .venv/.dev
-	out=$$(mktemp -d) && $(BIN)/python tests/cli/record_people.py all --out "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
+	out=$$(mktemp -d) && $(BIN)/python tests/programs/record_people.py all --out "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
 
 # ARGS="output jump" for some of them.
 test-mutants: .venv/.dev
-	$(BIN)/python tests/hardware/mutants.py $(ARGS)
+	$(BIN)/python tests/programs/mutants.py $(ARGS)
 
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
 test-crash: .venv/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python tests/data/crash.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/crash.py $(ARGS)
 
 clean:
 	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 test-quality: .venv/.dev
-	$(BIN)/python tests/data/quality_halves.py $(ARGS)
+	$(BIN)/python tests/programs/quality_halves.py $(ARGS)
 
 # Stamps: .made when the environment is whole, .base and .dev when that much is installed in it.
 .venv/.made:

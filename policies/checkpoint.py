@@ -22,6 +22,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import POLICIES
 from robolearn.core import BadInput, NonFinite
+from robolearn.io.atomic import write_bytes, write_text
 
 
 def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
@@ -43,8 +44,8 @@ def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
         "interface": policy.interface.to_json(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
-    _replace(folder / WEIGHTS, to_bytes(tensors))
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    write_bytes(folder / WEIGHTS, to_bytes(tensors))
     return folder
 
 
@@ -89,16 +90,3 @@ def _load_weights(policy: ChunkPolicy, file: Path) -> None:
         if not torch.isfinite(value).all():
             raise BadInput(f"policy {file}: {key}", got="NaN or infinity", expected="finite weights")
     policy.load_state_dict(tensors)
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write `file` so that a reader finds the old content or the new, whole."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from robolearn.data.humility import humbly
+from robolearn.data.encoder_priority import ordinary_priority
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -16,9 +16,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(autouse=True)
 def ordinary_threads() -> Iterator[None]:
-    """A test that encodes by a library alone leaves no thread of the highest priority behind (see `humility`).
+    """A test that encodes by a library alone leaves no thread of the highest priority behind (see `encoder_priority`).
 
     Nodes that later tests start in this process would inherit it, and nothing else would run.
     """
-    with humbly():
+    with ordinary_priority():
         yield

@@ -116,7 +116,7 @@ class BenchmarkRl(Command):
 
     def _check(self, quickstart: Quickstart) -> None:
         """Refuse what cannot work, and a run in its place that had other settings than what is asked for now."""
-        from robolearn.runs.files import read_json
+        from robolearn.io.json_files import read_json
         from robolearn.runs.run import check_same
 
         quickstart.plan()
@@ -126,7 +126,7 @@ class BenchmarkRl(Command):
             check_same({"episodes": episodes}, {"episodes": quickstart.eval_episodes}, f"benchmark {quickstart.out}")
 
     def _one(self, quickstart: Quickstart) -> dict[str, Any]:
-        from robolearn.runs.files import read_json, write_json
+        from robolearn.io.json_files import read_json, write_json
 
         stored = quickstart.out / RESULT
         if not stored.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,14 +69,6 @@ def check_seed(seed: int) -> None:
     """Raise `BadInput` unless numpy, torch and a signed 64-bit number can all take `seed`."""
     if not 0 <= seed <= MOST_SEED:
         raise BadInput("--seed", got=seed, expected=f"0 to {MOST_SEED:,}")
-
-
-def digest(*parts: Any) -> str:
-    """SHA-256 of arrays or bytes, to know content again wherever it lies."""
-    total = hashlib.sha256()
-    for part in parts:
-        total.update(memoryview(part).cast("B"))
-    return total.hexdigest()
 
 
 def rate_text(rate: Mapping[str, Any]) -> str:

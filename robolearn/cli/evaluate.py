@@ -35,7 +35,7 @@ class Evaluate(Command):
         from policies.loading import open_policy
         from robolearn.core import BadInput, bind_policy
         from robolearn.eval import compare
-        from robolearn.runs.files import check_folder
+        from robolearn.io.paths import check_folder
         from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)

@@ -13,7 +13,6 @@ from robolearn.cli.command import (
     at_least,
     cameras_for,
     check_seed,
-    digest,
     peek,
     world_action_kind,
 )
@@ -65,9 +64,10 @@ class Finetune(Command):
 
         from policies.checkpoint import load_policy
         from robolearn.core.device import resolve_device
+        from robolearn.io.hashes import sha256
+        from robolearn.io.json_files import plain
         from robolearn.rl.runner import Runner
         from robolearn.runs import Progress, Run
-        from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
         from sim.registry import make_env
 
@@ -79,7 +79,7 @@ class Finetune(Command):
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
-            "sha256": digest(*(value.cpu().numpy() for value in policy.state_dict().values())),
+            "sha256": sha256(*(value.cpu().numpy() for value in policy.state_dict().values())),
             "interface": policy.interface.to_json(),
             "task": self.task,
             "worlds": config.num_envs,

@@ -128,7 +128,7 @@ def _defaults(kind: type[Command], args: list[str]) -> dict[str, Any]:
 def show(command: Command, result: dict[str, Any]) -> None:
     """Print `result`: with --json as one line, otherwise for people."""
     if command.json:
-        from robolearn.runs.files import plain
+        from robolearn.io.json_files import plain
 
         print(json.dumps(plain(result), allow_nan=False))
         return

@@ -101,7 +101,7 @@ class Quickstart(Command):
         from robolearn.cli.finetune import Finetune
         from robolearn.cli.train import Train
         from robolearn.core.device import resolve_device
-        from robolearn.runs.files import plain
+        from robolearn.io.json_files import plain
         from robolearn.runs.run import is_run
         from robolearn.train.settings import ImitationConfig
 
@@ -153,7 +153,8 @@ class Quickstart(Command):
 
     def _check_out(self, begun: dict[str, Any]) -> None:
         """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
-        from robolearn.runs.files import check_folder, read_json
+        from robolearn.io.json_files import read_json
+        from robolearn.io.paths import check_folder
         from robolearn.runs.run import check_same
 
         check_folder(self.out, f"--out {self.out}")
@@ -170,7 +171,7 @@ class Quickstart(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.quickstart_report import Bars, write
-        from robolearn.runs.files import write_json
+        from robolearn.io.json_files import write_json
 
         collect, train, finetune, begun = self.plan()
         self.out.mkdir(parents=True, exist_ok=True)

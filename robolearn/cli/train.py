@@ -48,8 +48,8 @@ class Train(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.core.device import resolve_device
         from robolearn.data.reader import Dataset
+        from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
-        from robolearn.runs.files import plain
         from robolearn.runs.loop import run_loop
         from robolearn.train.imitation import ImitationTrainer, split_episodes
 

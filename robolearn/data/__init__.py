@@ -1,4 +1,4 @@
-"""Episodes on disk (LeRobotDataset v3.0), windows for training, statistics. Knows nothing of policies."""
+"""Episodes on disk (LeRobotDataset v3.0), windows for training, statistics. Does not import policies."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ __all__ = ["Batch", "Dataset", "EpisodeWriter", "VideoConfig", "Windows"]
 
 
 def __getattr__(name: str) -> Any:
-    # Windows are tensors: who records or looks at episodes need not wait for torch.
+    # Windows are tensors: recording and reading episodes does not import torch.
     if name in ("Batch", "Windows"):
         from robolearn.data import windows
 

@@ -15,9 +15,9 @@ The folder is ``~/.cache/robolearn`` (under XDG_CACHE_HOME where that is set). `
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +31,9 @@ from numpy.typing import NDArray
 
 from robolearn.core import RobolearnError
 from robolearn.core.cpus import available_cpus
-from robolearn.data.footage import Footage
+from robolearn.data.video_reader.readers import FrameReader
+from robolearn.io.atomic import write_text
+from robolearn.io.locks import Lock, LockHeld
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +44,14 @@ BLOCK_BYTES = 1 << 24  # of decoded frames that a thread holds
 _MADV_POPULATE_READ = 22  # Linux 5.14
 
 Progress = Callable[[int, int], None]
-"""Told (frames done, frames in all)."""
+"""Called with (frames done, frames in all)."""
 
 
 def cache_folder(root: Path, choice: str | Path | bool | None = None) -> Path | None:
     """Where the frames of the data set `root` go, or None for nowhere.
 
     Args:
-      choice: a folder, ``"beside"``, ``"off"`` or False; None or True for what the environment says.
+      choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
     """
     if choice is None or choice is True:
         choice = os.environ.get(VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "robolearn"
@@ -58,8 +60,8 @@ def cache_folder(root: Path, choice: str | Path | bool | None = None) -> Path | 
     return root / ".cache" if choice == "beside" else Path(choice).expanduser()
 
 
-def cached_frames(footage: Footage, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8]:
-    """The frames (N, H, W, 3) of `footage`, memory-mapped; what is missing in the cache `folder` is decoded first.
+def cached_frames(reader: FrameReader, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8]:
+    """The frames (N, H, W, 3) of `reader`, memory-mapped; what is missing in the cache `folder` is decoded first.
 
     The mapping is private: writing to it changes no file.
 
@@ -67,7 +69,7 @@ def cached_frames(footage: Footage, folder: Path, progress: Progress | None = No
       BadInput: a video that cannot be read.
       RobolearnError: the disk is full.
     """
-    identities = [footage.identity(e) for e in range(len(footage.lengths))]
+    identities = [reader.identity(e) for e in range(len(reader.lengths))]
     family = folder / "frames" / identities[0][:24]
     slot = _find(family, identities)
     if slot is None or not slot.done(len(identities)).all():
@@ -75,14 +77,14 @@ def cached_frames(footage: Footage, folder: Path, progress: Progress | None = No
             family.mkdir(parents=True, exist_ok=True)
             with _locked(family):
                 slot = _find(family, identities) or _Slot(family, _free(family), [], [])
-                slot = slot.extended(identities, footage.lengths.tolist())
-                _fill(slot, footage, progress)
+                slot = slot.extended(identities, reader.lengths.tolist())
+                _fill(slot, reader, progress)
         except OSError as error:
             hint = f"{VARIABLE}=FOLDER moves it, {VARIABLE}=off does without"
             raise RobolearnError(f"frame cache {family} cannot be written ({error.strerror}). {hint}") from error
     elif progress is not None:
-        progress(int(footage.lengths.sum()), int(footage.lengths.sum()))
-    frames = np.memmap(slot.frames_path, np.uint8, mode="c", shape=(int(footage.lengths.sum()), *footage.shape))
+        progress(int(reader.lengths.sum()), int(reader.lengths.sum()))
+    frames = np.memmap(slot.frames_path, np.uint8, mode="c", shape=(int(reader.lengths.sum()), *reader.shape))
     _populate(frames)
     return frames
 
@@ -126,9 +128,8 @@ class _Slot:
         if len(self.episodes) >= len(episodes):
             return self
         slot = _Slot(self.family, self.number, episodes, lengths)
-        temporary = self.family / f"{self.number}.json.tmp"
-        temporary.write_text(json.dumps({"episodes": episodes, "lengths": lengths}))
-        os.replace(temporary, self.family / f"{self.number}.json")
+        content = json.dumps({"episodes": episodes, "lengths": lengths})
+        write_text(self.family / f"{self.number}.json", content)
         return slot
 
 
@@ -151,10 +152,10 @@ def _free(family: Path) -> int:
     return 1 + max((int(path.stem) for path in family.glob("*.json") if path.stem.isdigit()), default=-1)
 
 
-def _fill(slot: _Slot, footage: Footage, progress: Progress | None) -> None:
+def _fill(slot: _Slot, reader: FrameReader, progress: Progress | None) -> None:
     """Decode what is not done, several episodes side by side."""
-    lengths = footage.lengths
-    row = int(np.prod(footage.shape))
+    lengths = reader.lengths
+    row = int(np.prod(reader.shape))
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     marks = slot.done(len(lengths))
     todo = np.flatnonzero(~marks).tolist()
@@ -164,7 +165,7 @@ def _fill(slot: _Slot, footage: Footage, progress: Progress | None) -> None:
     if not todo:
         return
     begun = time.monotonic()
-    log.info("frame cache of %s: %d frames, %.0f MB, in %s", footage.key, total, total * row / 1e6, slot.frames_path)
+    log.info("frame cache of %s: %d frames, %.0f MB, in %s", reader.key, total, total * row / 1e6, slot.frames_path)
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
     frames, done = os.open(slot.frames_path, flags, 0o666), os.open(slot.done_path, flags, 0o666)
     pool = ThreadPoolExecutor(min(available_cpus(), len(todo)))
@@ -172,7 +173,7 @@ def _fill(slot: _Slot, footage: Footage, progress: Progress | None) -> None:
 
     def decode(episode: int) -> int:
         offset = int(starts[episode]) * row
-        for block in footage.blocks(episode, max(1, BLOCK_BYTES // row)):
+        for block in reader.blocks(episode, max(1, BLOCK_BYTES // row)):
             view = block.data.cast("B")
             while view:
                 written = os.pwrite(frames, view, offset)
@@ -201,16 +202,16 @@ def _fill(slot: _Slot, footage: Footage, progress: Progress | None) -> None:
             commit()
         os.close(frames)
         os.close(done)
-    log.info("frame cache of %s: built in %.1f s", footage.key, time.monotonic() - begun)
+    log.info("frame cache of %s: built in %.1f s", reader.key, time.monotonic() - begun)
 
 
 @contextmanager
 def _locked(family: Path) -> Iterator[None]:
     """One builder at a time; the others wait here."""
-    with open(family / "lock", "w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            log.info("frame cache %s: another process builds it, waiting", family)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        lock = Lock(family / "lock")
+    except LockHeld as held:
+        log.info("frame cache %s: process %s builds it, waiting", family, held.holder)
+        lock = Lock(family / "lock", math.inf)
+    with lock:
         yield

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
-from robolearn.data.existing import source_of
+from robolearn.data.dataset_source import source_of
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Source, concatenated
 
@@ -62,7 +62,7 @@ def merge(datasets: Sequence[Dataset]) -> Source:
     """All episodes of `datasets`, one set after the other.
 
     Raises:
-      BadInput: two of them have different interfaces; the first difference is named. Or one says which episodes
+      BadInput: two of them have different interfaces; the first difference is named. Or one records which episodes
         succeeded and another does not.
     """
     sources = [source_of(dataset) for dataset in datasets]

@@ -7,7 +7,7 @@
     action            -> action
     Episode.reward    -> next.reward
     its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, and next.success unless
-                         nobody knows which episodes of the set succeeded
+                         success was not recorded
     Episode.intervention -> is_intervention
     Episode.stamps    -> stamp.<name>                       float64 [s]; images.<camera> -> stamp.camera.<camera>
 
@@ -116,8 +116,8 @@ def features_of(
 
     Args:
       stamps: names of the time stamps that every step brings.
-      video_info: picture feature → what a reader must know of its video.
-      outcomes: whether it is known which episodes succeeded; otherwise there is no feature `SUCCESS`.
+      video_info: picture feature → what a reader needs of its video.
+      outcomes: whether success is recorded; otherwise there is no feature `SUCCESS`.
 
     Raises:
       BadInput: a feature that cannot be stored: an empty vector, or two with one LeRobot name.

@@ -1,4 +1,4 @@
-"""What a file holds, in one digest of all its bytes: half a second for 400 MB, which take minutes to decode.
+"""Digests of whole files, kept while a file stays as it is: half a second for 400 MB, which take minutes to decode.
 
 A digest is kept for as long as the file's size, times and inode stay as they were, in this process and, where there
 is a folder for it, in ``<folder>/fingerprints.jsonl``: one line [path, size, modified, changed, inode, digest] each.
@@ -8,11 +8,13 @@ That file may be deleted at any time.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
 from pathlib import Path
+
+from robolearn.io.append_only import AppendOnlyFile
+from robolearn.io.hashes import sha256_file
 
 MEMO = "fingerprints.jsonl"
 RESTED_NS = 2_000_000_000  # a file that changed later than this before it was read may change again unnoticed
@@ -33,8 +35,7 @@ def fingerprint(path: Path, folder: Path | None = None) -> str:
         _recall(folder)
     if before not in _known:
         begun = time.time_ns()
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = sha256_file(path)
         if _facts(path) != before or begun - max(before[2:4]) < RESTED_NS:
             return digest
         _known[before] = digest
@@ -60,8 +61,5 @@ def _recall(folder: Path) -> None:
 def _note(folder: Path, entry: list[str | int]) -> None:
     with contextlib.suppress(OSError):  # a folder that cannot be written only costs time
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / MEMO, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        try:
-            os.write(descriptor, json.dumps(entry).encode() + b"\n")
-        finally:
-            os.close(descriptor)
+        with AppendOnlyFile(folder / MEMO) as file:
+            file.append(json.dumps(entry).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Whether ``meta/info.json`` says things that a set can be read with. It may be anybody's, and be edited by hand."""
+"""Checks of ``meta/info.json``, which another tool may have written, or a hand edited."""
 
 from __future__ import annotations
 

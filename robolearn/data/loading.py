@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import layout
 from robolearn.data.features import INTERVENTION, STAMP, column, image_keys, is_image
-from robolearn.data.footage import Footage, StillFootage, VideoFootage
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import array_of
+from robolearn.data.video_reader.readers import FrameReader, PictureReader, VideoReader
 
 _EPISODE_COLUMNS = [
     "episode_index",
@@ -159,13 +159,13 @@ def video_columns(info: Mapping[str, Any], interface: Interface) -> list[str]:
     return [name for name in names if info["features"].get(name, {}).get("dtype") == "video"]
 
 
-def footage_of(
+def readers_of(
     root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, memo: Path | None = None
-) -> dict[str, Footage]:
+) -> dict[str, FrameReader]:
     """Picture feature → where its frames lie; the digests of their files are kept in the folder `memo`."""
     lengths = episodes["length"].to_numpy().astype(np.int64)
     videos = video_columns(info, interface)
-    footage: dict[str, Footage] = {}
+    readers: dict[str, FrameReader] = {}
     for key in image_keys(interface):
         name = column(key)
         height, width, channels = interface.observation[key].shape
@@ -182,7 +182,7 @@ def footage_of(
                     e = paths.index(path)
                     raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
             begins = begin.astype(np.float64)
-            footage[key] = VideoFootage(root, key, shape, lengths, paths, begins, float(info["fps"]), memo)
+            readers[key] = VideoReader(root, key, shape, lengths, paths, begins, float(info["fps"]), memo)
         elif info["features"].get(name, {}).get("dtype") == "image":
             pattern = str(info.get("data_path") or layout.DATA_PATH)
             chunk, file = episodes["data/chunk_index"].to_numpy(), episodes["data/file_index"].to_numpy()
@@ -190,7 +190,7 @@ def footage_of(
             first: dict[str, int] = {}
             start = episodes["dataset_from_index"].to_numpy()
             rows = np.array([int(s) - first.setdefault(p, int(s)) for p, s in zip(paths, start, strict=True)])
-            footage[key] = StillFootage(root, key, shape, lengths, paths, rows, name, memo)
+            readers[key] = PictureReader(root, key, shape, lengths, paths, rows, name, memo)
         else:
             raise BadInput(f"data set {root}: features", got=f"no {name!r}", expected="it", available=info["features"])
-    return footage
+    return readers

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.footage import Footage
+from robolearn.data.video_reader.readers import FrameReader
 
 NEAR = 8  # frames between two that are wanted are decoded, too, rather than looked for anew
 
@@ -18,10 +18,10 @@ class OnDemand:
     Nothing is kept: every access decodes.
     """
 
-    def __init__(self, footage: Footage) -> None:
-        self._footage = footage
-        self._starts = np.concatenate([[0], np.cumsum(footage.lengths)])
-        self.shape: tuple[int, ...] = (int(self._starts[-1]), *footage.shape)
+    def __init__(self, reader: FrameReader) -> None:
+        self._reader = reader
+        self._starts = np.concatenate([[0], np.cumsum(reader.lengths)])
+        self.shape: tuple[int, ...] = (int(self._starts[-1]), *reader.shape)
         self.dtype = np.dtype(np.uint8)
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class OnDemand:
             if len(run):
                 own = int(episode[run[0]])
                 local = wanted[run] - self._starts[own]
-                got = self._footage.decode(own, int(local[0]), int(local[-1] - local[0] + 1))
+                got = self._reader.decode(own, int(local[0]), int(local[-1] - local[0] + 1))
                 frames[run] = got[local - local[0]]
         return frames[where]
 

@@ -1,6 +1,6 @@
 """Statistics of a camera's images, as LeRobot takes them: of some hundred frames, thinned, per channel in [0, 1].
 
-A histogram of the 256 values per frame and channel says everything exactly: extremes, mean, deviation, quantiles.
+A histogram of the 256 values per frame and channel gives everything exactly: extremes, mean, deviation, quantiles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VALUES = np.arange(256) / 255.0
 
 
 class PixelStatistics:
-    """Takes frames one by one, and how many there will be nobody knows.
+    """Takes frames one by one, without their number in advance.
 
     Every s-th frame is looked at; when those have become 2 `FRAMES`, every second one is forgotten and s doubles.
     """

@@ -1,12 +1,11 @@
 """Read a LeRobotDataset v3.0 into contiguous arrays, and refuse one that does not add up.
 
 Sets that LeRobot itself wrote are read too: without our interface one is derived from their features. Vectors are
-read when the set is opened; images when they are asked for, from the frame cache.
+read when the set is opened; images on first access, from the frame cache.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
 from robolearn.data.cache import Progress, cache_folder, cached_frames
 from robolearn.data.features import IMAGES, INTERVENTION, SUCCESS, camera_name, column, interface_of, stamp_name
-from robolearn.data.footage import Footage
-from robolearn.data.loading import check_frames, episodes_of, footage_of, frames_of, stats_of, vectors
+from robolearn.data.loading import check_frames, episodes_of, frames_of, readers_of, stats_of, vectors
 from robolearn.data.ondemand import LazyObservation, OnDemand
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import tasks_of
+from robolearn.data.video_reader.readers import FrameReader
 from robolearn.data.weights import read_weights
+from robolearn.io.hashes import sha256
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Dataset:
       observation: feature → (N, …) float32, vectors only; for pictures see `images`.
       action: (N, Da) float32; reward: (N,) float32.
       task_index: (N,) int64.
-      success, terminated, truncated: (E,) bool. Where a set does not say, an episode is not a success, and
+      success, terminated, truncated: (E,) bool. Where a set does not record it, an episode is not a success, and
         has been truncated.
       intervention: (N,) bool, true where a teleoperator overrode the policy.
       stamps: name → (N,) float64 [s], when a value was measured or sent.
-      footage: picture feature → where its frames lie.
+      readers: picture feature → where its frames lie.
       cache: the folder of the frame cache, or None where images are decoded on demand.
     """
 
@@ -67,7 +67,7 @@ class Dataset:
     truncated: NDArray[np.bool_]
     intervention: NDArray[np.bool_]
     stamps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    footage: dict[str, Footage] = field(default_factory=dict)
+    readers: dict[str, FrameReader] = field(default_factory=dict)
     cache: Path | None = None
     _frames: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -78,7 +78,7 @@ class Dataset:
         Args:
           images: False leaves the pictures out, of the interface too.
           cache: where decoded frames are kept: see `robolearn.data.cache.cache_folder`. No image is decoded
-            before one is asked for.
+            before the first access.
 
         Raises:
           BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
@@ -93,7 +93,7 @@ class Dataset:
 
     @property
     def outcomes(self) -> bool:
-        """Whether the set says which episodes succeeded."""
+        """Whether the set records which episodes succeeded."""
         return SUCCESS in self.features
 
     @property
@@ -109,14 +109,14 @@ class Dataset:
     @property
     def cameras(self) -> list[str]:
         """The names of the cameras."""
-        return [camera_name(key) for key in self.footage]
+        return [camera_name(key) for key in self.readers]
 
     def __len__(self) -> int:
         return self.episodes
 
     @property
     def weights(self) -> list[float] | None:
-        """(E,) how often a frame of each episode is to be drawn relative to others; None where nobody has said.
+        """(E,) how often a frame of each episode is to be drawn relative to others; None where the set has no weights.
 
         Raises:
           BadInput: the file does not fit; the set may have grown since it was made.
@@ -126,43 +126,37 @@ class Dataset:
     def images(self, camera: str, progress: Progress | None = None) -> Any:
         """All frames of `camera` (or picture feature) as (N, H, W, 3) uint8, memory-mapped.
 
-        The first call decodes what the frame cache does not have; `progress` is told (frames done, in all). Where
-        the cache is off the result only looks like an array, and decodes on every access: `ondemand.OnDemand`.
+        The first call decodes what the frame cache does not have; `progress` is called with (frames done, in all).
+        Where the cache is off the result only looks like an array, and decodes on every access: `ondemand.OnDemand`.
 
         Raises:
           BadInput: no such camera, or a video that is damaged or short.
           RobolearnError: no room for the cache.
         """
-        key = camera if camera in self.footage else IMAGES + camera
-        if key not in self.footage:
+        key = camera if camera in self.readers else IMAGES + camera
+        if key not in self.readers:
             raise BadInput(f"camera of {self.path}", got=camera, available=self.cameras, expected="one it has")
         if key not in self._frames:
-            footage = self.footage[key]
-            self._frames[key] = (
-                OnDemand(footage) if self.cache is None else cached_frames(footage, self.cache, progress)
-            )
+            reader = self.readers[key]
+            self._frames[key] = OnDemand(reader) if self.cache is None else cached_frames(reader, self.cache, progress)
         return self._frames[key]
 
     def build_cache(self, progress: Progress | None = None) -> None:
-        """Decode the images of all cameras now; `progress` is told (frames done, in all) over all of them."""
-        total = self.frames * len(self.footage)
-        for done, key in enumerate(self.footage):
+        """Decode the images of all cameras now; `progress` is called with (frames done, in all) over all of them."""
+        total = self.frames * len(self.readers)
+        for done, key in enumerate(self.readers):
 
-            def told(count: int, _: int, done: int = done) -> None:
+            def report(count: int, _: int, done: int = done) -> None:
                 if progress is not None:
                     progress(done * self.frames + count, total)
 
-            self.images(key, told)
+            self.images(key, report)
 
     def content(self) -> str:
         """A digest of all vectors and of what the images are decoded from: the same for the same data."""
-        total = hashlib.sha256()
-        for array in (self.action, *(self.observation[key] for key in sorted(self.observation))):
-            total.update(array.data.cast("B"))
-        for key in sorted(self.footage):
-            for episode in range(self.episodes):
-                total.update(self.footage[key].identity(episode).encode())
-        return total.hexdigest()
+        vectors = (self.observation[key] for key in sorted(self.observation))
+        images = (self.readers[key].identity(e) for key in sorted(self.readers) for e in range(self.episodes))
+        return sha256(self.action, *vectors, *images)
 
     def episode(self, index: int) -> Episode:
         """Episode `index`; its arrays are views of the data set's. Images are decoded when they are looked at."""
@@ -171,8 +165,8 @@ class Dataset:
         start = int(self.starts[index])
         rows = slice(start, start + int(self.lengths[index]))
         observation: Mapping[str, NDArray] = {key: array[rows] for key, array in self.observation.items()}
-        if self.footage:
-            made = {key: self._maker(key, index, rows) for key in self.footage}
+        if self.readers:
+            made = {key: self._maker(key, index, rows) for key in self.readers}
             observation = LazyObservation(observation, made)
         return Episode(
             observation=observation,
@@ -190,7 +184,7 @@ class Dataset:
         frames = self._frames.get(key)
         if isinstance(frames, np.ndarray):
             return lambda: frames[rows]
-        return lambda: self.footage[key].decode(episode)
+        return lambda: self.readers[key].decode(episode)
 
     def frames_of(self, episodes: Sequence[int] | None = None) -> NDArray[np.int64]:
         """The frame numbers of `episodes` (default all), in order."""
@@ -261,6 +255,6 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
         truncated=truncated,
         intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
         stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
-        footage=footage_of(root, info, episodes, interface, folder),
+        readers=readers_of(root, info, episodes, interface, folder),
         cache=folder,
     )

@@ -5,7 +5,7 @@ repair, in ``.unfinished/<number>/``): the journal of its steps, and for every c
 with the index of its packets. A saved episode has as many steps as are whole in all of them; the encoders hold back
 the last dozen frames. It is stored as truncated and not a success.
 
-Finished episodes that ``meta/info.json`` has lost sight of, because it is older than they are, are counted again. What
+Finished episodes that ``meta/info.json`` does not count, because it is older than they are, are counted again. What
 is left of such episodes where something lacks is kept in ``.unfinished/beyond-<number>/``.
 """
 
@@ -21,13 +21,13 @@ import numpy as np
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, stamp_name, stored_interface
-from robolearn.data.footage import VideoFootage
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
-from robolearn.data.steps import Journalled, episode_of, read_journal
+from robolearn.data.steps import RecoveredEpisode, episode_of, read_journal
 from robolearn.data.store import Ready, Store
 from robolearn.data.video import Clip, VideoConfig, remux
-from robolearn.runs.files import write_text
+from robolearn.data.video_reader.readers import VideoReader
+from robolearn.io.atomic import write_text
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def _save(store: Store, folder: Path) -> tuple[int, int]:
     return kept, steps
 
 
-def _stored(store: Store, index: int, journal: Journalled) -> bool:
+def _stored(store: Store, index: int, journal: RecoveredEpisode) -> bool:
     """Whether a repair that was killed before it removed the folder had committed it as episode `index`."""
     if index >= store.episodes:
         return False
@@ -123,7 +123,7 @@ def _stored(store: Store, index: int, journal: Journalled) -> bool:
     return np.array_equal(action, np.stack([step.action for step in journal.steps])[: len(action)])
 
 
-def _remux(journal: Journalled, folder: Path, key: str, most: int | None) -> int:
+def _remux(journal: RecoveredEpisode, folder: Path, key: str, most: int | None) -> int:
     name = camera_name(key)
     spec, hz = journal.interface.observation[key], journal.interface.control_hz
     source, index = folder / f"{name}.mp4", folder / f"{name}.journal"
@@ -132,10 +132,10 @@ def _remux(journal: Journalled, folder: Path, key: str, most: int | None) -> int
     return remux(source, index, folder / f"{name}.whole.mp4", spec, hz, journal.video, most)
 
 
-def _clip(journal: Journalled, folder: Path, key: str, frames: int) -> Clip:
+def _clip(journal: RecoveredEpisode, folder: Path, key: str, frames: int) -> Clip:
     height, width, channels = journal.interface.observation[key].shape
     name = f"{camera_name(key)}.whole.mp4"
-    footage = VideoFootage(
+    reader = VideoReader(
         folder, key, (height, width, channels), np.array([frames]), [name], np.zeros(1), journal.interface.control_hz
     )
-    return Clip(folder / name, frames, describe_frames(footage.decode(0)))
+    return Clip(folder / name, frames, describe_frames(reader.decode(0)))

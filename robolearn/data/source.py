@@ -6,7 +6,6 @@ are needed, so the size of a set does not matter. `store` writes them all into a
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -20,9 +19,11 @@ from robolearn.data import layout
 from robolearn.data.checks import picture
 from robolearn.data.features import image_keys
 from robolearn.data.pixels import describe_frames
-from robolearn.data.segments import Images, Segment, copy_stream, facts, frames, size_of
 from robolearn.data.video import Clip, VideoConfig, VideoEncoder
+from robolearn.data.video_reader.container import facts, size_of
+from robolearn.data.video_reader.segments import Images, Segment, copy_stream, frames
 from robolearn.data.writer import EpisodeWriter
+from robolearn.io.atomic import place_folder
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -54,8 +55,8 @@ class Source:
       drafts: gone through once.
       count: how many they are.
       stamps: the names of the raw timestamps that every episode has.
-      notes: what a user should know about how they were read, one sentence each.
-      outcomes: whether it is known which of them succeeded.
+      notes: remarks for the user on how they were read, one sentence each.
+      outcomes: whether their successes are recorded.
     """
 
     interface: Interface
@@ -125,7 +126,7 @@ def _config(draft: Draft) -> VideoConfig:
     try:
         kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, Segment)}
     except BadInput:
-        kinds = set()  # said again, with the episode, when it is its turn
+        kinds = set()  # raised again, with the episode, when it is written
     return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
 
 
@@ -175,17 +176,15 @@ def new_folder(out: str | Path) -> Iterator[Path]:
         yield inner
         try:
             check_new(out)
-            os.rename(inner, out)
+            place_folder(inner, out)
         except (BadInput, OSError) as error:
             kept = True
             said = error if isinstance(error, BadInput) else f"--out {out}: {error.strerror}"
             raise RobolearnError(f"{said}. All is written, and kept in {inner}") from error
-        with contextlib.suppress(OSError):
-            layout.sync_folder(out.parent)
     finally:
         if not kept:
             shutil.rmtree(part, ignore_errors=True)
-        guard.close()
+        guard.release()
 
 
 def check_new(out: str | Path) -> None:

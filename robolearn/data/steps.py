@@ -1,7 +1,7 @@
 """The steps of the episode at hand: in memory, and in a journal that outlives the process.
 
 A record of the journal is one step, fixed in size: all vectors, the action and the reward as float32, the stamps as
-float64, and whether the teleoperator intervened. The first record says what the others mean.
+float64, and whether the teleoperator intervened. The first record describes the others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import Episode, Interface
 from robolearn.data.features import is_image
-from robolearn.data.journal import Journal, records
-from robolearn.data.store import ROWS_JOURNAL
 from robolearn.data.video import VideoConfig
+from robolearn.io.append_only import Journal, records
+
+ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class StepJournal:
 
 
 @dataclass(frozen=True)
-class Journalled:
+class RecoveredEpisode:
     """What the journal of a killed recording holds."""
 
     episode: int
@@ -91,7 +92,7 @@ class Journalled:
     steps: list[Step]
 
 
-def read_journal(folder: Path) -> Journalled | None:
+def read_journal(folder: Path) -> RecoveredEpisode | None:
     """The journal in `folder`, up to where it is whole; None without one."""
     journal = records(folder / ROWS_JOURNAL)
     first = next(journal, None)
@@ -111,7 +112,16 @@ def read_journal(folder: Path) -> Journalled | None:
             at += spec.size
         action = numbers[at:-1].reshape(interface.action.shape)
         steps.append(Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True))))
-    return Journalled(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
+    return RecoveredEpisode(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
+
+
+def unfinished_steps(folder: Path, episodes: int) -> int:
+    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
+    journal = records(folder / ROWS_JOURNAL)
+    header = next(journal, None)
+    if header is None or json.loads(header)["episode"] < episodes:
+        return 0
+    return sum(1 for _ in journal)
 
 
 def _vectors(interface: Interface) -> list[str]:

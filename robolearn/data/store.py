@@ -3,13 +3,11 @@
 The frames of an episode join the newest data file, which is written anew beside the old one and renamed over it,
 until it has grown to `DATA_BYTES`; then the next file begins. The episode's row in ``meta/episodes`` goes the same
 way, its videos are files of their own, and ``meta/info.json``, renamed last, is the commit point: readers ignore
-what lies beyond its counts, and a writer that resumes removes what a killed commit left there, and that alone; `beyond`
-tells it apart.
+what it does not count, and a writer that resumes removes of that what a killed commit left, by `find_uncommitted`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import time
@@ -20,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
-from robolearn.data.beyond import Beyond, beyond
+from robolearn.data.append_file import AppendFile
+from robolearn.data.cleanup import clean_up, unfinished_folder
 from robolearn.data.features import (
     INTERFACE_KEY,
     INTERVENTION,
@@ -32,13 +30,12 @@ from robolearn.data.features import (
     features_of,
     image_keys,
     schema_of,
-    stamp_column,
     stamp_name,
     stored_interface,
 )
-from robolearn.data.journal import records
+from robolearn.data.frame_columns import frame_columns
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
-from robolearn.data.sweep import aside, sweep
+from robolearn.data.steps import unfinished_steps
 from robolearn.data.tables import (
     conformed,
     episode_row,
@@ -48,8 +45,9 @@ from robolearn.data.tables import (
     tasks_of,
     tasks_table,
 )
-from robolearn.data.tail import Tail
+from robolearn.data.uncommitted import Uncommitted, find_uncommitted
 from robolearn.data.video import Clip, VideoConfig, check_encodable
+from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +55,6 @@ DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one epis
 META_ROWS = 64  # the same for a file of episode rows
 SYNC_S = 1.0  # folders are synced at most this often, and at close
 STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
-ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class Store:
       features: LeRobot's feature dictionary. A set that an older version began keeps its own.
       episodes, frames: how many are committed.
       tasks: in words.
-      adopted: (episode, frames) of those that ``meta/info.json`` had lost sight of.
+      adopted: (episode, frames) of finished ones that ``meta/info.json`` did not count.
 
     Args:
       adopt: whether such episodes are counted again; otherwise a set that has some is refused.
@@ -102,8 +99,8 @@ class Store:
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
         self._synced = 0.0  # when the folders were, by the monotonic clock
         self._stats_frames = 0  # frames that stats.json covers
-        self._data = Tail(layout.DATA_PATH)
-        self._meta = Tail(layout.EPISODES_PATH)
+        self._data = AppendFile(layout.DATA_PATH)
+        self._meta = AppendFile(layout.EPISODES_PATH)
 
         if root.exists() and not root.is_dir():
             raise BadInput(f"data set {root}", got="a file", expected="a folder")
@@ -121,12 +118,12 @@ class Store:
             if (root / layout.INFO_PATH).exists():
                 self._resume(adopt)
             else:
-                self._sweep(torn=True)
-                commit = layout.Commit(root)
+                self._clean_up(torn=True)
+                commit = layout.commit(root)
                 commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
                 commit.publish()
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
 
     @property
@@ -136,32 +133,34 @@ class Store:
 
     @property
     def closed(self) -> bool:
-        return self._lock.closed
+        return not self._lock.held
 
     def close(self) -> None:
         """Bring stats.json up to date and let go of the folder."""
-        if self._lock.closed:
+        if self.closed:
             return
         try:
             if self._stats_frames < self.frames:
-                commit = layout.Commit(self.root)
+                commit = layout.commit(self.root)
                 commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
                 commit.publish()
-            layout.sync_folders(self.root)
+            for folder in layout.folders(self.root):
+                sync_folder(folder)
         finally:
-            self._lock.close()
+            self._lock.release()
 
     def commit(self, ready: Sequence[Ready]) -> None:
         """Store episodes, all of them or none, durably."""
-        if self._lock.closed:
+        if self.closed:
             raise RobolearnError(f"data set {self.root}: the writer is closed")
         data, meta, stats, pixels = self._data, self._meta, self._stats, dict(self._pixels)
         count, frames, tasks = self.episodes, self.frames, list(self.tasks)
-        commit = layout.Commit(self.root)
+        commit = layout.commit(self.root)
         for episode, clips in ((one.episode, one.clips) for one in ready):
             if episode.task not in tasks:
                 tasks.append(episode.task)
-            columns = self._columns(episode, count, frames, tasks.index(episode.task))
+            task = tasks.index(episode.task)
+            columns = frame_columns(episode, self.interface, self.stamps, count, frames, task)
             side_by_side = [columns[name].reshape(len(episode), -1) for name in self._sizes]
             own = describe(np.concatenate(side_by_side, axis=1, dtype=np.float64))
             stats = merge(stats, own) if stats else own
@@ -206,7 +205,7 @@ class Store:
         commit.stage(meta.path, meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
         due = time.monotonic() - self._synced > SYNC_S
-        commit.publish(barrier=due)
+        commit.publish(layout.folders(self.root) if due else ())
         if due:
             self._synced = time.monotonic()
 
@@ -219,31 +218,6 @@ class Store:
         self._schema = schema_of(features)
         self._rows = episodes_schema(features)
         self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] != "video"}
-
-    def _columns(self, episode: Episode, index: int, first: int, task: int) -> dict[str, NDArray]:
-        """The frames of `episode`: column → (T, D) or (T,)."""
-        length = len(episode)
-        frame = np.arange(length, dtype=np.int64)
-        last = frame == length - 1
-        pictures = set(self._pictures)
-        vectors = {key: array for key, array in episode.observation.items() if key not in pictures}
-        intervention = np.zeros(length, bool) if episode.intervention is None else episode.intervention
-        return {
-            **{column(key): array.reshape(length, -1) for key, array in vectors.items()},
-            "action": episode.action.reshape(length, -1),
-            "next.reward": episode.reward,
-            "next.done": last & bool(episode.terminated or episode.truncated),
-            "next.terminated": last & bool(episode.terminated),
-            "next.truncated": last & bool(episode.truncated),
-            "next.success": last & bool(episode.success),
-            INTERVENTION: intervention,
-            **{stamp_column(name): episode.stamps[name] for name in self.stamps},
-            "timestamp": (frame / self.interface.control_hz).astype(np.float32),
-            "frame_index": frame,
-            "episode_index": np.full(length, index, np.int64),
-            "index": first + frame,
-            "task_index": np.full(length, task, np.int64),
-        }
 
     def _stats_bytes(self, stats: Stats, pixels: Mapping[str, Stats]) -> bytes:
         parts = split(stats, self._sizes)
@@ -290,7 +264,7 @@ class Store:
                 raise BadInput(f"folder {root}", got=f"other files ({strange[0].name})", expected="a new folder")
 
     def _resume(self, adopt: bool) -> None:
-        """Take up the committed state and remove what a killed commit left beyond it."""
+        """Take up the committed state and remove what a killed commit left."""
         what = f"data set {self.root}"
         info = layout.read_info(self.root)
         if INTERFACE_KEY not in info:
@@ -306,7 +280,7 @@ class Store:
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
         self._take_features(info["features"], what)
-        more = beyond(self.root, info)
+        more = find_uncommitted(self.root, info)
         if more.lengths and not adopt:
             got = f"{info['total_episodes'] + len(more.lengths)} episodes in its files"
             expected = f"{info['total_episodes']}, as {layout.INFO_PATH} says"
@@ -314,7 +288,7 @@ class Store:
         self._count(info, more)
         self._set_aside()
         if not self.episodes:
-            self._sweep(torn=more.torn)
+            self._clean_up(torn=more.torn)
             (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
             return
         names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
@@ -326,7 +300,7 @@ class Store:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
         if (frames := rows["dataset_to_index"][-1].as_py()) != self.frames:
             raise BadInput(f"{what}: meta/episodes", got=f"{frames} frames", expected=f"{self.frames} frames")
-        # A killed commit may have added words; those of counted episodes stay, whatever info.json says.
+        # A killed commit may have added words; those of counted episodes stay, whatever the count in info.json.
         words = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)
         used = {word for spoken in rows["tasks"].to_pylist() for word in spoken or ()}
         known = 1 + max((index for index, word in enumerate(words) if word in used), default=-1)
@@ -338,23 +312,23 @@ class Store:
         def number(kind: str) -> int:
             return rows[f"{kind}/chunk_index"][-1].as_py() * layout.CHUNKS_SIZE + rows[f"{kind}/file_index"][-1].as_py()
 
-        meta = Tail(layout.EPISODES_PATH, number("meta/episodes"))
-        data = Tail(layout.DATA_PATH, number("data"))
+        meta = AppendFile(layout.EPISODES_PATH, number("meta/episodes"))
+        data = AppendFile(layout.DATA_PATH, number("data"))
         newest_meta = self._read(meta.path, self._rows)
         newest_data = self._read(data.path, self._schema)
         kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes, what))
         kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes, what))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
         cut = [
-            tail.path
-            for tail, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
+            file.path
+            for file, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
             if newest.num_rows != kept.num_rows
         ]
-        self._sweep(torn=more.torn, cut=cut)
+        self._clean_up(torn=more.torn, cut=cut)
         if cut and more.torn:
             log.warning("%s: an unfinished episode is removed", self.root)
-        # Beside info.json.tmp, which tells a killed commit until nothing is left of that.
-        commit = layout.Commit(self.root, ".again.tmp")
+        # Beside info.json.tmp, which marks a killed commit until nothing of it remains.
+        commit = layout.commit(self.root, ".again.tmp")
         commit.stage(data.path, self._data.content())
         commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
         commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
@@ -365,8 +339,8 @@ class Store:
         commit.publish()
         (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
 
-    def _count(self, info: Mapping[str, Any], more: Beyond) -> None:
-        """The episodes of `info`, and those that it had lost sight of."""
+    def _count(self, info: Mapping[str, Any], more: Uncommitted) -> None:
+        """The episodes of `info`, and the finished ones that it does not count."""
         self.episodes, self.frames = info["total_episodes"], info["total_frames"]
         for length in more.lengths:
             self.adopted.append((self.episodes, length))
@@ -387,7 +361,7 @@ class Store:
         if not self.running.exists():
             return
         if unfinished_steps(self.running, self.episodes):
-            self.running.rename(aside(self.root))
+            move(self.running, unfinished_folder(self.root))
             log.warning("%s: an unfinished episode is set aside; `robolearn dataset repair` can save it", self.root)
         else:
             shutil.rmtree(self.running)
@@ -395,17 +369,8 @@ class Store:
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         return conformed(layout.read_parquet(self.root, name), schema, what=f"data set {self.root}: {name}")
 
-    def _sweep(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
-        """Leave no file beyond the newest that committed episodes lie in; see `sweep`."""
-        newest = {tail.pattern: tail.number if tail.table is not None else -1 for tail in (self._data, self._meta)}
+    def _clean_up(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
+        """Leave no file after the newest that committed episodes lie in; see `clean_up`."""
+        newest = {file.pattern: file.number if file.table is not None else -1 for file in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
-        sweep(self.root, newest, torn=torn, cut=cut)
-
-
-def unfinished_steps(folder: Path, episodes: int) -> int:
-    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
-    journal = records(folder / ROWS_JOURNAL)
-    header = next(journal, None)
-    if header is None or json.loads(header)["episode"] < episodes:
-        return 0
-    return sum(1 for _ in journal)
+        clean_up(self.root, newest, torn=torn, cut=cut)

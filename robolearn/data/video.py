@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.humility import humbly
-from robolearn.data.journal import Journal, records
+from robolearn.data.encoder_priority import ordinary_priority
 from robolearn.data.pixels import PixelStatistics
 from robolearn.data.statistics import Stats
+from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def open_stream(container: Any, spec: ArraySpec, hz: float, config: VideoConfig)
     stream = container.add_stream(config.encoder(), rate=frame_rate(hz), options=config.options())
     stream.height, stream.width = spec.shape[:2]
     stream.pix_fmt = config.pix_fmt
-    with humbly():
+    with ordinary_priority():
         stream.codec_context.open(strict=False)
     return stream
 
@@ -121,7 +121,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
-        with humbly():
+        with ordinary_priority():
             context.open()
         codec = context.codec.canonical_name
     except (OSError, ValueError) as error:  # PyAV's errors are these
@@ -140,7 +140,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
 
 
 def quiet() -> None:
-    """SVT-AV1 prints its settings for every video, past all loggers, unless its variable says no."""
+    """SVT-AV1 prints its settings for every video, past all loggers, unless its variable forbids it."""
     os.environ.setdefault("SVT_LOG", "1")
 
 
@@ -166,7 +166,7 @@ class VideoEncoder:
         self._thread.start()
 
     def put(self, frame: NDArray[np.uint8]) -> None:
-        """Take one image (H, W, 3), which nobody may write to any more. Waits only where the queue is full."""
+        """Take one image (H, W, 3), which must not be written to any more. Waits only where the queue is full."""
         self._check()
         try:
             self._queue.put_nowait(frame)
@@ -207,7 +207,7 @@ class VideoEncoder:
             self._encode(self._waiting())
         except BaseException as error:
             self._error = self._error or error
-            while not self._ended:  # whoever waits to put must not wait for ever
+            while not self._ended:  # a waiting `put` must not wait for ever
                 self._ended = self._queue.get() is None
 
     def _waiting(self) -> Iterator[NDArray[np.uint8]]:
@@ -239,12 +239,14 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    with nullcontext() if self._frames else humbly():  # the first one starts more of its threads
+                    with (
+                        nullcontext() if self._frames else ordinary_priority()
+                    ):  # the first one starts more of its threads
                         mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
                 mux(stream.encode())
         except Exception as error:
-            raise output.error or error from None  # FFmpeg says less about a full disk than the system did
+            raise output.error or error from None  # FFmpeg's error on a full disk is vaguer than the system's
         finally:
             output.close()
             if index is not None:
@@ -297,7 +299,7 @@ def _annex_b(data: bytes) -> bytes:
 
 
 class _Output:
-    """The file behind a container: unbuffered, its errors Python's own, and it knows what the last packet became."""
+    """The file behind a container: unbuffered, its errors Python's own; it keeps what the last packet became."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC, 0o666)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import Images, frames
 from robolearn.data.source import Progress
+from robolearn.data.video_reader.segments import Images, frames
 
 JPEG_QUALITY = 85
 

@@ -24,9 +24,9 @@ def read_weights(root: Path, episodes: int) -> list[float] | None:
 
 
 def write_weights(root: Path, weights: Sequence[float], episodes: int, made_by: str) -> None:
-    """Replace the weights of the data set `root` of so many `episodes`; `made_by` says whence they come."""
+    """Replace the weights of the data set `root` of so many `episodes`; `made_by` names their origin."""
     checked = check_weights(list(weights), episodes, what="weights")
-    commit = layout.Commit(root)
+    commit = layout.commit(root)
     commit.stage(layout.WEIGHTS_PATH, layout.json_bytes({"weights": checked, "made_by": made_by}, indent=4))
     commit.publish()
 

@@ -78,7 +78,7 @@ class Windows:
         self._first = torch.from_numpy(first).to(device)
         self._last = torch.from_numpy(last).to(device)
         self._observation = {key: torch.from_numpy(array).to(device) for key, array in dataset.observation.items()}
-        self._images = {key: dataset.images(key) for key in dataset.footage}
+        self._images = {key: dataset.images(key) for key in dataset.readers}
         self._action = torch.from_numpy(dataset.action).to(device)
         self._past = torch.arange(1 - To, 1, device=device)
         self._future = torch.arange(Tp, device=device)

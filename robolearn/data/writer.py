@@ -3,7 +3,7 @@
 After every `end` or `write` the data set on disk is complete and valid, for LeRobot too; a process that is
 killed loses at most the episode at hand, and of that one `repair` saves what the journal and the growing videos in
 ``.running/`` hold: all steps but those of the last second. An episode that the disk has no room for stays there, too,
-unless `discard` forgets it. `robolearn.data.store` says how episodes are committed.
+unless `discard` forgets it. `robolearn.data.store` describes how episodes are committed.
 
 Images are encoded while the episode is recorded, so `end` has little left to do.
 
@@ -49,8 +49,8 @@ class EpisodeWriter:
       resume: continue an existing data set.
       stamps: names of the time stamps that every step brings.
       video: how images are stored.
-      task: the task in words where `end` is not told, and of an episode that `repair` saves.
-      outcomes: False where nobody knows which episodes succeed: the set does not say it then.
+      task: the task in words where `end` is not given it, and of an episode that `repair` saves.
+      outcomes: False where success is not recorded: the set has no column for it then.
 
     Raises:
       BadInput: `path` holds something else, another interface or other stamps, or has a writer at work; or
@@ -174,8 +174,8 @@ class EpisodeWriter:
           task: the task in words.
 
         Raises:
-          RobolearnError: the disk is full; where it says so the steps are still there, and `end` may be tried again.
-            `close` leaves them to `repair`.
+          RobolearnError: the disk is full; where the message has it the steps are still there, and `end` may be tried
+            again. `close` leaves them to `repair`.
         """
         self._check_open()
         if not self._steps:

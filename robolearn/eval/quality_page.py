@@ -10,7 +10,7 @@ from robolearn.data.quality.score import DROP, LOOK
 from robolearn.eval import page, quality_plots
 from robolearn.eval.page import text
 from robolearn.eval.plots import to_svg
-from robolearn.runs.files import write_text
+from robolearn.io.atomic import write_text
 
 _MEASURES = (
     ("action_divergence", "divergence", "{:.2f}"),

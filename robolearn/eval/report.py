@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from robolearn.eval.plots import COLOURS, Curve, draw, draw_solved_within, to_sv
 from robolearn.eval.rollout import Evaluation
 from robolearn.eval.verdict import Verdict
 from robolearn.eval.video import Video
+from robolearn.io.atomic import write_text
 
 log = logging.getLogger(__name__)
 
@@ -98,12 +98,7 @@ def write_report(path: Path, data: ReportData) -> Path:
     """Write `data` as one HTML file at `path`, which appears only when it is whole; returns `path`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(render(data), encoding="utf-8")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_text(path, render(data))
     return path
 
 

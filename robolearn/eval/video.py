@@ -8,7 +8,6 @@ the worlds at every call, so the episodes repeat themselves while the other worl
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Observation, Policy
 from robolearn.eval.rollout import Evaluation, Progress, run_episodes
+from robolearn.io.atomic import replacing
 
 log = logging.getLogger(__name__)
 
@@ -58,28 +58,24 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, 
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
     rate = Fraction(fps).limit_denominator(1000)
     count, shape = 0, None
-    try:
-        with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-            stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf), "preset": "slow"})
-            stream.pix_fmt = "yuv420p"
-            for frame in frames:
-                shape = shape or frame.shape
-                if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape != shape or frame.shape[2] != 3:
-                    raise BadInput("video frame", got=f"{frame.shape} {frame.dtype}", expected=f"{shape}, RGB, uint8")
-                even = np.pad(frame, ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0)), mode="edge")
-                if count == 0:
-                    stream.height, stream.width = even.shape[:2]
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
-                count += 1
+    options = {"movflags": "+faststart"}
+    with replacing(path) as part, av.open(str(part), "w", format="mp4", options=options) as container:
+        stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf), "preset": "slow"})
+        stream.pix_fmt = "yuv420p"
+        for frame in frames:
+            shape = shape or frame.shape
+            if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape != shape or frame.shape[2] != 3:
+                raise BadInput("video frame", got=f"{frame.shape} {frame.dtype}", expected=f"{shape}, RGB, uint8")
+            even = np.pad(frame, ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0)), mode="edge")
             if count == 0:
-                raise BadInput("video", got="no frames", expected="at least one")
-            container.mux(stream.encode())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+                stream.height, stream.width = even.shape[:2]
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
+            count += 1
+        if count == 0:
+            raise BadInput("video", got="no frames", expected="at least one")
+        container.mux(stream.encode())
     return count
 
 

@@ -49,7 +49,7 @@ def collect(
         by Ctrl-C or an error too.
       episodes: how many.
       seed: of the starts.
-      progress: told the number done and the success rate so far.
+      progress: called with the number done and the success rate so far.
     """
     running: list[_EpisodeRecorder] = [_EpisodeRecorder() for _ in range(env.num_envs)]
     done = successes = frames = 0

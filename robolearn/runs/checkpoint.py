@@ -7,7 +7,6 @@ whole state is there, and a folder with the right name is always whole.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from collections.abc import Mapping
@@ -21,7 +20,9 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from robolearn.core import BadInput
-from robolearn.runs.files import read_json, sync_directory, sync_tree, write_json
+from robolearn.io.atomic import place_folder
+from robolearn.io.hashes import sha256, sha256_file
+from robolearn.io.json_files import read_json, write_json
 
 TENSORS, META = "tensors.safetensors", "meta.json"
 _NAME = re.compile(r"state-(\d{8})")
@@ -47,13 +48,11 @@ def save_state(folder: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[
         # Not safetensors' own way to a file: on a full disk that raises an error that is no OSError.
         content = to_bytes(_storable(tensors))
         (beside / TENSORS).write_bytes(content)
-        write_json(beside / META, {"sha256": hashlib.sha256(content).hexdigest(), "meta": dict(meta)})
-        sync_tree(beside)
-        beside.rename(place)
+        write_json(beside / META, {"sha256": sha256(content), "meta": dict(meta)})
+        place_folder(beside, place)
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)  # what it holds of a full disk
         raise
-    sync_directory(folder)
     for _, path in older:
         shutil.rmtree(path, ignore_errors=True)
     return place
@@ -71,7 +70,7 @@ def load_latest_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, 
     path = states[-1][1]
     stored = read_json(path / META, what=f"training state {path}")
     try:
-        if _digest(path / TENSORS) != stored["sha256"]:
+        if sha256_file(path / TENSORS) != stored["sha256"]:
             raise ValueError("the checksum does not match")
         return load_file(path / TENSORS), dict(stored["meta"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -103,11 +102,6 @@ def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             seen.add(start)
         out[name] = flat
     return out
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

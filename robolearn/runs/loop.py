@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from robolearn.core import BadInput
-from robolearn.runs.files import replace_directory
+from robolearn.io.atomic import replace_folder
 from robolearn.runs.run import Run
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _export(run: Run, trainer: Trainer) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     trainer.export(beside)
-    replace_directory(beside, run.policy_dir)
+    replace_folder(beside, run.policy_dir)
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or previous is not signal.default_int_handler:
-        yield lambda: seen  # only the main thread may handle signals, and somebody else's handler stays
+        yield lambda: seen  # only the main thread may handle signals, and another handler stays
         return
     signal.signal(signal.SIGINT, note)
     try:

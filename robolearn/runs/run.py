@@ -1,6 +1,6 @@
 """A run folder: ``runs/<name>/`` with configuration, metrics, TensorBoard events, state and policy.
 
-config.json      what was asked for; compared on --resume
+config.json      the configuration; compared on --resume
 metrics.jsonl    one line per logged step
 tensorboard/     the same numbers for TensorBoard
 state/           the exact training state (`robolearn.runs.checkpoint`)
@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.core import BadInput
-from robolearn.runs.files import check_folder, plain, read_json, write_json, write_text
-from robolearn.runs.lock import LOCK_NAME, FolderLock, is_locked
+from robolearn.io.append_only import AppendOnlyFile
+from robolearn.io.atomic import is_leftover, write_text
+from robolearn.io.json_files import plain, read_json, write_json
+from robolearn.io.locks import Lock, LockHeld, is_locked
+from robolearn.io.paths import check_folder
 
 CONFIG, METRICS, RESULT = "config.json", "metrics.jsonl", "result.json"
-
-# What a kill before the first config.json can leave behind: such a folder still counts as empty.
-_LEFTOVERS = {LOCK_NAME, f".{CONFIG}.tmp"}
+LOCK = ".lock"
 
 
 class Run:
@@ -37,12 +38,12 @@ class Run:
       resumed: whether the folder was there before.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], lock: FolderLock, *, resumed: bool) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], lock: Lock, *, resumed: bool) -> None:
         self.path = path
         self.config = config
         self.resumed = resumed
         self._lock = lock
-        self._rows: Any = None
+        self._rows: AppendOnlyFile | None = None
         self._events: Any = None
         self._first_step = 0
 
@@ -54,7 +55,7 @@ class Run:
 
         Args:
           path: the run folder; made with its parents if need be.
-          config: what identifies the run; anything `robolearn.runs.files.plain` can turn into JSON.
+          config: what identifies the run; anything `robolearn.io.json_files.plain` can turn into JSON.
           resume: go on with an existing run of the same configuration.
           may_differ: dotted names, e.g. ``"total"`` or ``"env"`` (with all below it), that a resumed run may
             change. Their new values are stored.
@@ -68,9 +69,9 @@ class Run:
         check_folder(path, f"run {path}")
         _check_content(path, resume)
         path.mkdir(parents=True, exist_ok=True)
-        lock = FolderLock(path)
+        lock = _locked(path)
         try:
-            # Again, now that nobody else can write: another process may have begun a run in between.
+            # Again, now that no other process can write: another process may have begun a run in between.
             _check_content(path, resume)
             if resume:
                 stored = read_json(path / CONFIG, what=f"run {path}")
@@ -105,9 +106,8 @@ class Run:
         """Append one row to ``metrics.jsonl`` and to the TensorBoard events. Steps are logged in rising order."""
         row = plain({"step": step, **metrics})
         if self._rows is None:
-            self._rows = (self.path / METRICS).open("a", encoding="utf-8")
-        self._rows.write(json.dumps(row, allow_nan=False) + "\n")
-        self._rows.flush()
+            self._rows = AppendOnlyFile(self.path / METRICS)
+        self._rows.append((json.dumps(row, allow_nan=False) + "\n").encode())
         if self._events is None:
             # Late, because it brings torch along, which a mere look at a run does not need.
             from torch.utils.tensorboard import SummaryWriter
@@ -147,7 +147,7 @@ def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
     A last line that a kill cut short is left out, and so is anything else that is no row.
     """
     path = Path(path)
-    try:  # not asked first what it is: a run that starts makes its folder at any moment
+    try:  # not tested first: a run that starts makes its folder at any moment
         file = (path / METRICS).open(encoding="utf-8", errors="replace")
     except NotADirectoryError:
         file = path.open(encoding="utf-8", errors="replace")
@@ -187,7 +187,7 @@ class RunInfo:
 
 def is_run(path: Path) -> bool:
     """Whether `path` is a run folder. (A policy folder has a ``config.json`` too, but neither of the others.)"""
-    return (path / CONFIG).is_file() and ((path / LOCK_NAME).exists() or (path / METRICS).exists())
+    return (path / CONFIG).is_file() and ((path / LOCK).exists() or (path / METRICS).exists())
 
 
 def inspect_run(path: str | Path) -> RunInfo:
@@ -199,7 +199,7 @@ def inspect_run(path: str | Path) -> RunInfo:
     path = Path(path)
     if not is_run(path):
         raise BadInput(f"run {path}", got="no run folder", expected=f"a folder with {CONFIG}")
-    status: Status = "in use" if is_locked(path) else "finished" if (path / RESULT).exists() else "resumable"
+    status: Status = "in use" if is_locked(path / LOCK) else "finished" if (path / RESULT).exists() else "resumable"
     last: dict[str, Any] = {}
     for row in read_metrics(path):
         last = row
@@ -225,12 +225,26 @@ def find_runs(folder: str | Path, depth: int = 2) -> list[RunInfo]:
     return found
 
 
+def _locked(path: Path) -> Lock:
+    try:
+        return Lock(path / LOCK)
+    except LockHeld as held:
+        raise BadInput(
+            f"run {path}",
+            got=f"in use by process {held.holder}",
+            expected="a run that no process works on",
+            hint="Wait for it, stop it, or name another --out",
+        ) from None
+
+
 def _check_content(path: Path, resume: bool) -> None:
-    content = {entry.name for entry in path.iterdir()} - _LEFTOVERS if path.is_dir() else set()
+    # What a kill before the first config.json leaves does not count: such a folder is still empty.
+    entries = list(path.iterdir()) if path.is_dir() else []
+    content = {entry.name for entry in entries if entry.name != LOCK and not is_leftover(entry, CONFIG)}
     if resume and CONFIG not in content:
         raise BadInput(f"run {path}", got=f"no {CONFIG}", expected="a run to resume", hint="Start it without --resume")
     if content and not resume:
-        holder = " and in use" if is_locked(path) else ""
+        holder = " and in use" if is_locked(path / LOCK) else ""
         raise BadInput(
             f"run {path}",
             got=f"a folder that is not empty{holder}",

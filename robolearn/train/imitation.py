@@ -21,7 +21,7 @@ from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.data import Dataset, Windows
-from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.settings import ImitationConfig
 

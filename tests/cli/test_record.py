@@ -167,7 +167,7 @@ def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: 
 
 
 def test_a_person_with_a_gamepad(tmp_path: Path) -> None:
-    out, people = tmp_path / "set", Path(__file__).with_name("record_people.py")
+    out, people = tmp_path / "set", ROOT / "tests" / "programs" / "record_people.py"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROS_DOMAIN_ID": str(DOMAIN)}
     command = [sys.executable, str(people), "gamepad", "--episodes", "1", "--out", str(out), "--json"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT_S)

@@ -13,9 +13,9 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter, fingerprints
 from robolearn.data.fingerprints import fingerprint
-from robolearn.data.segments import Segment, array
 from robolearn.data.validate import validate
 from robolearn.data.video import VideoConfig
+from robolearn.data.video_reader.segments import Segment, array
 
 SIZE, LENGTH = 96, 12
 INTERFACE = Interface(
@@ -60,9 +60,9 @@ def test_every_byte_counts(tmp_path: Path) -> None:
 
 def test_a_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    real = fingerprints.hashlib.file_digest
+    real = fingerprints.sha256_file
     monkeypatch.setattr(fingerprints, "RESTED_NS", 0)
-    monkeypatch.setattr(fingerprints.hashlib, "file_digest", lambda file, name: (read.append(1), real(file, name))[1])
+    monkeypatch.setattr(fingerprints, "sha256_file", lambda file: (read.append(1), real(file))[1])
     path, memo = tmp_path / "film.mp4", tmp_path / "memo"
     path.write_bytes(b"frames")
     first = fingerprint(path, memo)

@@ -80,9 +80,9 @@ def test_the_cache_is_built_once(root, tmp_path, monkeypatch):
 
 def decoded(dataset: Dataset) -> list[int]:
     """Which episodes are decoded, from now on, in the order of their numbers."""
-    footage, seen = dataset.footage["images.front"], []
-    real = footage.blocks
-    object.__setattr__(footage, "blocks", lambda e, *a: (seen.append(e), real(e, *a))[1])
+    reader, seen = dataset.readers["images.front"], []
+    real = reader.blocks
+    object.__setattr__(reader, "blocks", lambda e, *a: (seen.append(e), real(e, *a))[1])
     return seen
 
 
@@ -108,15 +108,15 @@ def test_a_grown_set_decodes_what_is_new(root, tmp_path):
 def test_building_goes_on_where_it_stopped(root, tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     dataset = Dataset.open(root, cache=folder)
-    footage = dataset.footage["images.front"]
-    real = footage.blocks
+    reader = dataset.readers["images.front"]
+    real = reader.blocks
 
     def stopped(e, *a):
         if e == 2:
             raise KeyboardInterrupt
         return real(e, *a)
 
-    object.__setattr__(footage, "blocks", stopped)
+    object.__setattr__(reader, "blocks", stopped)
     with pytest.raises(KeyboardInterrupt):
         dataset.build_cache()
     dataset = Dataset.open(root, cache=folder)
@@ -131,7 +131,7 @@ def test_building_holds_a_few_frames_at_a_time(tmp_path, monkeypatch):
     with EpisodeWriter(tmp_path / "set", INTERFACE) as w:
         w.write(Episode({"proprio": vectors, "images.front": images}, vectors, vectors[:, 0], True, True, False, "x"))
     dataset = Dataset.open(tmp_path / "set", cache=tmp_path / "cache")
-    whole = dataset.footage["images.front"].decode(0)
+    whole = dataset.readers["images.front"].decode(0)
     monkeypatch.setattr(cache, "BLOCK_BYTES", 7 * images[0].nbytes)
     tracemalloc.start()
     try:

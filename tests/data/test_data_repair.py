@@ -1,4 +1,4 @@
-"""What is left of a killed recording, and what `repair` makes of it. Real kills are in crash.py."""
+"""What is left of a killed recording, and what `repair` makes of it. Real kills are in tests/programs/crash.py."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.journal import Journal, records
 from robolearn.data.repair import Repaired, repair
 from robolearn.data.store import Store
 from robolearn.data.validate import validate
+from robolearn.io.append_only import Journal, records
 
 SIZE = 64
 INTERFACE = Interface(
@@ -256,7 +256,7 @@ def test_a_kill_while_the_rest_of_a_killed_commit_is_removed_brings_none_of_it_b
     add(writer, 3, 5)
     with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
         writer.end(success=True, task="press")
-    writer._store._lock.close()
+    writer._store._lock.release()
     assert (three / "videos/observation.images.front/chunk-000/file-003.mp4").exists()
     rows = pq.read_table(three / "meta/episodes/chunk-000/file-000.parquet").num_rows
     assert rows == (4 if renames == 4 else 3)  # all of it is there but the count
@@ -298,7 +298,7 @@ def test_journals(tmp_path):
 
 def test_kills_at_random_moments():
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).with_name("crash.py")), "--kills", "8"]
+    command = [sys.executable, str(Path(__file__).parents[1] / "programs" / "crash.py"), "--kills", "8"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kills"] == 8

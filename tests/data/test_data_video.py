@@ -15,10 +15,10 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, VideoConfig, video
-from robolearn.data.journal import records
 from robolearn.data.pixels import PixelStatistics, describe_frames
 from robolearn.data.repair import repair
 from robolearn.data.statistics import describe
+from robolearn.io.append_only import records
 
 HEIGHT, WIDTH = 64, 80
 

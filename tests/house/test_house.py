@@ -95,6 +95,7 @@ def test_quickstart_never_names_a_folder_that_is_there(tmp_path: Path) -> None:
     [
         (None, "", ""),
         ("robolearn/core/extra.py", "import robolearn.runs", "Upper rooms"),
+        ("robolearn/io/extra.py", "import robolearn.runs", "Upper rooms"),
         ("robots/extra.py", "import sim", "Upper rooms"),
         ("sim/extra.py", "import hardware", "Upper rooms"),
         ("robolearn/rl/__init__.py", "import sim", "Only robolearn.cli"),
@@ -106,7 +107,7 @@ def test_the_contracts_notice_a_room_that_reaches_up(
     tmp_path: Path, file: str | None, line: str, contract: str
 ) -> None:
     # Rooms without their files: what is tested is the contracts, not today's imports.
-    for room in (*PACKAGES, "robolearn/cli", "robolearn/runs", "robolearn/core"):
+    for room in (*PACKAGES, "robolearn/cli", "robolearn/runs", "robolearn/io", "robolearn/core"):
         (tmp_path / room).mkdir(parents=True, exist_ok=True)
         (tmp_path / room / "__init__.py").touch()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -18,7 +18,7 @@ from robolearn.core import BadInput
 from robolearn.runs import Progress, Run, inspect_run
 from robolearn.runs.checkpoint import load_latest_state, prefixed, unprefixed
 from robolearn.runs.loop import run_loop
-from robolearn.runs.packing import pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
+from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.run import read_metrics
 
 
@@ -45,17 +45,16 @@ class Walk:
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         tensors, optimizer = pack_optimizer(self.optimizer)
-        rng_tensors, rng = pack_rng({"noise": self.generator})
         return {
             **prefixed("model", self.model.state_dict()),
             **prefixed("optimizer", tensors),
-            **prefixed("rng", rng_tensors),
-        }, {"optimizer": optimizer, "rng": rng}
+            "noise": self.generator.get_state(),
+        }, {"optimizer": optimizer}
 
     def load_state(self, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
         self.model.load_state_dict(unprefixed("model", tensors))
         unpack_optimizer(self.optimizer, unprefixed("optimizer", tensors), meta["optimizer"])
-        unpack_rng({"noise": self.generator}, unprefixed("rng", tensors), meta["rng"])
+        self.generator.set_state(tensors["noise"])
 
     def export(self, path: Path) -> None:
         (path / "weights.json").write_text(json.dumps(self.model.weight.tolist()))

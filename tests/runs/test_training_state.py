@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import errno
-import json
 import multiprocessing
 import multiprocessing.sharedctypes
 import random
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from robolearn.core import BadInput
 from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, unprefixed
-from robolearn.runs.packing import pack_optimizer, pack_rng, unpack_optimizer, unpack_rng
+from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 
 
 def through_disk(folder: Path, tensors: dict, meta: dict) -> tuple[dict, dict]:
@@ -176,22 +174,23 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
     model, optimizer, generator = fresh()
     train(model, optimizer, generator, 5)
     optimizer_tensors, optimizer_meta = pack_optimizer(optimizer)
-    rng_tensors, rng_meta = pack_rng({"batches": generator})
     tensors, meta = through_disk(
         tmp_path,
         {
             **prefixed("model", model.state_dict()),
             **prefixed("optimizer", optimizer_tensors),
-            **prefixed("rng", rng_tensors),
+            "batches": generator.get_state(),
+            "dropout": torch.get_rng_state(),
         },
-        {"optimizer": optimizer_meta, "rng": rng_meta},
+        {"optimizer": optimizer_meta},
     )
     train(model, optimizer, generator, 5)
 
     resumed, resumed_optimizer, resumed_generator = fresh()
     resumed.load_state_dict(unprefixed("model", tensors))
     unpack_optimizer(resumed_optimizer, unprefixed("optimizer", tensors), meta["optimizer"])
-    unpack_rng({"batches": resumed_generator}, unprefixed("rng", tensors), meta["rng"])
+    resumed_generator.set_state(tensors["batches"])
+    torch.set_rng_state(tensors["dropout"])
     train(resumed, resumed_optimizer, resumed_generator, 5)
     for expected, got in zip(model.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(expected, got)
@@ -213,22 +212,3 @@ def test_an_optimizer_over_other_parameters_is_refused() -> None:
     two_groups = torch.optim.Adam([{"params": [torch.nn.Parameter(torch.ones(2))]}, {"params": [torch.ones(3, 4)]}])
     with pytest.raises(BadInput, match="got 1 groups, expected 2"):
         unpack_optimizer(two_groups, tensors, meta)
-
-
-@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64])
-def test_numpy_generators_go_on(kind: type[np.random.BitGenerator]) -> None:
-    generator = np.random.Generator(kind(3))
-    generator.integers(10, size=3, dtype=np.int32)  # leaves half of a 64-bit word cached
-    tensors, meta = pack_rng({"env": generator}, torch_global=False)
-    expected = generator.standard_normal(20)
-    other = np.random.Generator(kind(4))
-    unpack_rng({"env": other}, tensors, json.loads(json.dumps(meta)))
-    assert np.array_equal(other.standard_normal(20), expected)
-
-
-def test_a_generator_of_another_kind_is_refused() -> None:
-    tensors, meta = pack_rng({"env": np.random.default_rng(0)}, torch_global=False)
-    with pytest.raises(BadInput, match="'env'"):
-        unpack_rng({"env": np.random.Generator(np.random.MT19937(0))}, tensors, meta)
-    with pytest.raises(BadInput, match="'missing'"):
-        unpack_rng({"missing": torch.Generator()}, tensors, meta)

@@ -45,7 +45,7 @@ def read(
 def write(dataset: Dataset, out: Path, robot: str, progress: Progress | None = None) -> None:
     """Write `dataset` as a bag by the contract `robot`; raises `BadInput` as `write_bag` does."""
     from robolearn.data.bags import write_bag
-    from robolearn.data.existing import interface_with_images
+    from robolearn.data.dataset_source import interface_with_images
 
     held = interface_with_images(dataset).observation
     contract = _contract(robot, [key.removeprefix("images.") for key in held if key.startswith("images.")])

@@ -76,7 +76,7 @@ class Edit(Command):
 
     def opened(self) -> Source:
         """`source` of the set that is named."""
-        from robolearn.data.existing import open_numbers
+        from robolearn.data.dataset_source import open_numbers
 
         return self.source(open_numbers(self.data))
 

@@ -29,7 +29,7 @@ class Drop(Edit):
     def opened(self) -> Source:
         """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
         from robolearn.data import layout
-        from robolearn.data.existing import open_numbers
+        from robolearn.data.dataset_source import open_numbers
         from robolearn.data.formats import ReadOptions, lerobot_v30
 
         if bool(self.keep) == bool(self.episodes or self.failed):

@@ -41,7 +41,7 @@ class Export(Command):
     """mcap: the robot contract that says what the topics are, by name or as a file."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.existing import open_numbers
+        from robolearn.data.dataset_source import open_numbers
         from robolearn.data.source import check_new
         from robolearn.runs import Progress
 

@@ -30,7 +30,7 @@ class Info(Command):
     def run(self) -> dict[str, Any]:
         import numpy as np
 
-        from robolearn.data.existing import interface_with_images, open_numbers
+        from robolearn.data.dataset_source import interface_with_images, open_numbers
 
         dataset = open_numbers(self.data)
         interface = interface_with_images(dataset)

@@ -31,7 +31,7 @@ class Merge(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.data import edit
-        from robolearn.data.existing import open_numbers
+        from robolearn.data.dataset_source import open_numbers
         from robolearn.data.source import check_new
 
         if len(self.data) < 2:

@@ -35,7 +35,7 @@ class Split(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.data import edit
-        from robolearn.data.existing import open_numbers
+        from robolearn.data.dataset_source import open_numbers
         from robolearn.data.source import check_new
 
         fractions = self.fractions or (1.0,) * len(self.out)

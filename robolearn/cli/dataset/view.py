@@ -35,7 +35,7 @@ class View(Command):
     """Write a file that `rerun FILE` opens, in place of opening the viewer."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.existing import open_numbers
+        from robolearn.data.dataset_source import open_numbers
 
         if self.save is not None and self.save.exists():
             raise BadInput("--save", got=f"{self.save}, which is there", expected="a new file")

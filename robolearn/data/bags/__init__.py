@@ -1,4 +1,4 @@
-"""ROS 2 bags (rosbag2 folders and single .mcap or .db3 files) ↔ data sets, by what a station says of its topics."""
+"""ROS 2 bags (rosbag2 folders and single .mcap or .db3 files) ↔ data sets, by a station's description of its topics."""
 
 from robolearn.data.bags.read import read_bag
 from robolearn.data.bags.recording import is_bag

@@ -1,4 +1,4 @@
-"""Where the episodes of a bag begin and end, by what was said on the topic of episode events."""
+"""Where the episodes of a bag begin and end, by the messages on the topic of episode events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KNOWN = ("start", *ENDS, *DROPS, "quit")
 
 @dataclass(frozen=True)
 class Ending:
-    """What an exported end of an episode says beyond success or failure.
+    """What an exported end of an episode holds besides success or failure.
 
     Attributes:
       frames_ns: when its frames were [ns since the start], rising; empty where they are on the regular grid.
@@ -36,25 +36,25 @@ class Ending:
 
     def to_json(self) -> dict[str, Any]:
         """What goes into the event; `ending_of` reads it."""
-        said: dict[str, Any] = {"terminated": self.terminated, "truncated": self.truncated}
+        fields: dict[str, Any] = {"terminated": self.terminated, "truncated": self.truncated}
         if self.frames_ns:
-            said["frames_ns"] = self.frames_ns
+            fields["frames_ns"] = self.frames_ns
         if self.interventions:
-            said["interventions"] = self.interventions
+            fields["interventions"] = self.interventions
         if self.rewards is not None:
-            said["rewards"] = self.rewards
-        return said if self.known else said | {"known": False}
+            fields["rewards"] = self.rewards
+        return fields if self.known else fields | {"known": False}
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was said about episodes.
+    """A message on the topic of episode events.
 
     Attributes:
       at_ns: when it was recorded [ns].
       kind: one of `KNOWN`.
       task: the task in words, or nothing.
-      ending: at an end, what else is said of the episode.
+      ending: at an end, what else is given of the episode.
     """
 
     at_ns: int
@@ -77,25 +77,25 @@ class Span:
 def read_event(text: str, at_ns: int, where: str) -> Event:
     """The event in the JSON `text`; `where` names it in messages."""
     try:
-        said = json.loads(text)
-        kind, task = said["event"], said.get("task", "")
+        fields = json.loads(text)
+        kind, task = fields["event"], fields.get("task", "")
     except (ValueError, TypeError, KeyError, AttributeError):
         raise BadInput(where, got=repr(text[:60]), expected='JSON such as {"event": "start"}') from None
     if kind not in KNOWN:
         raise BadInput(where, got=f"event {kind!r}", available=KNOWN)
-    return Event(at_ns, kind, task if isinstance(task, str) else "", ending_of(said, where))
+    return Event(at_ns, kind, task if isinstance(task, str) else "", ending_of(fields, where))
 
 
-def ending_of(said: Mapping[str, Any], where: str) -> Ending:
+def ending_of(fields: Mapping[str, Any], where: str) -> Ending:
     """The `Ending` in the fields of an event; what is not there has its default. `where` names it in messages."""
     facts = {}
     for key in ("terminated", "truncated", "known"):
-        facts[key] = said.get(key, getattr(Ending, key))
+        facts[key] = fields.get(key, getattr(Ending, key))
         if not isinstance(facts[key], bool):
             raise BadInput(f"{where}: {key}", got=repr(facts[key])[:60], expected="true or false")
-    frames_ns = _rising(said.get("frames_ns", ()), f"{where}: frames_ns", "nanoseconds since the start")
-    interventions = _rising(said.get("interventions", ()), f"{where}: interventions", "numbers of frames")
-    rewards = said.get("rewards")
+    frames_ns = _rising(fields.get("frames_ns", ()), f"{where}: frames_ns", "nanoseconds since the start")
+    interventions = _rising(fields.get("interventions", ()), f"{where}: interventions", "numbers of frames")
+    rewards = fields.get("rewards")
     if rewards is not None:
         try:
             at = _rising([frame for frame, _ in rewards], f"{where}: rewards", "numbers of frames")
@@ -105,12 +105,12 @@ def ending_of(said: Mapping[str, Any], where: str) -> Ending:
     return Ending(frames_ns, interventions=interventions, rewards=rewards, **facts)
 
 
-def _rising(said: Any, where: str, expected: str) -> tuple[int, ...]:
-    if not isinstance(said, list | tuple) or not all(type(n) is int and n >= 0 for n in said):
-        raise BadInput(where, got=repr(said)[:60], expected=expected)
-    if any(later <= sooner for sooner, later in itertools.pairwise(said)):
+def _rising(values: Any, where: str, expected: str) -> tuple[int, ...]:
+    if not isinstance(values, list | tuple) or not all(type(n) is int and n >= 0 for n in values):
+        raise BadInput(where, got=repr(values)[:60], expected=expected)
+    if any(later <= sooner for sooner, later in itertools.pairwise(values)):
         raise BadInput(where, got="numbers that do not rise", expected=expected)
-    return tuple(said)
+    return tuple(values)
 
 
 def spans_of(events: Sequence[Event], where: str, begin_ns: int) -> tuple[list[Span], int]:

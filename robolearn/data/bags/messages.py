@@ -28,7 +28,7 @@ class Messages:
         return self.store.types[kind](**fields)
 
     def header(self, stamp_ns: int, frame: str = "") -> Any:
-        """A header; a stamp of 0 says none."""
+        """A header; a stamp of 0 stands for none."""
         sec, nanosec = divmod(stamp_ns, 1_000_000_000)
         stamp = self._new("builtin_interfaces/msg/Time", sec=sec, nanosec=nanosec)
         return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame)

@@ -14,7 +14,7 @@ from robolearn.core import BadInput, Episode
 from robolearn.data.bags.events import Span, spans_of
 from robolearn.data.bags.grid import Times, check_age, grid, newest, newest_before
 from robolearn.data.bags.recording import Recording
-from robolearn.data.bags.series import Said, Series, listen, pose_of
+from robolearn.data.bags.series import Series, TopicData, pose_of, read_topics
 from robolearn.data.bags.station import EPISODE_EVENTS, POSE, Channel, Station
 from robolearn.data.features import FRAME
 from robolearn.data.source import Draft, Source
@@ -38,32 +38,32 @@ def read_bag(path: str | Path, station: Station, *, task: str = "", success: boo
         damaged file, or no episode; the topic, the episode and the frame are named.
     """
     recording = Recording(path)
-    said = listen(station, recording)
+    topics = read_topics(station, recording)
     notes: list[str] = []
-    spans = _spans(said, recording, notes)
+    spans = _spans(topics, recording, notes)
     outcomes = success is not None or all(span.success is not None and span.ending.known for span in spans)
     if not outcomes:
         notes.append("the bag does not say how its episodes ended, so the set does not; --outcome says it")
     parts = []
     for number, span in enumerate(spans):
-        part = _frames(number, span, said, station, recording)
+        part = _frames(number, span, topics, station, recording)
         if part is None:
             notes.append(f"episode {number} of the bag is shorter than a step and left out")
         else:
             parts.append(part)
     if not parts:
         raise BadInput(f"bag {recording.path}", got="no episode of a step or more", expected="at least one")
-    actions, off = _actions(parts, said, station)
+    actions, off = _actions(parts, topics, station)
     if off.any():
         share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
         kind = station.interface.action_kind
         notes.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
-    notes += said.left_out
+    notes += topics.left_out
     stamps = (FRAME, *_stamp_names(station))
 
     def drafts() -> Iterator[Draft]:
         for part, action in zip(parts, actions, strict=True):
-            yield _draft(part, action, said, station, recording, task, success)
+            yield _draft(part, action, topics, station, recording, task, success)
 
     return Source(station.interface, drafts(), len(parts), stamps, tuple(notes), outcomes)
 
@@ -78,12 +78,12 @@ class _Part:
     chosen: dict[str, NDArray[np.int64]]
 
 
-def _spans(said: Said, recording: Recording, notes: list[str]) -> list[Span]:
+def _spans(topics: TopicData, recording: Recording, notes: list[str]) -> list[Span]:
     where = f"bag {recording.path}: {EPISODE_EVENTS}"
-    if said.events is None:
-        end = min(int(series.stamps[-1]) for role, series in said.series.items() if role != "gripper")
+    if topics.events is None:
+        end = min(int(series.stamps[-1]) for role, series in topics.series.items() if role != "gripper")
         return [Span(recording.begin_ns, end, None)]
-    spans, unfinished = spans_of(said.events, where, recording.begin_ns)
+    spans, unfinished = spans_of(topics.events, where, recording.begin_ns)
     if unfinished:
         notes.append(f"{unfinished} episode{'s were' if unfinished > 1 else ' was'} begun and never ended: left out")
     if not spans:
@@ -91,9 +91,9 @@ def _spans(said: Said, recording: Recording, notes: list[str]) -> list[Span]:
     return spans
 
 
-def _frames(number: int, span: Span, said: Said, station: Station, recording: Recording) -> _Part | None:
+def _frames(number: int, span: Span, topics: TopicData, station: Station, recording: Recording) -> _Part | None:
     hz = station.interface.control_hz
-    seen = {role: series for role, series in said.series.items() if role not in ("command", "gripper")}
+    seen = {role: series for role, series in topics.series.items() if role not in ("command", "gripper")}
     begin = span.begin_ns
     # A recording that begins with the episode, or without events, waits until everything has been heard once.
     first = max(int(series.stamps[0]) for series in seen.values())
@@ -104,12 +104,12 @@ def _frames(number: int, span: Span, said: Said, station: Station, recording: Re
         times = span.begin_ns + np.array(span.ending.frames_ns, np.int64)
     if span.success is None:
         # Before the first command there is nothing to imitate yet.
-        times = times[times + round(1e9 / hz) > said.series["command"].stamps[0]]
+        times = times[times + round(1e9 / hz) > topics.series["command"].stamps[0]]
     if not len(times):
         return None
     chosen: dict[str, NDArray[np.int64]] = {}
     after = np.append(times[1:], times[-1] + round(1e9 / hz))
-    for role, series in said.series.items():
+    for role, series in topics.series.items():
         channel: Channel = station.channels[role]
         where = f"bag {recording.path}: {channel.topic}: episode {number}"
         if role in seen:
@@ -123,19 +123,21 @@ def _frames(number: int, span: Span, said: Said, station: Station, recording: Re
     return _Part(number, span, times, chosen)
 
 
-def _actions(parts: list[_Part], said: Said, station: Station) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
+def _actions(
+    parts: list[_Part], topics: TopicData, station: Station
+) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
     """The actions (T, Da) of each part, and (N,) whether a command was out of their reach."""
     control = make_control(station.interface.action_kind, station.robot)
     actions, off = [], []
     for part in parts:
-        measured = said.series["joint_states"].values[part.chosen["joint_states"]]
+        measured = topics.series["joint_states"].values[part.chosen["joint_states"]]
         q, width = measured[:, :-1], measured[:, -1]
-        commands = said.series["command"].values[part.chosen["command"]]
+        commands = topics.series["command"].values[part.chosen["command"]]
         if station.command.type == POSE:
             commands = solve(station.robot.chain, q, *pose_of(commands), rest=np.asarray(station.robot.home))
         if station.gripper is not None:
             given = part.chosen["gripper"]
-            width = np.where(given >= 0, said.series["gripper"].values[np.maximum(given, 0), 0], width)
+            width = np.where(given >= 0, topics.series["gripper"].values[np.maximum(given, 0), 0], width)
         found = control.actions(q, commands, width).astype(np.float32)
         reached, _ = control.targets(q, None, found)
         actions.append(found)
@@ -155,7 +157,7 @@ _ROLE = {"proprio": "joint_states", "action": "command"}
 def _draft(
     part: _Part,
     action: NDArray[np.float32],
-    said: Said,
+    topics: TopicData,
     station: Station,
     recording: Recording,
     task: str,
@@ -164,7 +166,7 @@ def _draft(
     length = len(part.times)
 
     def rows(role: str) -> Any:
-        return said.series[role].values[part.chosen[role]]
+        return topics.series[role].values[part.chosen[role]]
 
     measured = rows("joint_states")
     q = np.ascontiguousarray(measured[:, :-1])
@@ -174,11 +176,11 @@ def _draft(
     stamps = {FRAME: part.times / 1e9}
     for name in _stamp_names(station):
         role = _ROLE.get(name, name)
-        chosen, series = part.chosen[role], said.series[role]
+        chosen, series = part.chosen[role], topics.series[role]
         # 0 where the gripper has not been commanded yet.
         stamps[name] = np.where(chosen >= 0, series.stamps[np.maximum(chosen, 0)] / 1e9, 0.0)
     images = {
-        key: cast(Any, BagImages(recording, station, key, said.series[key], part.chosen[key]))
+        key: cast(Any, BagImages(recording, station, key, topics.series[key], part.chosen[key]))
         for key in station.interface.observation
         if key.startswith("images.")
     }

@@ -73,17 +73,19 @@ class Recording:
     def _open(self) -> Iterator[Any]:
         highlevel, typesys = rosbags()
         try:
-            # Bags in sqlite3 from before Iron do not say what their messages are.
+            # Bags in sqlite3 from before Iron do not contain the definitions of their messages.
             store = typesys.get_typestore(typesys.Stores.LATEST)
             with highlevel.AnyReader([self.path], default_typestore=store) as reader:
                 yield reader
         except (RobolearnError, GeneratorExit):
             raise
         except Exception as error:  # a damaged file fails anywhere in the library, in its own words or in Python's
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             hint = "A recording that was cut off can be mended by `ros2 bag reindex` or `mcap recover`"
             what = f"bag {self.path}"
-            raise BadInput(what, got=f"one that cannot be read ({said})", expected="a whole one", hint=hint) from error
+            raise BadInput(
+                what, got=f"one that cannot be read ({reason})", expected="a whole one", hint=hint
+            ) from error
 
 
 def is_bag(path: Path) -> bool:

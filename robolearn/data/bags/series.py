@@ -1,4 +1,4 @@
-"""What a station's topics said, topic by topic: stamps and values, checked message by message."""
+"""The messages of a station's topics, topic by topic: stamps and values, checked message by message."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Series:
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """All that a bag says of a station: role → series, and the episode events, None where nobody speaks of them.
+class TopicData:
+    """The data of a station in a bag: role → series, and the episode events, None where their topic is not recorded.
 
-    `left_out` says what else is in the bag, in sentences.
+    `left_out` names what else is in the bag, in sentences.
     """
 
     series: dict[str, Series]
@@ -68,7 +68,7 @@ def check_topics(station: Station, recording: Recording) -> None:
             raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
 
 
-def listen(station: Station, recording: Recording) -> Said:
+def read_topics(station: Station, recording: Recording) -> TopicData:
     """Go through the bag once; images are passed over, but for their stamps.
 
     Raises:
@@ -77,7 +77,7 @@ def listen(station: Station, recording: Recording) -> Said:
     check_topics(station, recording)
     roles = {channel.topic: role for role, channel in station.channels.items()}
     growing = {role: _Growing() for role in station.channels}
-    speaks = EPISODE_EVENTS in recording.topics
+    has_events = EPISODE_EVENTS in recording.topics
     events: list[Event] = []
     fingers: dict[str, float] = {}
     fields: dict[str, None] = {}
@@ -111,7 +111,7 @@ def listen(station: Station, recording: Recording) -> Said:
     left_out = [f"topics that are left out: {', '.join(others)}"] if others else []
     if fields:
         left_out.append(f"of {station.joint_states.topic} is left out: {' and '.join(fields)}")
-    return Said(series, events if speaks else None, tuple(left_out))
+    return TopicData(series, events if has_events else None, tuple(left_out))
 
 
 def _series(grown: _Growing, where: str) -> Series:
@@ -121,13 +121,13 @@ def _series(grown: _Growing, where: str) -> Series:
     apart = 1e-9 * float(np.median(np.abs(stamps - logged)))
     if apart > ONE_CLOCK_S:
         raise BadInput(where, got=f"stamps {apart:.1f} s away from the time of recording", expected="one clock for all")
-    # A stamp that comes again says nothing new: of equal ones the first stays.
+    # A repeated stamp is a repeated measurement: of equal ones the first stays.
     unique, first = np.unique(stamps, return_index=True)
     return Series(unique, logged[first], np.array(grown.values, np.float64)[first])
 
 
 def _value(role: str, message: Message, station: Station, fingers: dict[str, float], where: str) -> Any:
-    """The numbers in a message; None where it says nothing of this role."""
+    """The numbers in a message; None where it has none for this role."""
     content = message.content
     if role.startswith("images."):
         return np.zeros(0)
@@ -169,7 +169,7 @@ def _joints(content: Any, station: Station, fingers: dict[str, float], where: st
         return None  # another device
     q = _named(names, positions, station.joints, where)
     if len(fingers) < len(station.gripper_joints):
-        return None  # before the gripper was first heard of there is no observation
+        return None  # there is no observation before the first message of the gripper
     width = station.gripper_width([fingers[name] for name in station.gripper_joints]) if fingers else 0.0
     return np.append(q, width)
 

@@ -1,4 +1,4 @@
-"""What a bag's topics mean, in plain values: made from a robot contract by whoever knows contracts."""
+"""What a bag's topics mean, in plain values: made from a robot contract by the caller."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from robots.spec import RobotSpec
 EPISODE_EVENTS = "/robolearn/episode_event"
 """std_msgs/String of JSON: {"event": "start" | "success" | "failure" | "discard" | "redo", "task": words, optional}.
 
-An exported end says the rest of what a data set knows as well, see `robolearn.data.bags.events.Ending`: {"terminated":
-…, "truncated": …, "frames_ns": […], "interventions": [frame, …], "rewards": [[frame, reward], …], "known": false}.
+An exported end holds the rest of what a data set stores, see `robolearn.data.bags.events.Ending`: {"terminated": …,
+"truncated": …, "frames_ns": […], "interventions": [frame, …], "rewards": [[frame, reward], …], "known": false}.
 """
 
 FLOATS = "std_msgs/msg/Float64MultiArray"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import json
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,11 +25,12 @@ from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.recording import rosbags
 from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, POSE, STRING, TRAJECTORY, Station
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, check_new, new_folder
+from robolearn.data.video_reader.segments import frames
+from robolearn.io.atomic import place_file
 from robots import make_control
 
 log = logging.getLogger(__name__)
@@ -53,12 +53,12 @@ def write_bag(dataset: Dataset, station: Station, out: str | Path, progress: Pro
         station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for {station.name}"
     )
     with _bag(out) as bag:
-        speaker = _Speaker(bag, station, dataset.outcomes)
-        if lost := [name for name in dataset.stamps if name not in (FRAME, *speaker.sources)]:
+        messages = _EpisodeMessages(bag, station, dataset.outcomes)
+        if lost := [name for name in dataset.stamps if name not in (FRAME, *messages.sources)]:
             log.warning("%s: no topic of %s has the timestamps of %s", out, station.name, ", ".join(lost))
         end = 0
         for index, draft in enumerate(drafts(dataset)):
-            end = speaker.episode(draft, end)
+            end = messages.episode(draft, end)
             if progress is not None:
                 progress(index + 1, {})
 
@@ -84,11 +84,11 @@ def _bag(out: Path) -> Iterator[Any]:
         with Writer(folder, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
             yield bag
         check_new(out)
-        os.replace(folder / f"{out.stem}.mcap", out)
+        place_file(folder / f"{out.stem}.mcap", out)
 
 
-class _Speaker:
-    """Says episodes on the topics of a station."""
+class _EpisodeMessages:
+    """Writes episodes as messages on the topics of a station."""
 
     def __init__(self, bag: Any, station: Station, outcomes: bool) -> None:
         self._station, self._messages, self._outcomes = station, Messages(), outcomes
@@ -104,7 +104,7 @@ class _Speaker:
         self._count = 0
 
     def episode(self, draft: Draft, after_ns: int) -> int:
-        """Say one episode, not before `after_ns`; returns when it ends [ns]."""
+        """Write one episode, not before `after_ns`; returns when it ends [ns]."""
         episode, hz = draft.episode, self._station.interface.control_hz
         step = round(1e9 / hz)
         times, stamps = _times(episode, self._station, step)
@@ -116,16 +116,16 @@ class _Speaker:
         begin, end = int(times[0]), max(int(times[0]) + len(episode) * step, int(times[-1]) + step)
         regular = bool(np.abs(times - begin - np.arange(len(times)) * step).max() <= SLACK_NS)
         self._say(begin, EPISODE_EVENTS, self._event("start", episode.task))
-        speakers = self._speakers(draft)
+        makers = self._makers(draft)
         cameras = {key: iter(frames(images)) for key, images in draft.images.items()}
-        told = dict.fromkeys(stamps, 0)
+        last = dict.fromkeys(stamps, 0)
         for t in range(len(episode)):
             pictures = {key: next(camera) for key, camera in cameras.items()}
             for name, at in stamps.items():
                 stamp = int(at[t])
-                if stamp > 0 and stamp != told[name]:
-                    told[name] = stamp
-                    topic, make = speakers[name]
+                if stamp > 0 and stamp != last[name]:
+                    last[name] = stamp
+                    topic, make = makers[name]
                     self._say(stamp, topic, make(t, stamp, pictures))
             self._flush(int(times[t]) - HELD_NS)
         ending = _ending(episode, times - begin, regular, self._outcomes)
@@ -134,7 +134,7 @@ class _Speaker:
         self._flush(end + 1)
         return end
 
-    def _speakers(self, draft: Draft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
+    def _makers(self, draft: Draft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
         """Stamp name → topic, and what makes a message of (frame, stamp, images)."""
         station, make, episode = self._station, self._messages, draft.episode
         count = len(station.joints)
@@ -157,25 +157,25 @@ class _Speaker:
             values = station.gripper_values(float(openings[t]))
             return self._set_point(station.gripper.type, station.gripper_joints, values)
 
-        speakers: dict[str, tuple[str, Callable[[int, int, dict], Any]]] = {
+        makers: dict[str, tuple[str, Callable[[int, int, dict], Any]]] = {
             "proprio": (station.joint_states.topic, joints),
             "action": (station.command.topic, command),
         }
         if station.gripper is not None:
-            speakers["gripper"] = (station.gripper.topic, gripper)
+            makers["gripper"] = (station.gripper.topic, gripper)
         if "objects" in station.interface.observation:
             assert station.objects is not None
             objects = station.interface.observation["objects"].names
             values = episode.observation["objects"]
             topic = station.objects.topic
-            speakers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
+            makers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
         for key in draft.images:
             channel = station.channels[key]
-            speakers[key] = (
+            makers[key] = (
                 channel.topic,
                 lambda t, stamp, images, key=key, kind=channel.type: make.image(kind, images[key], stamp),
             )
-        return speakers
+        return makers
 
     def _set_point(self, kind: str, joints: tuple[str, ...], values: Any) -> Any:
         if kind == FLOATS:
@@ -192,18 +192,18 @@ class _Speaker:
         self._count += 1
 
     def _flush(self, before: int) -> None:
-        """Write what was said before, in the order of its time."""
+        """Write what is waiting, in the order of its time."""
         while self._waiting and self._waiting[0][0] < before:
             at, _, topic, raw = heapq.heappop(self._waiting)
             self._bag.write(self._connections[topic], at, raw)
 
 
 def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known: bool) -> Ending:
-    """What is said at the end of `episode`, whose frames were `since_ns` (T,) its start."""
+    """What the event at the end of `episode` holds, whose frames were `since_ns` (T,) its start."""
     interventions = () if episode.intervention is None else tuple(np.flatnonzero(episode.intervention).tolist())
     rewards = tuple((int(t), float(episode.reward[t])) for t in np.flatnonzero(episode.reward))
     usual = rewards == (((len(episode) - 1, 1.0),) if episode.success else ())
-    # What is said of single frames needs the very same frames.
+    # What belongs to single frames needs the very same frames.
     exact = not regular or bool(interventions) or not usual
     return Ending(
         frames_ns=tuple(since_ns.tolist()) if exact else (),

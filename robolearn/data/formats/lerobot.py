@@ -22,9 +22,9 @@ from robolearn.data.features import (
     vector_spec,
 )
 from robolearn.data.formats.options import ReadOptions
-from robolearn.data.segments import Images
 from robolearn.data.source import Draft
 from robolearn.data.tables import array_of
+from robolearn.data.video_reader.segments import Images
 
 OUTCOMES = {"next.reward", "next.done", "next.success", "next.terminated", "next.truncated", "is_intervention"}
 INDICES = {"timestamp", "frame_index", "episode_index", "index", "task_index"}
@@ -152,7 +152,7 @@ def draft(
 
 
 def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:
-    """Whether the set, or else the user, says which episodes succeeded."""
+    """Whether the set, or else the user, names the episodes that succeeded."""
     return SUCCESS in info["features"] or options.success is not None
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.existing import drafts, interface_with_images, segments_of
+from robolearn.data.dataset_source import drafts, interface_with_images, segments_of
 from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, column, key_of, stamp_column
 from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.lerobot_v30 import version
@@ -28,10 +28,11 @@ from robolearn.data.formats.scaling import note, scale_for, scale_of, scaled, wi
 from robolearn.data.info import V2, check_patterns
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import Images, Segment, facts, frames
 from robolearn.data.source import Draft, Progress, Source, new_folder, write_video
 from robolearn.data.statistics import describe
 from robolearn.data.tables import array_of
+from robolearn.data.video_reader.container import facts
+from robolearn.data.video_reader.segments import Images, Segment, frames
 
 CHUNK = 1000  # episodes per chunk folder
 DATA = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.existing import segments_of
+from robolearn.data.dataset_source import segments_of
 from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale
@@ -102,7 +102,7 @@ def _index(row: dict[str, Any]) -> int:
 
 def version(path: Path) -> str:
     """The format of the LeRobot set in `path`, such as ``"v3.0"``, or nothing."""
-    try:  # of a damaged set, too: its reader says what is wrong with it
+    try:  # of a damaged set, too: its reader raises with what is wrong
         return str(layout.read_json(path, layout.INFO_PATH).get("codebase_version", "")) if path.is_dir() else ""
     except BadInput:
         return ""

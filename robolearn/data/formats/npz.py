@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import array
 from robolearn.data.source import Draft, Progress, Source, new_folder
+from robolearn.data.video_reader.segments import array
 
 INTERFACE = "interface.json"
 _PLAIN = {"action", "reward", "success", "terminated", "truncated", "task", "intervention", "control_hz"}
@@ -109,7 +109,7 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
 
 
 def _fact(file: Path, data: dict[str, NDArray], name: str) -> bool | None:
-    """A fact about an episode, or about each of its steps, of which one is enough; None where nothing is said."""
+    """A fact about an episode, or about each of its steps, of which one is enough; None where it is absent."""
     if name not in data:
         return None
     if data[name].shape not in ((), (len(data["action"]),)) or data[name].dtype.kind not in "biuf":

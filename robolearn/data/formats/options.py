@@ -1,4 +1,4 @@
-"""What a user may say about files that do not say it themselves."""
+"""What a user may add about files that do not contain it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from robolearn.core import Interface
 
 
 def outcome_note(outcomes: bool) -> tuple[str, ...]:
-    """What becomes of episodes of which nobody says whether they succeeded."""
-    said = "nothing says which episodes succeeded: none is marked as a success, nor as a failure; --outcome says it"
-    return () if outcomes else (said,)
+    """What becomes of episodes whose success is not recorded."""
+    note = "nothing says which episodes succeeded: none is marked as a success, nor as a failure; --outcome says it"
+    return () if outcomes else (note,)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ReadOptions:
       action_kind: what an action means, e.g. ``"tcp_delta"``.
       proprio: the features that make up ``proprio``, in order.
       cameras: the cameras to take; None takes all, an empty tuple none.
-      success: whether episodes succeeded of which the files do not say it.
+      success: whether episodes succeeded whose success is not recorded.
     """
 
     task: str = ""
@@ -40,7 +40,7 @@ class ReadOptions:
         return self.cameras is None or camera in self.cameras
 
     def applied(self, interface: Interface) -> Interface:
-        """`interface`, which files brought along, with what the user says in place of what it says."""
+        """`interface`, which files brought along, with what the user gives in place of what it has."""
         wanted = {
             key: spec
             for key, spec in interface.observation.items()

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
-from robolearn.data.existing import drafts, interface_with_images
+from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import frames
 from robolearn.data.source import Draft, Progress, Source, check_new
+from robolearn.data.video_reader.segments import frames
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 OBJECTS = "object"
@@ -86,7 +86,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
-    """Write `dataset` as the new file `out`; the features keep their names, ``env_args`` says what is known."""
+    """Write `dataset` as the new file `out`; the features keep their names, ``env_args`` holds the interface."""
     h5py = _h5py()
     check_new(out)
     if out.is_dir():
@@ -166,7 +166,7 @@ def _open(path: Path) -> Any:
 
 @contextmanager
 def _damage(path: Path, part: str) -> Iterator[None]:
-    """What h5py says of a damaged file, and what a strange one leads to, as `BadInput`."""
+    """Turn h5py's errors on a damaged file, and those that a strange one leads to, into `BadInput`."""
     try:
         yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -5,7 +5,7 @@ Per component, with the extremes low and high over the whole set,
     a = 2 (x − low) / (high − low) − 1        x = low + (a + 1) (high − low) / 2
 
 A component that never changes becomes 0. The scale stands in the interface's ``extra["action_scale"]``, so that an
-export gives back the units of the import, and whoever deploys a policy knows them.
+export gives back the units of the import, and the deployment of a policy scales by them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def scale_of(interface: Interface) -> Scale | None:
 
 
 def note(scale: Scale | None) -> tuple[str, ...]:
-    """What a user should know."""
+    """Remarks for the user."""
     if scale is None:
         return ()
     low, high = float(scale.low.min()), float(scale.high.max())

@@ -9,7 +9,7 @@ Here the cluster is the k nearest frames j ∈ N(i) of other episodes, and a fra
 
     d_i = mean_c (a_ic − 1/k Σ_{j∈N(i)} a_jc)² / σ_c²,         σ_c² the variance of component c over the set:
 
-0 where all do the same, about 1 where the place says nothing about the action. An episode's divergence is the mean
+0 where all do the same, about 1 where the action does not depend on the place. An episode's divergence is the mean
 over its frames. It rises with noise, with a strategy of one's own, and with whatever the demonstrator saw and the
 observed vectors do not hold: in a set whose objects are seen only by cameras compare episodes, not sets.
 """

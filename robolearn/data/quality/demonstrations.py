@@ -1,4 +1,4 @@
-"""What the measures look at: the frames of a set as plain arrays, with the columns that have a meaning picked out."""
+"""The input of the measures: the frames of a set as plain arrays, with the columns that have a meaning picked out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Demonstrations:
       path: (N, 2 or 3 …) positions whose smoothness is judged: of the tcp [m], or of the joints [rad].
       limits: (2, n) lower and upper joint limits [rad] of the first n columns of `body`, or None.
       reward: (N,) or None where none was recorded.
-      success: (E,) or None where nobody said.
+      success: (E,) or None where it was not recorded.
       stamps: source → (N,) the raw stamps [s] of what was observed.
     """
 
@@ -112,7 +112,7 @@ class Demonstrations:
             limits=limits,
             reward=np.asarray(dataset.reward, np.float64) if "next.reward" in features else None,
             success=dataset.success if dataset.outcomes else None,
-            # A device or a gripper may well have nothing new to say; what is observed must.
+            # A device or a gripper need not have a new message in every frame; what is observed must.
             stamps={
                 name: stamp
                 for name, stamp in dataset.stamps.items()

@@ -1,6 +1,6 @@
 """Who was in the same place: for a frame, the nearest frames of *other* episodes, one from each.
 
-Frames of one episode are almost copies of each other, so they say nothing about whether two demonstrations agree.
+Frames of one episode are almost copies of each other, so they are no evidence that two demonstrations agree.
 Distances are Euclidean over scaled components, in their leading principal components.
 """
 
@@ -27,7 +27,7 @@ class Neighbours:
     """For Q frames, up to K frames of other episodes.
 
     Attributes:
-      frame: (Q,) which frames were asked about.
+      frame: (Q,) the frames whose neighbours these are.
       index: (Q, K) their neighbours, nearest first; −1 where there are fewer.
       distance: (Q, K) infinite where there is none.
     """
@@ -76,7 +76,7 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS) -
             good = _one_each(owner[near], owner[rows])
             found = good.sum(axis=1)
             others = np.unique(owner).size - 1
-            # Long rests fill the candidates with frames of one episode: such frames ask for more.
+            # Long rests fill the candidates with frames of one episode: such frames need more.
             done = (found >= min(k, others)) | (wanted >= len(chosen))
             _fill(index, distance, rows[done], chosen[near[done]], far[done], good[done], k)
             rows, wanted = rows[~done], min(wanted * 4, len(chosen))

@@ -33,7 +33,7 @@ class Quality:
       episodes: judgements, the best first.
       saco: state-action coverage of the set, in (0, 1].
       tq: its trajectory quality, in [0, 1]; None without rewards.
-      success: share of successful episodes; None where nobody recorded it.
+      success: share of successful episodes; None where it was not recorded.
       frame: (Q,) the frames that were compared with their neighbours.
       divergence: (Q,) action divergence of these frames.
       place: (Q, 2) where they lie among all states: the first two principal components.
@@ -88,10 +88,10 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
         measures["low_return"] = 1.0 - tq
     sound = ~failed & (copy_of < 0)
     lost = points_lost(measures, sound)
-    told = measures | {"transition_diversity": transition_diversity(d), "novelty": novelty, "tq": tq}
+    given = measures | {"transition_diversity": transition_diversity(d), "novelty": novelty, "tq": tq}
     total = sum(lost.values(), np.zeros(d.episodes))
     score = np.maximum(0.0, 100.0 - total)
-    order = np.lexsort((np.arange(d.episodes), total))  # those at 0 points are told apart by what they lost
+    order = np.lexsort((np.arange(d.episodes), total))  # those at 0 points are ordered by what they lost
     good = {name: good_quarter(values, sound)[1] for name, values in measures.items()}
     judgements = []
     for rank, e in enumerate((int(e) for e in order), start=1):
@@ -114,7 +114,7 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
                     for name, cost in costs.items()
                     if cost >= TOLD
                 ),
-                measures={name: float(values[e]) if np.isfinite(values[e]) else None for name, values in told.items()},
+                measures={name: float(values[e]) if np.isfinite(values[e]) else None for name, values in given.items()},
             )
         )
     return Quality(

@@ -10,10 +10,10 @@ An episode begins with 100 points and loses, for each rule of `RULES`,
 
 so that a relative measure x costs nothing up to what the good quarter of the set shows (its 25th percentile q₂₅), and
 everything from twice as much on, unless the good quarter itself is spread wider. Percentiles are those of originals
-that did not fail. What could not be measured (NaN) costs nothing. Where nobody recorded success, a low return takes the
-place of failure. The score is 100 minus what is lost, at least 0.
+that did not fail. What could not be measured (NaN) costs nothing. Where success was not recorded, a low return takes
+the place of failure. The score is 100 minus what is lost, at least 0.
 
-`drop` is said of failed episodes, of copies and of scores below 50; `look` of scores below 75.
+`drop` marks failed episodes, copies and scores below 50; `look` scores below 75.
 
 As sampling weight an episode to drop gets 0, any other its score / 100.
 """

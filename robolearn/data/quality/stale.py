@@ -1,4 +1,4 @@
-"""Stale frames: what was stored as new and had been seen before, told by raw stamps that do not advance.
+"""Stale frames: what was stored as new and had been seen before, detected by raw stamps that do not advance.
 
 A source slower than the control rate repeats its stamp now and then, as a 15 Hz camera under a 20 Hz policy. So a frame
 is stale when the stamp of a source has stood for more than `PATIENCE` times as long as it usually stands, and at least

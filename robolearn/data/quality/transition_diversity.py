@@ -2,13 +2,13 @@
 
 Belkhale, Cui, Sadigh, "Data Quality in Imitation Learning" (NeurIPS 2023): the noise of the system,
 σ_s²(s, a) = E_{s' ~ ρ(·|s,a)} [ (s' − E s')² ]. Some of it is good for imitation, because it shows the way back from
-more states; much of it thins the data out. So it is told and never counted for or against an episode.
+more states; much of it thins the data out. So it is reported and never counted for or against an episode.
 
 With N(i) the k nearest frames of other episodes by (s, a) and Δ_i = s_{i+1} − s_i in scaled components,
 
     v_i = |Δ_i − 1/k Σ_{j∈N(i)} Δ_j|² / mean_i |Δ_i − mean Δ|²  :
 
-0 for a deterministic world, about 1 where state and action say nothing about what comes next.
+0 for a deterministic world, about 1 where the next state does not depend on state and action.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CHECKS = (
 def validate(
     root: str | Path, limits: Limits | None = None, seen: Callable[[str], None] | None = None
 ) -> Iterator[Finding]:
-    """All faults of the data set in the folder `root`; `seen` is told of every video that has been looked at.
+    """All faults of the data set in the folder `root`; `seen` is called with every video that has been checked.
 
     Raises:
       BadInput: `root` is no data set.

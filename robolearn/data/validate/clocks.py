@@ -35,7 +35,7 @@ def grid(data: Opened, limits: Limits) -> Iterator[Finding]:
 def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
     """Raw timestamps go forwards; those of what is observed neither stand still nor jump.
 
-    A device or a gripper may well have nothing new to say.
+    A device or a gripper need not have a new message in every frame.
     """
     allowed = max(limits.gap_s, PERIODS / data.fps)
     steady = {FRAME, *(key_of(name) for name in data.info["features"] if name.startswith("observation."))}
@@ -47,14 +47,14 @@ def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
                     what = f"{key} {now:.4f} s after {then:.4f} s{frames_text(first + 1, last + 1)}"
                     yield Finding("time goes back", what, rows.file, rows.index, first + 1)
                 if stamp_name(key) in steady:
-                    # 0 stands for nothing heard yet; but a clock may begin at 0, too.
-                    heard = int((values != 0).argmax()) if len(values) else 0
-                    begin = heard if heard and values[heard] > allowed else 0
+                    # 0 stands for no message yet; but a clock may begin at 0, too.
+                    since = int((values != 0).argmax()) if len(values) else 0
+                    begin = since if since and values[since] > allowed else 0
                     yield from _source(rows, key, values, begin, allowed)
 
 
 def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float) -> Iterator[Finding]:
-    """One source from frame `begin` on, whose own steps say how fast it usually is."""
+    """One source from frame `begin` on, whose own steps give its usual rate."""
     stamps = values[begin:]
     step = np.diff(stamps)
     if not len(step):

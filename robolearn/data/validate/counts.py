@@ -1,8 +1,7 @@
-"""Episodes and frames: as many as every file says, in order, none empty, none twice."""
+"""Episodes and frames: as many as every file has it, in order, none empty, none twice."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,10 +9,11 @@ import numpy as np
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.features import INTERFACE_KEY
-from robolearn.data.store import unfinished_steps
+from robolearn.data.steps import unfinished_steps
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
 from robolearn.data.weights import read_weights
+from robolearn.io.hashes import sha256
 
 INFO = "meta/info.json"
 
@@ -24,9 +24,9 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
     indices = [row["episode_index"] for row in data.rows]
     if not total:
         yield Finding("counts", "no episodes", INFO)
-    if data.beyond:
+    if data.uncommitted:
         hint = "; robolearn dataset repair counts those that are whole" if INTERFACE_KEY in data.info else ""
-        yield Finding("counts", f"{data.beyond} rows beyond total_episodes, which is {total}{hint}", INFO)
+        yield Finding("counts", f"{data.uncommitted} rows beyond total_episodes, which is {total}{hint}", INFO)
     for index in sorted(set(range(total)) - set(indices)):
         yield Finding("counts", "no row in meta/episodes", "", index)
     for index in sorted({i for i in indices if indices.count(i) > 1} if len(set(indices)) < len(indices) else ()):
@@ -94,7 +94,7 @@ def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
     if data.live:
         return
     running, aside = data.root / layout.RUNNING_PATH, sorted((data.root / layout.UNFINISHED_PATH).glob("*"))
-    # Only where it was begun does its number tell that it was finished: the set grows past one that is set aside.
+    # The number of a folder shows that its episode was finished only in .running: the set grows past one set aside.
     for folder, episodes in ((running, int(data.info["total_episodes"])), *((folder, 0) for folder in aside)):
         if steps := unfinished_steps(folder, episodes):
             what = f"an episode of {steps} steps was being recorded; robolearn dataset repair can save it"
@@ -111,15 +111,12 @@ def weights(data: Opened, limits: Limits) -> Iterator[Finding]:
 
 def duplicates(data: Opened, limits: Limits) -> Iterator[Finding]:
     """No two episodes with the same actions and observations, to the bit."""
-    seen: dict[bytes, int] = {}
+    seen: dict[str, int] = {}
     for rows in data.episodes.values():
         if not rows.length:
             continue
-        digest = hashlib.sha256()
-        for key in sorted(rows.columns):
-            if key == "action" or key.startswith("observation."):
-                digest.update(np.ascontiguousarray(rows.columns[key]).tobytes())
-        first = seen.setdefault(digest.digest(), rows.index)
+        compared = (key for key in sorted(rows.columns) if key == "action" or key.startswith("observation."))
+        first = seen.setdefault(sha256(*(rows.columns[key] for key in compared)), rows.index)
         if first != rows.index:
             what = f"the same observations and actions as episode {first}"
             yield Finding("duplicate episode", what, rows.file, rows.index)

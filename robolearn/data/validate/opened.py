@@ -1,8 +1,7 @@
-"""A data set read with patience: what cannot be read becomes a finding, and the rest is looked at all the same."""
+"""Reading a damaged data set: what cannot be read becomes a finding, and the rest is checked all the same."""
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.beyond import is_torn
 from robolearn.data.tables import tasks_of
+from robolearn.data.uncommitted import is_torn
 from robolearn.data.validate.finding import Finding
+from robolearn.io.locks import is_locked
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Opened:
       tasks: in words, by index; None where they cannot be read.
       stats: ``meta/stats.json``; None where it is not there or cannot be read.
       episodes: by index, those whose table can be read.
-      beyond: how many episodes ``meta/episodes`` has beyond the count, other than those of a killed commit.
+      uncommitted: how many episodes ``meta/episodes`` has that are not counted, those of a killed commit apart.
       live: whether a writer is at work in it.
       findings: what went wrong on the way.
-      seen: told the name of every video that has been looked at.
+      seen: called with the name of every video that has been checked.
     """
 
     root: Path
@@ -61,7 +61,7 @@ class Opened:
     tasks: list[str] | None
     stats: dict[str, Any] | None
     episodes: dict[int, Rows]
-    beyond: int = 0
+    uncommitted: int = 0
     live: bool = False
     findings: list[Finding] = field(default_factory=list)
     seen: Callable[[str], None] = lambda name: None
@@ -90,9 +90,9 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     count = int(info["total_episodes"])
     rows = _rows(root, count, findings)
     newest = max((row["episode_index"] for row in rows), default=-1)
-    beyond = 0 if is_torn(root, count, newest) else sum(row["episode_index"] >= count for row in rows)
+    uncommitted = 0 if is_torn(root, count, newest) else sum(row["episode_index"] >= count for row in rows)
     rows = [row for row in rows if row["episode_index"] < count]
-    live = _live(root)
+    live = is_locked(root / layout.LOCK_PATH)
     tasks = stats = None
     try:
         tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=layout.TASKS_PATH)
@@ -103,20 +103,8 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     except BadInput as error:
         findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
     episodes = dict(_tables(root, info, rows, findings))
-    beyond = 0 if live else beyond
-    return Opened(root, info, rows, tasks, stats, episodes, beyond, live, findings, seen or (lambda name: None))
-
-
-def _live(root: Path) -> bool:
-    """Whether somebody holds the writer's lock."""
-    try:
-        with open(root / layout.LOCK_PATH) as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return False
+    uncommitted = 0 if live else uncommitted
+    return Opened(root, info, rows, tasks, stats, episodes, uncommitted, live, findings, seen or (lambda name: None))
 
 
 def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any]]:
@@ -196,5 +184,5 @@ def _numbers(column: pa.ChunkedArray) -> NDArray | None:
 
 
 def _short(error: BadInput, root: Path) -> str:
-    """What `error` says, without the name of the set."""
+    """The message of `error`, without the name of the set."""
     return str(error).removeprefix(f"data set {root}").removeprefix(": ")

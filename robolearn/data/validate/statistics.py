@@ -1,4 +1,4 @@
-"""Statistics: ``meta/stats.json`` and the rows of ``meta/episodes`` say what the tables say."""
+"""Statistics: ``meta/stats.json`` and the rows of ``meta/episodes`` agree with the tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def whole(data: Opened, limits: Limits) -> Iterator[Finding]:
         if not frames or len({values.shape[1:] for values in frames}) > 1:
             continue
         # Where info.json is behind, that is the fault.
-        hint = "" if data.beyond else "; robolearn dataset repair brings it up to date"
+        hint = "" if data.uncommitted else "; robolearn dataset repair brings it up to date"
         yield from _compare(name, part, np.concatenate(frames), FILE, None, hint)
 
 

@@ -12,9 +12,9 @@ from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.data import layout
-from robolearn.data.segments import reason, video_of
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened, Rows
+from robolearn.data.video_reader.container import first_line, video_stream
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte
@@ -51,7 +51,7 @@ def _file(
     try:
         times, signatures, size, broken = _read(data.root / name, limits.decode)
     except (FFmpegError, OSError, IndexError, ValueError) as error:
-        yield Finding("video", f"it does not open ({reason(error)})", name, first)
+        yield Finding("video", f"it does not open ({first_line(error)})", name, first)
         return
     shape = [int(extent) for extent in data.info["features"][feature]["shape"]]
     if sorted(shape) != sorted([*size, 3]):
@@ -90,7 +90,7 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uin
     signatures: list[NDArray[np.uint8]] = []
     broken = ""
     with av.open(str(path)) as container:
-        stream = video_of(container)
+        stream = video_stream(container)
         size = (stream.height, stream.width)
         if not decode:
             base = stream.time_base or 0
@@ -104,7 +104,7 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uin
                 times.append(float(frame.time or 0.0))
                 signatures.append(_blocks(frame.to_ndarray(format="gray").astype(np.uint8, copy=False)))
         except (FFmpegError, OSError, ValueError) as error:
-            broken = reason(error)
+            broken = first_line(error)
     return np.array(times), np.stack(signatures) if signatures else np.zeros((0, 0), np.uint8), size, broken
 
 

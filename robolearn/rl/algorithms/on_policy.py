@@ -34,7 +34,7 @@ from robolearn.rl.shards import Means, Shards
 from robolearn.rl.tensors import rows
 from robolearn.rollout import Decision, Decisions, Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
-from robolearn.runs.packing import pack_optimizer, unpack_optimizer
+from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import pytest
 
 from robolearn.core import BadInput, Episode, RobolearnError
 from robolearn.data import edit
-from robolearn.data.existing import drafts, open_numbers
-from robolearn.data.segments import array
+from robolearn.data.dataset_source import drafts, open_numbers
 from robolearn.data.source import Source, new_folder, store
 from robolearn.data.validate import validate
+from robolearn.data.video_reader.segments import array
 
 CAMERA = "images.front"
 

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import BadInput
-from robolearn.data.existing import drafts, interface_with_images, open_numbers
+from robolearn.data.dataset_source import drafts, interface_with_images, open_numbers
 from robolearn.data.formats import FORMATS, ReadOptions, guess, reader, writer
-from robolearn.data.segments import array
 from robolearn.data.source import store
 from robolearn.data.tables import tasks_table
 from robolearn.data.validate import validate
+from robolearn.data.video_reader.segments import array
 
 CAMERA = "images.front"
 

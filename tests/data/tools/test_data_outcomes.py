@@ -15,8 +15,8 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.dataset_source import open_numbers
 from robolearn.data.edit import keep, merge
-from robolearn.data.existing import open_numbers
 from robolearn.data.formats import ReadOptions, guess, reader, writer
 from robolearn.data.quality import Demonstrations, assess
 from robolearn.data.repair import repair

@@ -146,8 +146,8 @@ def test_an_episode_whose_rows_are_not_in_its_table(filmed: Path, copy: Copy) ->
 
 
 def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
+    from robolearn.data.dataset_source import open_numbers
     from robolearn.data.edit import keep
-    from robolearn.data.existing import open_numbers
     from robolearn.data.source import store
 
     store(keep(open_numbers(plain), [0, 2, 0]), tmp_path / "out")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TESTS = HERE / "safety"
+ROOT = HERE.parents[1]
+TESTS = ROOT / "tests" / "hardware" / "safety"
 FIRST = ("test_safety_stages.py", "test_safety_states.py")  # quick, and where most mutants die
 
 
@@ -151,12 +152,11 @@ def _tests_pass(mutant: str | None) -> bool:
     """Whether all tests of the filter pass; stops at the first that does not."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "mutants"]
     command += ["--mutant", mutant] if mutant else []
-    root = HERE.parent.parent
-    path = os.pathsep.join(filter(None, (str(HERE), str(root), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (str(HERE), str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}
     files = sorted(TESTS.glob("test_*.py"), key=lambda file: (file.name not in FIRST, file.name))
     done = subprocess.run(
-        [*command, *map(str, files)], cwd=root, env=environment, capture_output=True, text=True, timeout=600
+        [*command, *map(str, files)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
     )
     if done.returncode not in (0, 1):  # 1: tests failed; anything else says nothing about the mutant
         sys.exit(f"pytest ended with exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")

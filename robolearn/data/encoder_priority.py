@@ -1,4 +1,4 @@
-"""Encoders do not run before the arm's safety filter.
+"""Encoders run at ordinary priority, not before the arm's safety filter.
 
 SVT-AV1 gives each of its threads, dozens for one camera, the highest real-time priority of all (SCHED_FIFO 99) where
 the process may, as root may. A video would then come before the nodes that move and stop the arm, and before everything
@@ -15,7 +15,7 @@ from robolearn.core.priority import HIGHEST, make_ordinary, own_schedule, set_sc
 
 
 @contextlib.contextmanager
-def humbly() -> Iterator[None]:
+def ordinary_priority() -> Iterator[None]:
     """For opening an encoder: no thread has the highest priority afterwards, and this one keeps what it had.
 
     SVT-AV1 raises its caller's too. A thread of a program that moves an arm has one for a reason: with none, one that

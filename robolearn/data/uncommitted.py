@@ -1,7 +1,7 @@
-"""What lies beyond the counts of ``meta/info.json``: the rest of a killed commit, or episodes that it lost sight of.
+"""What ``meta/info.json`` does not count: the rest of a killed commit, or finished episodes.
 
-A commit renames ``meta/info.json`` last. Where one was killed on its way, ``meta/info.json.tmp`` is still there, and
-says how many episodes there would have been; those were never finished. Without it they are finished ones, and
+A commit renames ``meta/info.json`` last. Where one was killed on its way, ``meta/info.json.tmp`` is still there with
+the number of episodes that there would have been; those were never finished. Without it they are finished ones, and
 ``meta/info.json`` is older than they are: it came back from a backup, from git, or with a tool that syncs folders.
 """
 
@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.video_reader.container import video_stream
 
 _COLUMNS = ["episode_index", "length", "dataset_from_index", "data/chunk_index", "data/file_index"]
 
 
 @dataclass(frozen=True)
-class Beyond:
-    """What a set of ours has beyond the counts of its ``meta/info.json``.
+class Uncommitted:
+    """What a set of ours holds that its ``meta/info.json`` does not count.
 
     Attributes:
       torn: it is the rest of a commit that was killed.
@@ -38,7 +39,7 @@ class Beyond:
     tasks: int
 
 
-def beyond(root: Path, info: Mapping[str, Any]) -> Beyond:
+def find_uncommitted(root: Path, info: Mapping[str, Any]) -> Uncommitted:
     """Look at the files of the set `root`, in the layout of `layout`; `info` is its ``meta/info.json``."""
     count, frames, tasks = info["total_episodes"], info["total_frames"], info["total_tasks"]
     cameras = [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
@@ -48,11 +49,11 @@ def beyond(root: Path, info: Mapping[str, Any]) -> Beyond:
         try:
             table = layout.read_parquet(root, str(path.relative_to(root)), columns)
         except BadInput:
-            continue  # where counted episodes stand in it, those who read them say so
+            continue  # where counted episodes are in it, reading them raises
         if "episode_index" in table.column_names and pa.types.is_integer(table["episode_index"].type):
             rows |= {row["episode_index"]: row for row in _from(table, count).to_pylist()}
     if is_torn(root, count, max(rows, default=count)):
-        return Beyond(True, [], tasks)
+        return Uncommitted(True, [], tasks)
     lengths: list[int] = []
     while (index := count + len(lengths)) in rows:
         found = _whole(root, rows[index], frames + sum(lengths), cameras)
@@ -60,7 +61,7 @@ def beyond(root: Path, info: Mapping[str, Any]) -> Beyond:
             break
         lengths.append(found[0])
         tasks = max(tasks, found[1] + 1)
-    return Beyond(False, lengths, tasks)
+    return Uncommitted(False, lengths, tasks)
 
 
 def is_torn(root: Path, count: int, newest: int) -> bool:
@@ -97,14 +98,12 @@ def _frames(root: Path, row: Mapping[str, Any], name: str) -> int:
     import av
     from av.error import FFmpegError
 
-    from robolearn.data.segments import video_of
-
     where = {key: row.get(f"videos/{name}/{key}") for key in ("chunk_index", "file_index")}
     if None in where.values():
         return 0
     try:
         with av.open(str(root / layout.VIDEO_PATH.format(video_key=name, **where))) as container:
-            return sum(packet.pts is not None for packet in container.demux(video_of(container)))
+            return sum(packet.pts is not None for packet in container.demux(video_stream(container)))
     except (FFmpegError, OSError, IndexError, ValueError):
         return 0
 

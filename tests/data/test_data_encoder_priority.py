@@ -11,7 +11,7 @@ import numpy as np
 
 from robolearn.core import ArraySpec
 from robolearn.core.priority import HIGHEST, make_ordinary
-from robolearn.data.humility import humbly
+from robolearn.data.encoder_priority import ordinary_priority
 from robolearn.data.video import VideoConfig, VideoEncoder
 
 
@@ -66,7 +66,7 @@ def test_who_opens_an_encoder_keeps_its_own_priority() -> None:
     def work() -> None:
         with suppress(PermissionError):  # then an encoder may not either
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
-            with humbly():
+            with ordinary_priority():
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(HIGHEST))  # as SVT-AV1 does
             seen.append(os.sched_getparam(0).sched_priority)
 

@@ -6,11 +6,10 @@ An mp4 may hold one episode, as ours do, or many, as LeRobot's do: frame t of an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,11 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.fingerprints import fingerprint
+from robolearn.data.video_reader.container import first_line, video_stream
+from robolearn.io.hashes import sha256
 
 
-class Footage(Protocol):
+class FrameReader(Protocol):
     """The frames of one camera, episode by episode.
 
     Attributes:
@@ -48,7 +49,7 @@ class Footage(Protocol):
     def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
         """All frames of `episode` in order, `size` at a time (the last ones may be fewer); raises as `decode` does.
 
-        An array is good until the next one is asked for.
+        An array is valid until the next one is yielded.
         """
         ...
 
@@ -58,8 +59,11 @@ class Footage(Protocol):
 
 
 @dataclass(frozen=True)
-class VideoFootage:
-    """Frames in mp4 files; `paths` and `begins` (E,) [s] say in which and where, `memo` where digests are kept."""
+class VideoReader:
+    """Frames in mp4 files.
+
+    `paths` and `begins` (E,) [s] are the files and where in them the episodes begin, `memo` the folder of digests.
+    """
 
     root: Path
     key: str
@@ -71,14 +75,14 @@ class VideoFootage:
     memo: Path | None = None
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
-        """See `Footage`."""
+        """See `FrameReader`."""
         count = int(self.lengths[episode]) - first if count is None else count
         for frames in self._decoded(episode, first, count, count):
             return frames
         return np.empty((0, *self.shape), np.uint8)
 
     def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
-        """See `Footage`."""
+        """See `FrameReader`."""
         return self._decoded(episode, 0, int(self.lengths[episode]), size)
 
     def _decoded(self, episode: int, first: int, count: int, size: int) -> Iterator[NDArray[np.uint8]]:
@@ -94,19 +98,19 @@ class VideoFootage:
                 yield frames
                 done += len(frames)
         except (OSError, ValueError, StopIteration) as error:  # PyAV's errors are all of these
-            raise BadInput(what, got=f"an unreadable video ({_line(error)})", expected="frames") from None
+            raise BadInput(what, got=f"an unreadable video ({first_line(error)})", expected="frames") from None
 
     def identity(self, episode: int) -> str:
-        """See `Footage`."""
+        """See `FrameReader`."""
         try:
             content = fingerprint(self.root / self.paths[episode], self.memo)
         except OSError as error:
             raise BadInput(f"data set {self.root}: {self.paths[episode]}", got=error.strerror, expected="it") from None
-        return _digest(content, repr(float(self.begins[episode])), str(self.lengths[episode]), str(self.shape))
+        return _identity(content, repr(float(self.begins[episode])), str(self.lengths[episode]), str(self.shape))
 
 
 @dataclass(frozen=True)
-class StillFootage:
+class PictureReader:
     """PNG files in column `column` of the tables `paths` (E,), from row `rows` (E,) on."""
 
     root: Path
@@ -120,14 +124,14 @@ class StillFootage:
     _newest: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
-        """See `Footage`."""
+        """See `FrameReader`."""
         import cv2
 
         path = self.paths[episode]
         column = self._newest.get(path)
         if column is None:
             column = layout.read_parquet(self.root, path, [self.column])[self.column]
-            self._newest.clear()  # the newest file only: neighbours are asked for one after the other
+            self._newest.clear()  # the newest file only: neighbours are read one after the other
             self._newest[path] = column
         count = int(self.lengths[episode]) - first if count is None else count
         frames = np.empty((count, *self.shape), np.uint8)
@@ -142,15 +146,15 @@ class StillFootage:
         return frames
 
     def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
-        """See `Footage`."""
+        """See `FrameReader`."""
         length = int(self.lengths[episode])
         for first in range(0, length, size):
             yield self.decode(episode, first, min(size, length - first))
 
     def identity(self, episode: int) -> str:
-        """See `Footage`."""
+        """See `FrameReader`."""
         content = fingerprint(self.root / self.paths[episode], self.memo)
-        return _digest(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
+        return _identity(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
 
 
 def _shown(
@@ -161,11 +165,9 @@ def _shown(
 
     first, length = 0, min(size, count)
     frames, got = np.empty((length, *shape), np.uint8), np.zeros(length, bool)
-    # Told the format, FFmpeg does not take damaged files for one of the hundreds of others that it knows.
+    # With the format given, FFmpeg does not take damaged files for one of its hundreds of other formats.
     with av.open(str(path), format="mp4" if path.suffix == ".mp4" else None) as container:
-        if not container.streams.video or container.streams.video[0].codec_context is None:
-            raise ValueError("no video stream")
-        stream: Any = container.streams.video[0]
+        stream = video_stream(container)
         if (stream.height, stream.width) != shape[:2]:
             raise ValueError(f"{stream.width}x{stream.height} pixels")
         stream.codec_context.thread_count = 1  # episodes are decoded side by side
@@ -189,9 +191,5 @@ def _shown(
         yield frames[:length], got[:length]
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _identity(*parts: str) -> str:
+    return sha256("\n".join(parts))

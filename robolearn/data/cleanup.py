@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from robolearn.data import layout
+from robolearn.io.atomic import move
 
 log = logging.getLogger(__name__)
 
 
-def aside(root: Path, prefix: str = "") -> Path:
+def unfinished_folder(root: Path, prefix: str = "") -> Path:
     """A path in `layout.UNFINISHED_PATH` that is not there yet: `prefix` and a number."""
     folder = root / layout.UNFINISHED_PATH
     folder.mkdir(exist_ok=True)
@@ -20,8 +21,8 @@ def aside(root: Path, prefix: str = "") -> Path:
     return folder / f"{prefix}{1 + max((int(name) for name in taken if name.isdigit()), default=-1):03d}"
 
 
-def sweep(root: Path, newest: Mapping[str, int], *, torn: bool, cut: Sequence[str] = ()) -> None:
-    """Clear away .tmp files but that of info.json, and the files beyond the `newest` of each pattern.
+def clean_up(root: Path, newest: Mapping[str, int], *, torn: bool, cut: Sequence[str] = ()) -> None:
+    """Clear away .tmp files but that of info.json, and the files after the `newest` of each pattern.
 
     Args:
       newest: pattern of a path → number of the last file that an episode lies in, -1 for none.
@@ -31,23 +32,23 @@ def sweep(root: Path, newest: Mapping[str, int], *, torn: bool, cut: Sequence[st
     for name in root.rglob("*.tmp"):
         if name != root / layout.INFO_TMP_PATH:
             name.unlink()
-    strays = [file for pattern, last in newest.items() for file in _beyond(root, pattern, last)]
+    strays = [file for pattern, last in newest.items() for file in _after(root, pattern, last)]
     if torn:
         for file in strays:
             file.unlink()
     elif strays or cut:
-        folder = aside(root, layout.BEYOND)
+        folder = unfinished_folder(root, layout.UNCOMMITTED)
         for file in (*strays, *(root / name for name in cut)):
             place = folder / file.relative_to(root)
             place.parent.mkdir(parents=True, exist_ok=True)
             if file in strays:
-                file.rename(place)
+                move(file, place)
             else:
                 shutil.copy2(file, place)
-        log.warning("%s: what lay beyond %s is set aside in %s", root, layout.INFO_PATH, folder)
+        log.warning("%s: what %s does not count is set aside in %s", root, layout.INFO_PATH, folder)
 
 
-def _beyond(root: Path, pattern: str, last: int) -> list[Path]:
+def _after(root: Path, pattern: str, last: int) -> list[Path]:
     """The files of `pattern` with a higher number than `last`."""
     return [
         file
@@ -58,6 +59,6 @@ def _beyond(root: Path, pattern: str, last: int) -> list[Path]:
 
 
 def _number(chunk: Path, file: Path) -> int:
-    """Of a file in the layout; -1 for what somebody else has put beside them."""
+    """Of a file in the layout; -1 for other files beside them."""
     of_chunk, of_file = chunk.name.removeprefix("chunk-"), file.stem.removeprefix("file-")
     return int(of_chunk) * layout.CHUNKS_SIZE + int(of_file) if of_chunk.isdecimal() and of_file.isdecimal() else -1

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
@@ -19,9 +18,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.statistics import Stats
+from robolearn.data.video_reader.container import first_line, video_stream
 
 REORDERED = 32  # frames that a packet may lie before its place in time
-GRID_S = 1e-4  # [s] frames are where they belong within this, which is what LeRobot asks of a video
+GRID_S = 1e-4  # [s] frames are where they belong within this, as LeRobot requires of a video
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Segment:
       fps: frames per second.
       start: where the episode begins in the file [s].
       rows: which of the frames are wanted, in steps of at least 1.
-      stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are known.
+      stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are stored.
     """
 
     path: Path
@@ -79,7 +79,7 @@ def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
     row = -1
     try:
         with av.open(str(segment.path)) as container:
-            stream = video_of(container)
+            stream = video_stream(container)
             if segment.start > 0 and stream.time_base:
                 container.seek(int(segment.start / stream.time_base), stream=stream)  # to the key frame before it
             for frame in container.decode(stream):
@@ -94,7 +94,7 @@ def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
                     return
     except (FFmpegError, OSError, IndexError, ValueError) as error:
         at = f" after frame {row}" if row >= 0 else ""
-        raise BadInput(f"video {segment.path}", got=f"one that does not decode{at} ({reason(error)})") from None
+        raise BadInput(f"video {segment.path}", got=f"one that does not decode{at} ({first_line(error)})") from None
     if last >= 0:
         raise BadInput(f"video {segment.path}", got=f"{row + 1} frames", expected=f"{segment.length}")
 
@@ -115,12 +115,12 @@ def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
     try:
         return _copied(segment, out, fps)
     except (FFmpegError, OSError, IndexError, ValueError):
-        return False  # decoding it, which comes next, says more
+        return False  # decoding comes next, and raises with the place
 
 
 def _copied(segment: Segment, out: Path, fps: float) -> bool:
     with av.open(str(segment.path)) as source:
-        stream = video_of(source)
+        stream = video_stream(source)
         base = stream.time_base
         if base is None:
             return False
@@ -152,42 +152,3 @@ def _copied(segment: Segment, out: Path, fps: float) -> bool:
                 packet.stream = copy
                 target.mux(packet)
     return True
-
-
-def facts(path: Path) -> dict[str, Any]:
-    """Codec, pixel format, size and frame rate of a video, as LeRobot's features name them; raises as `frames` does."""
-    try:
-        with av.open(str(path)) as container:
-            stream = video_of(container)
-            context = stream.codec_context
-            return {
-                "video.height": stream.height,
-                "video.width": stream.width,
-                "video.codec": context.codec.canonical_name,
-                "video.pix_fmt": context.pix_fmt,
-                "video.is_depth_map": False,
-                "video.fps": float(stream.average_rate or 0),
-                "video.channels": 3,
-                "has_audio": bool(container.streams.audio),
-            }
-    except (FFmpegError, OSError, IndexError, ValueError) as error:
-        raise BadInput(f"video {path}", got=f"one that does not open ({reason(error)})") from None
-
-
-def size_of(path: Path) -> tuple[int, int]:
-    """(height, width) of the video [pixels]; raises as `frames` does."""
-    known = facts(path)
-    return known["video.height"], known["video.width"]
-
-
-def video_of(container: Any) -> Any:
-    """The video of a file that was opened; `ValueError` where it has none that can be decoded."""
-    if not container.streams.video or container.streams.video[0].codec_context is None:
-        raise ValueError("no video that can be decoded")
-    return container.streams.video[0]
-
-
-def reason(error: Exception) -> str:
-    """The first line of what a library says."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).splitlines()[0]

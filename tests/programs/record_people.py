@@ -1,7 +1,7 @@
 """People who record on the simulated arm: one with a gamepad, one with a browser. As a program, one whole recording:
 
-    python tests/cli/record_people.py gamepad --episodes 5 --out data/gamepad
-    python tests/cli/record_people.py browser --episodes 5 --out data/browser
+    python tests/programs/record_people.py gamepad --episodes 5 --out data/gamepad
+    python tests/programs/record_people.py browser --episodes 5 --out data/browser
 
 They see what a person sees, where the arm and the cube are and whether it is lifted, and have nothing but sticks,
 buttons and a mouse. The gamepad is SDL's virtual one, the browser a real Chromium. More flags go to `robolearn record`;

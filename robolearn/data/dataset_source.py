@@ -14,10 +14,10 @@ from robolearn.core import BadInput, Interface
 from robolearn.data import layout
 from robolearn.data.features import interface_of, key_of
 from robolearn.data.reader import Dataset
-from robolearn.data.segments import Segment
 from robolearn.data.source import Draft, Source, stamps_of
 from robolearn.data.statistics import Stats
 from robolearn.data.tables import STATISTICS
+from robolearn.data.video_reader.segments import Segment
 
 
 def open_numbers(path: str | Path) -> Dataset:

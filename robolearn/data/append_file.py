@@ -10,7 +10,7 @@ from robolearn.data import layout
 
 
 @dataclass(frozen=True)
-class Tail:
+class AppendFile:
     """The newest file of a kind, which still grows."""
 
     pattern: str
@@ -21,13 +21,13 @@ class Tail:
     def path(self) -> str:
         return layout.numbered(self.pattern, self.number)
 
-    def appended(self, rows: pa.Table) -> Tail:
+    def appended(self, rows: pa.Table) -> AppendFile:
         if self.table is None:
-            return Tail(self.pattern, self.number, rows)
-        return Tail(self.pattern, self.number, pa.concat_tables([self.table, rows]).combine_chunks())
+            return AppendFile(self.pattern, self.number, rows)
+        return AppendFile(self.pattern, self.number, pa.concat_tables([self.table, rows]).combine_chunks())
 
-    def next(self) -> Tail:
-        return Tail(self.pattern, self.number + 1)
+    def next(self) -> AppendFile:
+        return AppendFile(self.pattern, self.number + 1)
 
     def full(self, size: int | None = None, *, rows: int | None = None) -> bool:
         if self.table is None:

@@ -1,7 +1,7 @@
 """Kill a recording at random moments, again and again: the set must open each time and no finished episode be lost.
 
-    python tests/data/crash.py --kills 200            what `make test-crash` runs
-    python tests/data/crash.py --kills 20 --seed 7 --keep FOLDER
+    python tests/programs/crash.py --kills 200            what `make test-crash` runs
+    python tests/programs/crash.py --kills 20 --seed 7 --keep FOLDER
 
 Every recorder is a process of its own, forked from this one to save the imports, that resumes the set, records short
 episodes of a vector and two cameras as fast as it can, and says when `end` has returned. SIGKILL comes at a random

@@ -1,17 +1,14 @@
-"""Optimisers and random-number generators as plain tensors and JSON, exactly, so that no state needs pickle."""
+"""The state of an optimiser as plain tensors and JSON, exactly, so that storing it needs no pickle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from robolearn.core import BadInput
-
-Generators = Mapping[str, "torch.Generator | np.random.Generator"]
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -52,46 +49,6 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Ten
         raise BadInput("optimiser state", got=str(error), expected="one over the same parameters") from error
 
 
-def pack_rng(generators: Generators, *, torch_global: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors, JSON values) of named generators and, by default, of torch's global ones (CPU and every GPU)."""
-    tensors: dict[str, Tensor] = {}
-    values: dict[str, Any] = {}
-    for name, generator in generators.items():
-        if isinstance(generator, torch.Generator):
-            tensors[f"torch/{name}"] = generator.get_state()
-        else:
-            values[name] = _array_to_json(generator.bit_generator.state)
-    if torch_global:
-        tensors["global/cpu"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            for index, state in enumerate(torch.cuda.get_rng_state_all()):
-                tensors[f"global/cuda{index}"] = state
-    return tensors, values
-
-
-def unpack_rng(generators: Generators, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-    """Set the named generators, and torch's global ones if they were packed, to what `pack_rng` returned.
-
-    Raises:
-      BadInput: a generator was not packed, or was of another kind.
-    """
-    for name, generator in generators.items():
-        try:
-            if isinstance(generator, torch.Generator):
-                generator.set_state(tensors[f"torch/{name}"])
-            else:
-                generator.bit_generator.state = _json_to_array(meta[name])
-        except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise BadInput(
-                f"random state {name!r}", got=f"{type(error).__name__}: {error}", expected="one of the same kind"
-            ) from error
-    if "global/cpu" in tensors:
-        torch.set_rng_state(tensors["global/cpu"])
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        if f"global/cuda{index}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"global/cuda{index}"], index)
-
-
 def _split(entries: Mapping[str, Any], prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in entries.items():
@@ -103,7 +60,7 @@ def _split(entries: Mapping[str, Any], prefix: str, tensors: dict[str, Tensor]) 
 
 
 def _like(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    # JSON has no tuples, and torch tells (0.9, 0.999) from [0.9, 0.999].
+    # JSON has no tuples, and torch distinguishes (0.9, 0.999) from [0.9, 0.999].
     return {k: tuple(v) if isinstance(v, list) and isinstance(old.get(k), tuple) else v for k, v in new.items()}
 
 
@@ -120,19 +77,3 @@ def _check_shapes(
                         got=f"shape {tuple(value.shape)}",
                         expected=f"{tuple(parameter.shape)}",
                     )
-
-
-def _array_to_json(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return {"array": value.tolist(), "dtype": str(value.dtype)}
-    if isinstance(value, dict):
-        return {key: _array_to_json(item) for key, item in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _json_to_array(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {"array", "dtype"}:
-            return np.array(value["array"], dtype=value["dtype"])
-        return {key: _json_to_array(item) for key, item in value.items()}
-    return value

@@ -1,0 +1,83 @@
+"""Files that only grow, by whole pieces: lines of text, or records with their length and checksum.
+
+A kill leaves such a file whole up to its last piece; at most that one is cut short.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+_HEAD = struct.Struct("<II")  # length, crc32
+
+
+class AppendOnlyFile:
+    """Appends to the file at `path`, which is made if need be. Use as a context manager, or `close` it.
+
+    Args:
+      truncate: begin with an empty file.
+    """
+
+    def __init__(self, path: Path, *, truncate: bool = False) -> None:
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags | (os.O_TRUNC if truncate else 0), 0o666)
+
+    def append(self, piece: bytes) -> None:
+        """Hand `piece` to the system, in one call where the disk takes it whole.
+
+        Raises `OSError` where the disk is full; part of the piece may be in the file then.
+        """
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> AppendOnlyFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Journal:
+    """Appends records to a new file at `path`; its folder is made if need be."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = AppendOnlyFile(path, truncate=True)
+
+    def append(self, record: bytes) -> None:
+        """Add `record`, which is not empty.
+
+        Raises `OSError` where the disk is full; the records before this one can still be read.
+        """
+        assert record
+        self._file.append(_HEAD.pack(len(record), zlib.crc32(record)) + record)
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self._file.close()
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """The records of the file at `path`, up to the first that is cut short or damaged; none where there is no file."""
+    try:
+        content = memoryview(path.read_bytes())
+    except FileNotFoundError:
+        return
+    while len(content) >= _HEAD.size:
+        length, checksum = _HEAD.unpack_from(content)
+        record = bytes(content[_HEAD.size : _HEAD.size + length])
+        # A power cut may leave zeros at the end: a length of 0, and the checksum of nothing, which is 0 as well.
+        if not length or len(record) < length or zlib.crc32(record) != checksum:
+            return
+        yield record
+        content = content[_HEAD.size + length :]

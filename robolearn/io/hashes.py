@@ -1,0 +1,29 @@
+"""SHA-256, to know the same content again wherever it lies."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+
+def sha256(*parts: Any) -> str:
+    """The digest, in hexadecimal, of arrays, bytes and texts (UTF-8) one after the other.
+
+    Only the bytes count: neither the shapes of arrays, in C order, nor where one part ends and the next begins.
+    """
+    total = hashlib.sha256()
+    for part in parts:
+        view = memoryview(part.encode() if isinstance(part, str) else part)
+        total.update(view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes())
+    return total.hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """The digest, in hexadecimal, of the bytes of a file.
+
+    Raises:
+      OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

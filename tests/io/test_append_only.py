@@ -1,0 +1,70 @@
+"""Files that only grow, and digests."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.io.append_only import AppendOnlyFile, Journal, records
+from robolearn.io.hashes import sha256, sha256_file
+
+WRITER = """
+import sys
+from pathlib import Path
+from robolearn.io.append_only import AppendOnlyFile
+with AppendOnlyFile(Path(sys.argv[1])) as file:
+    for _ in range(500):
+        file.append(sys.argv[2].encode() * 200 + b"\\n")
+"""
+
+
+def test_lines_of_several_processes_stay_whole(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), letter]) for letter in "abc"]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    lines = path.read_text().splitlines()
+    assert sorted(lines) == [letter * 200 for letter in "abc" for _ in range(500)]
+
+
+def test_a_file_goes_on_unless_it_is_to_begin_anew(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    for text in (b"1\n", b"2\n"):
+        with AppendOnlyFile(path) as file:
+            file.append(text)
+    assert path.read_bytes() == b"1\n2\n"
+    file = AppendOnlyFile(path, truncate=True)
+    file.close()
+    file.close()
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_records_are_read_up_to_where_the_file_was_cut(tmp_path: Path, cut: int) -> None:
+    journal = Journal(tmp_path / "new" / "journal")
+    journal.append(b"first")
+    journal.append(b"second")
+    journal.close()
+    path = tmp_path / "new" / "journal"
+    whole = path.read_bytes()
+    assert len(whole) == 8 + 5 + 8 + 6 and list(records(path)) == [b"first", b"second"]
+    path.write_bytes(whole[:-cut])
+    assert list(records(path)) == [b"first"]
+    path.write_bytes(whole + bytes(cut))  # a power cut
+    assert list(records(path)) == [b"first", b"second"]
+
+
+def test_digests_are_those_of_the_bytes(tmp_path: Path) -> None:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    parts = (array, array[:, ::2], np.float64(2.5), np.empty((0, 3)), b"x", "τ", np.array([True]))
+    expected = array.tobytes() + np.ascontiguousarray(array[:, ::2]).tobytes() + np.float64(2.5).tobytes()
+    expected += b"x" + "τ".encode() + b"\x01"
+    assert sha256(*parts) == hashlib.sha256(expected).hexdigest()
+    assert sha256() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # FIPS 180-4, of nothing
+    (tmp_path / "file").write_bytes(expected)
+    done = subprocess.run(["sha256sum", tmp_path / "file"], capture_output=True, text=True, check=True)
+    assert sha256_file(tmp_path / "file") == done.stdout.split()[0]
