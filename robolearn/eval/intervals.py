@@ -5,17 +5,17 @@ A rate p̂ = k/n of n independent episodes is reported with a two-sided interval
 - Clopper-Pearson (1934) inverts the binomial test, covers at least as often as it says and is the default;
 - Wilson (1927) inverts the score test, is narrower and covers as often as it says on average.
 
-Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
+Both are `scipy.stats.binomtest`'s. Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtri
 
 from robolearn.core import BadInput
 
@@ -87,28 +87,20 @@ class Estimate:
 
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Wilson score interval (low, high) of a rate, without continuity correction."""
-    _check(successes, episodes, level)
-    z = float(ndtri(0.5 + level / 2))
-    n, p = episodes, successes / episodes
-    # Roots of (p̂ − p)² = z² p (1 − p) / n:
-    #   (p̂ + z²/2n ± z √(p̂ (1 − p̂)/n + z²/4n²)) / (1 + z²/n)
-    centre = p + z * z / (2 * n)
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    # The bounds at k = 0 and k = n are exact; rounding must not move them past the rate.
-    low = 0.0 if successes == 0 else (centre - half) / scale
-    high = 1.0 if successes == episodes else (centre + half) / scale
-    return low, high
+    return _binomial(successes, episodes, level, "wilson")
 
 
 def clopper_pearson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Clopper-Pearson interval (low, high) of a rate."""
+    return _binomial(successes, episodes, level, "exact")
+
+
+def _binomial(successes: int, episodes: int, level: float, method: Literal["exact", "wilson"]) -> tuple[float, float]:
     _check(successes, episodes, level)
-    k, n, tail = successes, episodes, (1 - level) / 2
-    # P(X ≥ k | low) = tail and P(X ≤ k | high) = tail; both are incomplete beta functions.
-    low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, tail))
-    high = 1.0 if k == n else float(betaincinv(k + 1, n - k, 1 - tail))
-    return low, high
+    from scipy import stats  # takes a second to import: paid at the first interval, never at the start of a command
+
+    bounds = stats.binomtest(successes, episodes).proportion_ci(level, method)
+    return float(bounds.low), float(bounds.high)
 
 
 def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
@@ -127,7 +119,7 @@ def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2
         return Estimate(mean, math.nan, math.nan, 1)
     if np.ptp(x) < 1e-12 * max(1.0, abs(mean)):  # every resample is the same: BCa divides by zero
         return Estimate(mean, mean, mean, len(x))
-    from scipy import stats  # takes a second, and a rate does without
+    from scipy import stats  # late, as above
 
     result = stats.bootstrap(
         (x,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed),
