@@ -109,7 +109,7 @@ class Evaluate(Command):
                 title=f"{self.task}: evaluation",
                 subtitle=f"{self.episodes} episodes of each policy, from the same starts (seed {self.seed}).",
                 outcomes=[Outcome.of(name, e) for name, e in zip(names, done, strict=False)],
-                verdict=verdict,
+                verdicts=[verdict] if verdict else [],
                 videos=videos,
                 settings={"task": self.task, "episodes": self.episodes, "seed": self.seed, "worlds": env.num_envs},
                 commands=[self._command()],

@@ -245,7 +245,7 @@ class Quickstart(Command):
                     Outcome.of("imitation", bc, note=f"{results['collect']['episodes']} demonstrations"),
                     Outcome.of("after RL", rl, note=f"{tuned['env_steps']:,} environment steps"),
                 ],
-                verdict=verdict,
+                verdicts=[verdict],
                 curves=learning_curves(self.out),
                 wall_s={**seconds, "total": sum(seconds.values())},
                 wall_detail={"Fine-tuning": tuned["wall_s"]},

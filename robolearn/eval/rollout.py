@@ -58,6 +58,7 @@ class Evaluation:
       terminated: (n,) the world ended the episode.
       truncated: (n,) the clock ended the episode.
       wall_s: seconds spent in ``simulation``, in ``policy``, and in ``total``.
+      success_reported: the world reports success; where it does not, episodes are judged by their returns.
     """
 
     task: str
@@ -72,6 +73,7 @@ class Evaluation:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     wall_s: Mapping[str, float]
+    success_reported: bool = True
 
     @property
     def episodes(self) -> int:
@@ -236,6 +238,7 @@ def run_episodes(
         num_envs=env.num_envs,
         control_hz=env.interface.control_hz,
         wall_s={"simulation": wall_s - acting_s, "policy": acting_s, "total": wall_s},
+        success_reported=success_reported,
         **result,
     )
 
