@@ -94,7 +94,8 @@ class Evaluate(Command):
             console.print(f"report: {result['report']}")
 
     def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
-        from robolearn.eval.report import Outcome, ReportData, write_report
+        from robolearn.eval.report import write_report
+        from robolearn.eval.report_data import Outcome, ReportData
         from robolearn.eval.video import record_episodes
 
         assert self.out is not None

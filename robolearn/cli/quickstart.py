@@ -206,7 +206,8 @@ class Quickstart(Command):
     ) -> Path:
         from robolearn import __version__
         from robolearn.eval import compare
-        from robolearn.eval.report import Outcome, ReportData, write_report
+        from robolearn.eval.report import write_report
+        from robolearn.eval.report_data import Outcome, ReportData
 
         tuned = results["finetune"]
         verdict = compare(bc, rl, names=("imitation", "after RL"))

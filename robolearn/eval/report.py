@@ -1,8 +1,7 @@
 """A report: one self-contained HTML file that shows what was reached, how sure that is, and how to do it again.
 
-It is built from plain values, never from run folders, so whoever has results can write one. Nothing in it is loaded
-from anywhere: style, pictures (SVG) and videos (MP4) are inline, and its content security policy forbids the rest.
-The HTML is `templates/report.html`; here are the values that it shows.
+Nothing in it is loaded from anywhere: style, pictures (SVG) and videos (MP4) are inline, and its content security
+policy forbids the rest. The HTML is `templates/report.html`; this file computes the values that it shows.
 """
 
 from __future__ import annotations
@@ -13,98 +12,22 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from robolearn.core import BadInput
-from robolearn.eval.comparison import Gain
-from robolearn.eval.intervals import Estimate, Success
+from robolearn.eval.intervals import Estimate
 from robolearn.eval.page import picture, render_page
-from robolearn.eval.plots import COLOURS, Curve, draw, draw_returns, draw_solved_within
-from robolearn.eval.rollout import Evaluation
-from robolearn.eval.verdict import Verdict, number
+from robolearn.eval.plots import COLOURS, draw, draw_returns, draw_solved_within
+from robolearn.eval.report_data import Outcome, ReportData, count
+from robolearn.eval.verdict import number
 from robolearn.eval.video import Video
 
 log = logging.getLogger(__name__)
 
 REPORT = "report.html"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one policy reached.
-
-    Attributes:
-      name: e.g. ``"imitation"``.
-      success: its success rate; None where the world reports no success, then returns are shown.
-      solved_s: cycle times of its successes [s].
-      cycle_time_s: their mean [s].
-      mean_return: mean return over all episodes.
-      returns: (n,) of all episodes.
-      note: a remark, e.g. ``"154k environment steps"``.
-    """
-
-    name: str
-    success: Success | None
-    solved_s: ArrayLike = ()
-    cycle_time_s: Estimate | None = None
-    mean_return: Estimate | None = None
-    returns: ArrayLike = ()
-    note: str = ""
-
-    @staticmethod
-    def of(name: str, evaluation: Evaluation, *, note: str = "") -> Outcome:
-        """The outcome that `evaluation` measured."""
-        judged = evaluation.success_reported
-        return Outcome(
-            name,
-            success=evaluation.success if judged else None,
-            solved_s=evaluation.solved_s if judged else (),
-            cycle_time_s=evaluation.mean_cycle_time_s if judged else None,
-            mean_return=evaluation.mean_return,
-            returns=evaluation.returns,
-            note=note,
-        )
-
-
-@dataclass(frozen=True)
-class ReportData:
-    """Everything that a report shows; what is empty is left out.
-
-    Attributes:
-      title: e.g. ``"lift: from demonstrations to a reliable policy"``.
-      subtitle: one sentence below it.
-      outcomes: any number of policies, in the order of their making. If one has no success rate, all are shown by
-        their returns.
-      gain: which part of the gain came from what; its sentence stands right below the title.
-      verdicts: A versus B, for any pairs; e.g. ``gain.verdicts``.
-      curves: learning curves.
-      wall_s: part → seconds [s]; a ``"total"`` above the sum of the parts shows as "other".
-      wall_detail: heading → (part → seconds), e.g. ``{"Fine-tuning": {"simulation": …}}``.
-      videos: put into the file.
-      commands: the exact commands to do it again, step by step; a line that begins with # is a remark.
-      settings: name → value, or group → (name → value).
-      notes: remarks, one paragraph each.
-      footer: the last line, e.g. the version and the machine.
-    """
-
-    title: str
-    subtitle: str = ""
-    outcomes: Sequence[Outcome] = ()
-    gain: Gain | None = None
-    verdicts: Sequence[Verdict] = ()
-    curves: Sequence[Curve] = ()
-    wall_s: Mapping[str, float] = field(default_factory=dict)
-    wall_detail: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    videos: Sequence[Video] = ()
-    commands: Sequence[str] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    footer: str = ""
 
 
 def write_report(path: Path, data: ReportData) -> Path:
@@ -194,13 +117,13 @@ def _outcome(o: Outcome, colour: str, by_return: bool, scale: tuple[float, float
         value, low, high = m.mean, m.low, m.high
         shown = "–" if m.count == 0 else number(value)
         interval = f", 95% interval {number(low)} to {number(high)}" if np.isfinite(low) else ""
-        what = f"mean return over {m.count} episodes{interval}"
+        what = f"mean return over {count(m.count, 'episode')}{interval}"
         cells = [(str(m.count), "")]
     else:
         s = o.success
         value, low, high = s.rate, s.low, s.high
         shown = f"{s.rate:.1%}"
-        what = f"success over {s.episodes} episodes, 95% interval {s.low:.1%} to {s.high:.1%}"
+        what = f"success over {count(s.episodes, 'episode')}, 95% interval {s.low:.1%} to {s.high:.1%}"
         cells = [
             (f"{s.successes} of {s.episodes}", ""),
             (shown, ""),

@@ -115,4 +115,4 @@ def number(value: float, *, sign: Literal["", "+"] = "") -> str:
     """A number of any size with four significant digits, without an exponent below a million."""
     if 1000 <= abs(value) < 1e6:
         return f"{value:{sign},.0f}"
-    return f"{value:{sign}.4g}"
+    return "0" if value == 0 else f"{value:{sign}#.4g}".rstrip(".")

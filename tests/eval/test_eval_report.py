@@ -16,7 +16,8 @@ from robolearn.eval.by_success import compare_unpaired
 from robolearn.eval.comparison import Gain
 from robolearn.eval.intervals import Estimate, Success
 from robolearn.eval.plots import Curve, Series, draw, draw_solved_within, success_series, to_png, to_svg
-from robolearn.eval.report import Outcome, ReportData, render, write_report
+from robolearn.eval.report import render, write_report
+from robolearn.eval.report_data import Outcome, ReportData
 from robolearn.eval.video import Video, write_video
 
 STEPS = np.arange(10) * 5000.0
