@@ -2,8 +2,8 @@ r"""Intervals for what an evaluation measures: success rates, returns, cycle tim
 
 A rate p̂ = k/n of n independent episodes is reported with a two-sided interval:
 
-- Clopper-Pearson (1934) inverts the binomial test, covers at least as often as it says and is the default;
-- Wilson (1927) inverts the score test, is narrower and covers as often as it says on average.
+- Clopper-Pearson (1934) inverts the binomial test, covers at least at its nominal level and is the default;
+- Wilson (1927) inverts the score test, is narrower and covers at its nominal level on average.
 
 Both are `scipy.stats.binomtest`'s. Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
 """
@@ -107,7 +107,7 @@ def _binomial(successes: int, episodes: int, level: float, method: Literal["exac
 def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
     """Mean of `values` (n,) with its BCa bootstrap interval.
 
-    The interval is a function of (values, seed), so a report made twice says the same.
+    The interval is a function of (values, seed), so a report made twice is the same.
     """
     (x,) = _finite(values)
     return _bootstrap((x,), np.mean, level, resamples, seed) if len(x) else Estimate(math.nan, math.nan, math.nan, 0)

@@ -32,7 +32,7 @@ COLOURS = {
     "--c6": "#2b8580",
     "--c7": "#94801a",
 }
-"""CSS variable → light colour of the series, in order; told apart by colour-blind eyes too."""
+"""CSS variable → light colour of the series, in order; chosen to differ for colour-blind eyes, too."""
 
 INK, MUTED, GRID = "#22262b", "#646b74", "#dcdfe3"
 _VARIABLES = {**{colour: name for name, colour in COLOURS.items()}, INK: "--ink", MUTED: "--muted", GRID: "--line"}
@@ -235,7 +235,7 @@ def canvas(
     lines: int = 1,
     size: tuple[float, float] = (5.0, 3.1),
 ) -> tuple[Figure, Axes]:
-    """An empty picture in the dress of the others; to be used within ``rc_context(STYLE)``."""
+    """An empty picture in the style of the others; to be used within ``rc_context(STYLE)``."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(_plain(title), loc="left", pad=18 if lines > 1 else 8)  # the legend stands between title and axes
@@ -255,7 +255,7 @@ def canvas(
 
 
 def legend(axes: Axes, count: int) -> None:
-    """A legend above the axes, where there is more than one thing to tell apart."""
+    """A legend above the axes, for more than one line."""
     if count > 1:
         axes.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=count, frameon=False, borderpad=0.2,

@@ -174,7 +174,7 @@ def _video(video: Video) -> str:
     """The file in base64; empty, with a warning in the log, where it is missing."""
     path = Path(video.path)
     if not path.is_file():
-        log.warning("video %s is missing: the report says so in its place", path)
+        log.warning("video %s is missing: the report has a remark in its place", path)
         return ""
     return base64.b64encode(path.read_bytes()).decode("ascii")
 

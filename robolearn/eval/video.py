@@ -128,7 +128,7 @@ def record_episodes(
     Args:
       env: the worlds of the evaluation; ``env.frame(world)`` draws.
       policy: the policy of the evaluation.
-      evaluation: says which episodes there are and how they ended.
+      evaluation: the episodes to choose from, and how they ended.
       folder: where the videos go.
       choices: which; those of `choose_episodes` by default.
       title: begins every caption, e.g. ``"imitation"``.
