@@ -108,7 +108,7 @@ def _facts(quality: Quality) -> list[tuple[str, str, str]]:
         (
             "action divergence",
             _text(_mean(quality, "action_divergence"), "{:.2f}"),
-            "0 = all do the same in the same place, 1 = the place does not determine the action at all",
+            "0 = all do the same in the same place, 1 = the place says nothing about the action",
         ),
         (
             "transition diversity",
