@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least, cameras_for, check_seed, world_action_kind
+from robolearn.cli.command import Command, at_least, cameras_for, check_seed, rate_text, world_action_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +33,15 @@ class Evaluate(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.loading import open_policy
-        from robolearn.core import BadInput, bind_policy
+        from robolearn.core import bind_policy
         from robolearn.eval import compare
-        from robolearn.io.paths import check_folder
+        from robolearn.eval.report import check_report_folder
         from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
         if self.out is not None:
-            check_folder(self.out, f"--out {self.out}")
-            if (self.out / "report.html").exists():
-                raise BadInput(f"--out {self.out}", got="a folder with a report", expected="a new one")
+            check_report_folder(self.out)
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [open_policy(path) for path in paths]
@@ -75,18 +73,15 @@ class Evaluate(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
-        from robolearn.cli.command import rate_text
-
-        table = Table(
-            "policy", "success", "cycle time of successes, s", title=f"{result['task']}, seed {result['seed']}"
-        )
-        for row in (result, result.get("against")):
-            if row:
-                time_s = row["cycle_time_s"]
-                span = "-" if time_s["mean"] is None else f"{time_s['mean']:.2f}"
-                if time_s["low"] is not None:  # one success has no interval
-                    span += f" ({time_s['low']:.2f}–{time_s['high']:.2f})"
-                table.add_row(row["policy"], rate_text(row["success"]), span)
+        rows = [row for row in (result, result.get("against")) if row]
+        success = all(row["success"] is not None for row in rows)
+        heads = ("success", "cycle time of successes, s") if success else ("mean return",)
+        table = Table("policy", *heads, title=f"{result['task']}, seed {result['seed']}")
+        for row in rows:
+            if success:
+                table.add_row(row["policy"], rate_text(row["success"]), _span(row["cycle_time_s"], "{:.2f}"))
+            else:
+                table.add_row(row["policy"], f"{_span(row['return'], '{:.4g}')}, {row['return']['count']} episodes")
         console.print(table)
         if "verdict" in result:
             console.print(result["verdict"]["sentence"])
@@ -94,34 +89,41 @@ class Evaluate(Command):
             console.print(f"report: {result['report']}")
 
     def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
-        from robolearn.eval.report import Outcome, ReportData, write_report
+        from robolearn.eval.report import write_report
+        from robolearn.eval.report_data import evaluation_report
         from robolearn.eval.video import record_episodes
 
         assert self.out is not None
+        names = [str(self.policy), str(self.against)][: len(done)]
+        if len(set(names)) < len(names):
+            names = [f"{name} ({i + 1})" for i, name in enumerate(names)]
         videos = []
-        for i, (policy, evaluation) in enumerate(zip(policies, done, strict=True)):
-            name = str(self.policy if i == 0 else self.against)
+        for i, (name, policy, evaluation) in enumerate(zip(names, policies, done, strict=True)):
             videos += record_episodes(env, policy, evaluation, self.out / f"videos-{i}", title=name)
-        names = [str(self.policy), str(self.against)]
-        return write_report(
-            self.out / "report.html",
-            ReportData(
-                title=f"{self.task}: evaluation",
-                subtitle=f"{self.episodes} episodes of each policy, from the same starts (seed {self.seed}).",
-                outcomes=[Outcome.of(name, e) for name, e in zip(names, done, strict=False)],
-                verdict=verdict,
-                videos=videos,
-                settings={"task": self.task, "episodes": self.episodes, "seed": self.seed, "worlds": env.num_envs},
-                commands=[self._command()],
-            ),
+        data = evaluation_report(
+            dict(zip(names, done, strict=True)),
+            verdicts=[verdict] if verdict else [],
+            videos=videos,
+            commands=[self._command()],
         )
+        return write_report(self.out / "report.html", data)
 
     def _command(self) -> str:
         """What does it again; the starts depend on the number of worlds, too."""
         words = ["robolearn", "evaluate", "--policy", self.policy]
         words += ["--against", self.against] if self.against else []
-        words += ["--task", self.task, "--episodes", self.episodes, "--worlds", self.worlds, "--seed", self.seed]
+        worlds = min(self.worlds, self.episodes)
+        words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
+
+
+def _span(mean: Mapping[str, Any], form: str) -> str:
+    """A mean with its interval, e.g. ``1.74 (1.72–1.76)``."""
+    if mean["mean"] is None:
+        return "-"
+    text = form.format(mean["mean"])
+    # A single value has no interval.
+    return text if mean["low"] is None else f"{text} ({form.format(mean['low'])}–{form.format(mean['high'])})"
 
 
 def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:

@@ -37,8 +37,9 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
     """
     from robolearn import __version__
     from robolearn.cli.quickstart import deployed
-    from robolearn.eval import compare
-    from robolearn.eval.report import Outcome, ReportData, write_report
+    from robolearn.eval.comparison import compare, split_gain
+    from robolearn.eval.report import write_report
+    from robolearn.eval.report_data import Outcome, ReportData
 
     tuned, algorithm = results["finetune"], NAMES[algorithm_name(quickstart.settings)]
     calibration = tuned["calibration"]
@@ -47,10 +48,11 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
         notes = [f"{notes[0][:-1]}, chosen by measurement: {calibration['reason']}."]
     if results["deploy"]:
         notes.append(f"On the simulated arm behind the safety filter, in real time: {deployed(results['deploy'])}.")
+    gain = None if bars.chosen is bars.bc else split_gain(bars.bc, bars.chosen, bars.rl)
     outcomes = [Outcome.of("imitation", bars.bc, note=f"{results['collect']['episodes']} demonstrations")]
     if bars.chosen is not bars.bc:
         note = f"the same weights, initial noise {bars.initial:g}, no RL"
-        outcomes.append(Outcome.of("imitation, noise chosen", bars.chosen, note=note))
+        outcomes.append(Outcome.of("chosen initial noise", bars.chosen, note=note))
     outcomes.append(Outcome.of("after RL", bars.rl, note=f"{tuned['env_steps']:,} control steps"))
     q = quickstart
     return write_report(
@@ -60,7 +62,8 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
             subtitle=f"{q.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of them "
             f"succeed), a {q.policy} policy by imitation, then {tuned['env_steps']:,} control steps of {algorithm}.",
             outcomes=outcomes,
-            verdict=compare(bars.bc, bars.rl, names=("imitation", "after RL")),
+            gain=gain,
+            verdicts=[compare(bars.bc, bars.rl, names=("imitation", "after RL"))] if gain is None else gain.verdicts,
             curves=learning_curves(q.out),
             wall_s={**seconds, "total": sum(seconds.values())},
             wall_detail={"Fine-tuning": tuned["wall_s"]},

@@ -3,18 +3,21 @@
 `report`, `plots` and `video` are imported by name where they are needed, since they bring matplotlib and PyAV along.
 """
 
+from robolearn.eval.comparison import Gain, compare, split_gain
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean, clopper_pearson, wilson
 from robolearn.eval.rollout import Evaluation, evaluate
-from robolearn.eval.verdict import Verdict, compare
+from robolearn.eval.verdict import Verdict
 
 __all__ = [
     "Estimate",
     "Evaluation",
+    "Gain",
     "Success",
     "Verdict",
     "bootstrap_mean",
     "clopper_pearson",
     "compare",
     "evaluate",
+    "split_gain",
     "wilson",
 ]

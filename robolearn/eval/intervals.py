@@ -2,20 +2,21 @@ r"""Intervals for what an evaluation measures: success rates, returns, cycle tim
 
 A rate p̂ = k/n of n independent episodes is reported with a two-sided interval:
 
-- Clopper-Pearson (1934) inverts the binomial test, covers at least as often as it says and is the default;
-- Wilson (1927) inverts the score test, is narrower and covers as often as it says on average.
+- Clopper-Pearson (1934) inverts the binomial test, covers at least at its nominal level and is the default;
+- Wilson (1927) inverts the score test, is narrower and covers at its nominal level on average.
 
-Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
+Both are `scipy.stats.binomtest`'s. Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtri
+from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
 
@@ -87,53 +88,69 @@ class Estimate:
 
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Wilson score interval (low, high) of a rate, without continuity correction."""
-    _check(successes, episodes, level)
-    z = float(ndtri(0.5 + level / 2))
-    n, p = episodes, successes / episodes
-    # Roots of (p̂ − p)² = z² p (1 − p) / n:
-    #   (p̂ + z²/2n ± z √(p̂ (1 − p̂)/n + z²/4n²)) / (1 + z²/n)
-    centre = p + z * z / (2 * n)
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    # The bounds at k = 0 and k = n are exact; rounding must not move them past the rate.
-    low = 0.0 if successes == 0 else (centre - half) / scale
-    high = 1.0 if successes == episodes else (centre + half) / scale
-    return low, high
+    return _binomial(successes, episodes, level, "wilson")
 
 
 def clopper_pearson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Clopper-Pearson interval (low, high) of a rate."""
+    return _binomial(successes, episodes, level, "exact")
+
+
+def _binomial(successes: int, episodes: int, level: float, method: Literal["exact", "wilson"]) -> tuple[float, float]:
     _check(successes, episodes, level)
-    k, n, tail = successes, episodes, (1 - level) / 2
-    # P(X ≥ k | low) = tail and P(X ≤ k | high) = tail; both are incomplete beta functions.
-    low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, tail))
-    high = 1.0 if k == n else float(betaincinv(k + 1, n - k, 1 - tail))
-    return low, high
+    from scipy import stats  # takes a second to import: paid at the first interval, never at the start of a command
+
+    bounds = stats.binomtest(successes, episodes).proportion_ci(level, method)
+    return float(bounds.low), float(bounds.high)
 
 
 def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
     """Mean of `values` (n,) with its BCa bootstrap interval.
 
-    The interval is a function of (values, seed), so a report made twice says the same.
+    The interval is a function of (values, seed), so a report made twice is the same.
     """
-    x = np.asarray(values, dtype=np.float64).ravel()
+    (x,) = _finite(values)
+    return _bootstrap((x,), np.mean, level, resamples, seed) if len(x) else Estimate(math.nan, math.nan, math.nan, 0)
+
+
+def bootstrap_difference(
+    a: ArrayLike, b: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Estimate:
+    """Mean of `b` (n_b,) minus mean of `a` (n_a,), two independent samples, with its BCa bootstrap interval."""
+
+    def difference(x: NDArray[np.float64], y: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
+        return np.mean(y, axis=axis) - np.mean(x, axis=axis)
+
+    x, y = _finite(a, b)
+    if not len(x) or not len(y):
+        return Estimate(math.nan, math.nan, math.nan, len(x) + len(y))
+    return _bootstrap((x, y), difference, level, resamples, seed)
+
+
+def _bootstrap(
+    samples: Sequence[NDArray[np.float64]], statistic: Callable[..., Any], level: float, resamples: int, seed: int
+) -> Estimate:
     _check_level(level)
-    if not np.isfinite(x).all():
-        raise BadInput("values for an interval", got="NaN or infinity", expected="finite numbers")
-    if len(x) == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    mean = float(x.mean())
-    if len(x) == 1:
-        return Estimate(mean, math.nan, math.nan, 1)
-    if np.ptp(x) < 1e-12 * max(1.0, abs(mean)):  # every resample is the same: BCa divides by zero
-        return Estimate(mean, mean, mean, len(x))
-    from scipy import stats  # takes a second, and a rate does without
+    value, count = float(statistic(*samples)), sum(map(len, samples))
+    if min(map(len, samples)) == 1:
+        return Estimate(value, math.nan, math.nan, count)
+    if all(np.ptp(x) < 1e-12 * max(1.0, float(np.abs(x).max())) for x in samples):
+        return Estimate(value, value, value, count)  # every resample is the same: BCa divides by zero
+    from scipy import stats  # late, as above
 
     result = stats.bootstrap(
-        (x,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed),
+        samples, statistic, confidence_level=level, n_resamples=resamples, method="BCa",
+        rng=np.random.default_rng(seed), vectorized=True,
         batch=64,  # its memory would otherwise grow with n², and with n times the resamples
     )  # fmt: skip
-    return Estimate(mean, float(result.confidence_interval.low), float(result.confidence_interval.high), len(x))
+    return Estimate(value, float(result.confidence_interval.low), float(result.confidence_interval.high), count)
+
+
+def _finite(*samples: ArrayLike) -> list[NDArray[np.float64]]:
+    arrays = [np.asarray(values, dtype=np.float64).ravel() for values in samples]
+    if not all(np.isfinite(x).all() for x in arrays):
+        raise BadInput("values for an interval", got="NaN or infinity", expected="finite numbers")
+    return arrays
 
 
 def _check(successes: int, episodes: int, level: float) -> None:

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from robolearn.core import BadInput
 from robolearn.eval.intervals import wilson
@@ -31,7 +32,7 @@ COLOURS = {
     "--c6": "#2b8580",
     "--c7": "#94801a",
 }
-"""CSS variable → light colour of the series, in order; told apart by colour-blind eyes too."""
+"""CSS variable → light colour of the series, in order; chosen to differ for colour-blind eyes, too."""
 
 INK, MUTED, GRID = "#22262b", "#646b74", "#dcdfe3"
 _VARIABLES = {**{colour: name for name, colour in COLOURS.items()}, INK: "--ink", MUTED: "--muted", GRID: "--line"}
@@ -100,6 +101,26 @@ def success_series(name: str, x: ArrayLike, successes: ArrayLike, episodes: Arra
     return Series(name, x, rate, low, high)
 
 
+def mean_series(name: str, x: ArrayLike, means: ArrayLike, deviations: ArrayLike, episodes: ArrayLike) -> Series:
+    """Means, e.g. of returns, with their 95% band; a gap where no episode ended.
+
+    Args:
+      name: for the legend.
+      x: (n,) positions.
+      means: (n,) mean over the episodes of a point; anything where there were none.
+      deviations: (n,) their standard deviation, divided by the number of episodes less one.
+      episodes: (n,) how many there were; a point of one episode has no band.
+    """
+    count = np.asarray(episodes, dtype=np.float64)
+    mean, deviation = (np.array(values, dtype=np.float64) for values in (means, deviations))
+    mean[count < 1] = np.nan
+    # Student's interval: mean ± t₀.₉₇₅(n − 1) · s / √n
+    several = count > 1
+    half = np.full(len(count), np.nan)
+    half[several] = stdtrit(count[several] - 1, 0.975) * deviation[several] / np.sqrt(count[several])
+    return Series(name, x, mean, mean - half, mean + half)
+
+
 def draw(curve: Curve) -> Figure:
     """The picture of `curve`.
 
@@ -152,6 +173,31 @@ def draw_solved_within(names: Sequence[str], solved_s: Sequence[ArrayLike], epis
     return figure
 
 
+def draw_returns(names: Sequence[str], returns: Sequence[ArrayLike]) -> Figure:
+    """Share of the episodes that reach a return or more, one line per outcome: where one lies higher, it is better.
+
+    Args:
+      names: of the outcomes.
+      returns: per outcome, the returns of its episodes (n,).
+    """
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(
+            "Reached return", "return [reward]", "episodes that reach it [%]", percent=True, lines=len(names)
+        )
+        values = [np.sort(np.asarray(each, dtype=np.float64)) for each in returns]
+        low = min((float(v[0]) for v in values if len(v)), default=0.0)
+        high = max((float(v[-1]) for v in values if len(v)), default=1.0)
+        margin = 0.05 * (high - low) or 0.5
+        for name, v, colour in zip(names, values, _cycle(len(names)), strict=True):
+            if len(v):
+                x = np.concatenate([[low - margin], v, [high + margin]])
+                y = np.concatenate([[1.0], np.arange(len(v), 0, -1) / len(v), [0.0]])
+                axes.step(x, y, where="pre", color=colour, linewidth=1.7, label=_label(name))
+        axes.set_xlim(low - margin, high + margin)
+        legend(axes, len(names))
+    return figure
+
+
 def to_svg(figure: Figure, prefix: str) -> str:
     """`figure` as an SVG element for inline use, in the CSS variables of the page.
 
@@ -189,7 +235,7 @@ def canvas(
     lines: int = 1,
     size: tuple[float, float] = (5.0, 3.1),
 ) -> tuple[Figure, Axes]:
-    """An empty picture in the dress of the others; to be used within ``rc_context(STYLE)``."""
+    """An empty picture in the style of the others; to be used within ``rc_context(STYLE)``."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(_plain(title), loc="left", pad=18 if lines > 1 else 8)  # the legend stands between title and axes
@@ -209,7 +255,7 @@ def canvas(
 
 
 def legend(axes: Axes, count: int) -> None:
-    """A legend above the axes, where there is more than one thing to tell apart."""
+    """A legend above the axes, for more than one line."""
     if count > 1:
         axes.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=count, frameon=False, borderpad=0.2,

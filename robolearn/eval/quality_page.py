@@ -1,4 +1,4 @@
-"""The report of a set's quality: one self-contained HTML file."""
+"""The report of a data set's quality: one self-contained HTML file, from `templates/quality.html`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 from robolearn.data.quality import RULES, Demonstrations, Judgement, Quality
 from robolearn.data.quality.score import DROP, LOOK
-from robolearn.eval import page, quality_plots
-from robolearn.eval.page import text
-from robolearn.eval.plots import to_svg
+from robolearn.eval import quality_plots
+from robolearn.eval.page import picture, render_page
 from robolearn.io.atomic import write_text
 
 _MEASURES = (
@@ -41,30 +40,42 @@ def render_quality(d: Demonstrations, quality: Quality, *, title: str, commands:
     # What failed or was stored twice needs no picture.
     worst = [j for j in reversed(quality.episodes) if j.lost and not j.lost.keys() & {"failed", "duplicate"}]
     worst = worst[: quality_plots.WORST]
-    pictures = {
+    measures = [m for m in _MEASURES if any(j.measures.get(m[0]) is not None for j in quality.episodes)]
+    figures = {
         "scores": quality_plots.draw_scores(quality),
         "noise": quality_plots.draw_noise(quality),
         "progress": quality_plots.draw_progress(d, quality),
         "places": quality_plots.draw_places(quality),
     }
-    figures = [f"<figure>{to_svg(figure, name)}</figure>" for name, figure in pictures.items()]
-    losses = f"<figure>{to_svg(quality_plots.draw_losses(worst), 'losses')}</figure>" if worst else ""
-    drops, looks = quality.of_kind("drop"), quality.of_kind("look")
-    body = [
-        f"<header><h1>{text(title)}</h1>",
-        f'<p class="muted">{d.episodes} episodes, {len(d.action)} frames, {d.control_hz:g} Hz.</p></header>',
-        f'<div class="verdict {"" if drops else "open"}"><strong>{text(summary(quality))}</strong></div>',
-        page.section("The set", _facts(quality)),
-        page.section("Pictures", page.grid(figures)),
-        page.section("The weakest that did not fail", losses),
-        page.section("Drop", _why(drops)),
-        page.section("Look at", _why(looks)),
-        '<p class="muted">(2.0×): twice the value of the good quarter of the set.</p>' if drops or looks else "",
-        page.section("Every episode, the best first", _table(quality.episodes)),
-        page.section("How the score is made", _rules()),
-        page.section("Do it again", f"<pre>{text(chr(10).join(commands))}</pre>" if commands else ""),
-    ]
-    return page.page(title, "\n".join(part for part in body if part))
+    return render_page(
+        "quality.html",
+        title=title,
+        episodes=d.episodes,
+        frames=len(d.action),
+        control_hz=d.control_hz,
+        summary=summary(quality),
+        facts=_facts(quality),
+        pictures=[picture(figure, name) for name, figure in figures.items()],
+        losses=picture(quality_plots.draw_losses(worst), "losses") if worst else "",
+        drops=_reasons(quality.of_kind("drop")),
+        looks=_reasons(quality.of_kind("look")),
+        measures=[title for _, title, _ in measures],
+        ranking=[
+            {
+                "rank": j.rank,
+                "episode": j.episode,
+                "score": j.score,
+                "verdict": j.verdict,
+                "colour": _COLOURS[j.verdict],
+                "cells": [_text(j.measures.get(name), form, "–") for name, _, form in measures],
+            }
+            for j in quality.episodes
+        ],
+        rules_in_words=f"Every episode begins with 100 points. Drop: failed, a copy, or a score below {DROP:g}. "
+        f"Look: a score below {LOOK:g}. Sampling weight: score / 100, 0 for an episode to drop.",
+        rules=_rules(),
+        commands=commands,
+    )
 
 
 def summary(quality: Quality) -> str:
@@ -89,75 +100,46 @@ def _listed(found: Sequence[Judgement], most: int = 24) -> str:
     return ", ".join(numbers[:most]) + (" …" if len(numbers) > most else "")
 
 
-def _facts(quality: Quality) -> str:
-    told = [j.measures["action_divergence"] for j in quality.episodes if j.measures["action_divergence"] is not None]
-    diversity = [v for j in quality.episodes if (v := j.measures["transition_diversity"]) is not None]
-
-    def number(value: float | None, form: str) -> str:
-        return "not recorded" if value is None else form.format(value)
-
-    rows = [
-        ("success", number(quality.success, "{:.1%}"), "of the episodes"),
-        ("TQ", number(quality.tq, "{:.2f}"), "trajectory quality: mean return, 1 = every episode like the best"),
+def _facts(quality: Quality) -> list[tuple[str, str, str]]:
+    return [
+        ("success", _text(quality.success, "{:.1%}"), "of the episodes"),
+        ("TQ", _text(quality.tq, "{:.2f}"), "trajectory quality: mean return, 1 = every episode like the best"),
         ("SACo", f"{quality.saco:.2f}", "state-action coverage: 1 = no frame repeats another"),
         (
             "action divergence",
-            number(sum(told) / len(told) if told else None, "{:.2f}"),
+            _text(_mean(quality, "action_divergence"), "{:.2f}"),
             "0 = all do the same in the same place, 1 = the place says nothing about the action",
         ),
         (
             "transition diversity",
-            number(sum(diversity) / len(diversity) if diversity else None, "{:.2f}"),
+            _text(_mean(quality, "transition_diversity"), "{:.2f}"),
             "0 = a deterministic world; neither good nor bad in itself",
         ),
     ]
-    return page.table(("measure", "value", "meaning"), [tuple(text(cell) for cell in row) for row in rows])
 
 
-def _why(found: Sequence[Judgement]) -> str:
-    rows = [
-        (str(j.episode), f"{j.score:.0f}", text("; ".join(j.reasons) or "its score is low"))
+def _mean(quality: Quality, measure: str) -> float | None:
+    known = [value for j in quality.episodes if (value := j.measures[measure]) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _text(value: float | None, form: str, missing: str = "not recorded") -> str:
+    return missing if value is None else form.format(value)
+
+
+def _reasons(found: Sequence[Judgement]) -> list[tuple[str, str, str]]:
+    return [
+        (str(j.episode), f"{j.score:.0f}", "; ".join(j.reasons) or "its score is low")
         for j in sorted(found, key=lambda j: -j.rank)
     ]
-    return page.table(("episode", "score", "why, the weightiest first"), rows) if rows else ""
 
 
-def _table(found: Sequence[Judgement]) -> str:
-    columns = [m for m in _MEASURES if any(j.measures.get(m[0]) is not None for j in found)]
-
-    def cell(j: Judgement, name: str, form: str) -> str:
-        value = j.measures.get(name)
-        return "–" if value is None else form.format(value)
-
-    rows = [
-        (
-            str(j.rank),
-            str(j.episode),
-            f"{j.score:.0f}",
-            f"{page.swatch(_COLOURS[j.verdict])} {j.verdict}",
-            *(cell(j, name, form) for name, _, form in columns),
-        )
-        for j in found
-    ]
-    head = ("rank", "episode", "score", "verdict", *(title for _, title, _ in columns))
-    return page.table(head, rows, numeric=(0, 1, 2, *range(4, 4 + len(columns))))
-
-
-def _rules() -> str:
+def _rules() -> list[tuple[str, str, str]]:
     how = {
         "flag": "where it holds",
         "relative": "at twice the value of the good quarter, nothing up to that",
     }
-    rows = [
-        (
-            text(name.replace("_", " ")),
-            f"{rule.points:g}",
-            text(how.get(rule.kind, f"at {rule.full:.0%} of the frames")),
-        )
+    return [
+        (name.replace("_", " "), f"{rule.points:g}", how.get(rule.kind, f"at {rule.full:.0%} of the frames"))
         for name, rule in RULES.items()
     ]
-    words = (
-        f"Every episode begins with 100 points. Drop: failed, a copy, or a score below {DROP:g}. "
-        f"Look: a score below {LOOK:g}. Sampling weight: score / 100, 0 for an episode to drop."
-    )
-    return f"<p>{text(words)}</p>" + page.table(("measure", "points", "lost in full"), rows, numeric=(1,))

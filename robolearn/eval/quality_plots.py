@@ -1,4 +1,4 @@
-"""Pictures of a set's quality, in the dress of `robolearn.eval.plots`."""
+"""Pictures of a data set's quality, in the style of `robolearn.eval.plots`."""
 
 from __future__ import annotations
 

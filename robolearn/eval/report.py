@@ -1,97 +1,33 @@
 """A report: one self-contained HTML file that shows what was reached, how sure that is, and how to do it again.
 
-It is built from plain values, never from run folders, so whoever has results can write one. Nothing in it is loaded
-from anywhere: style, pictures (SVG) and videos (MP4) are inline, and its content security policy forbids the rest.
+Nothing in it is loaded from anywhere: style, pictures (SVG) and videos (MP4) are inline, and its content security
+policy forbids the rest. The HTML is `templates/report.html`; this file computes the values that it shows.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from robolearn.eval import page
-from robolearn.eval.intervals import Estimate, Success
-from robolearn.eval.page import text
-from robolearn.eval.plots import COLOURS, Curve, draw, draw_solved_within, to_svg
-from robolearn.eval.rollout import Evaluation
-from robolearn.eval.verdict import Verdict
+from robolearn.core import BadInput
+from robolearn.eval.intervals import Estimate
+from robolearn.eval.page import picture, render_page
+from robolearn.eval.plots import COLOURS, draw, draw_returns, draw_solved_within
+from robolearn.eval.report_data import Outcome, ReportData, count
+from robolearn.eval.verdict import number
 from robolearn.eval.video import Video
 from robolearn.io.atomic import write_text
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one policy reached.
-
-    Attributes:
-      name: e.g. ``"imitation"``.
-      success: its success rate.
-      solved_s: cycle times of its successes [s].
-      cycle_time_s: their mean [s].
-      mean_return: mean return over all episodes.
-      note: a remark, e.g. ``"154k environment steps"``.
-    """
-
-    name: str
-    success: Success
-    solved_s: ArrayLike = ()
-    cycle_time_s: Estimate | None = None
-    mean_return: Estimate | None = None
-    note: str = ""
-
-    @staticmethod
-    def of(name: str, evaluation: Evaluation, *, note: str = "") -> Outcome:
-        """The outcome that `evaluation` measured."""
-        return Outcome(
-            name,
-            evaluation.success,
-            evaluation.solved_s,
-            evaluation.mean_cycle_time_s,
-            evaluation.mean_return,
-            note,
-        )
-
-
-@dataclass(frozen=True)
-class ReportData:
-    """Everything that a report shows; what is empty is left out.
-
-    Attributes:
-      title: e.g. ``"lift: from demonstrations to a reliable policy"``.
-      subtitle: one sentence below it.
-      outcomes: the policies, in the order of their making.
-      verdict: A versus B.
-      curves: learning curves.
-      wall_s: part → seconds [s]; a ``"total"`` above the sum of the parts shows as "other".
-      wall_detail: heading → (part → seconds), e.g. ``{"Fine-tuning": {"simulation": …}}``.
-      videos: put into the file.
-      commands: the exact commands to do it again, step by step; a line that begins with # is a remark.
-      settings: name → value, or group → (name → value).
-      notes: remarks, one paragraph each.
-      footer: the last line, e.g. the version and the machine.
-    """
-
-    title: str
-    subtitle: str = ""
-    outcomes: Sequence[Outcome] = ()
-    verdict: Verdict | None = None
-    curves: Sequence[Curve] = ()
-    wall_s: Mapping[str, float] = field(default_factory=dict)
-    wall_detail: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    videos: Sequence[Video] = ()
-    commands: Sequence[str] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    footer: str = ""
+REPORT = "report.html"
 
 
 def write_report(path: Path, data: ReportData) -> Path:
@@ -102,172 +38,170 @@ def write_report(path: Path, data: ReportData) -> Path:
     return path
 
 
+def check_report_folder(folder: Path, what: str = "--out") -> None:
+    """Make sure that a report can be written into `folder`, before the episodes that it shows are run.
+
+    A file is written there and removed again, with the folders that this made.
+
+    Raises:
+      BadInput: `folder` holds a report already, is a file, or cannot be written to.
+    """
+    folder, what = Path(folder), f"{what} {folder}"
+    made: list[Path] = []
+    try:
+        if (folder / REPORT).exists():
+            raise BadInput(what, got="a folder with a report", expected="a new one")
+        made = [place for place in (folder, *folder.parents) if not place.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"report")
+    except OSError as error:
+        got = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        raise BadInput(what, got=got, expected="a folder that can be written to, or a new name") from None
+    finally:
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
 def render(data: ReportData) -> str:
     """The HTML of a report."""
-    body = [
-        f"<header><h1>{text(data.title)}</h1>",
-        f'<p class="muted">{text(data.subtitle)}</p></header>' if data.subtitle else "</header>",
-        page.grid((_outcome(o, _colour(i)) for i, o in enumerate(data.outcomes)), kind="outcomes"),
-        _verdict(data.verdict),
-        page.section("Outcomes", _outcome_table(data.outcomes), _solved_within(data.outcomes)),
-        page.section("Learning", page.grid(_curve(c, f"curve{i}") for i, c in enumerate(data.curves))),
-        page.section("Videos", page.grid(_video(v) for v in data.videos)),
-        page.section(
-            "Where the wall time went",
-            _wall("", data.wall_s),
-            *(_wall(heading, parts) for heading, parts in data.wall_detail.items()),
-        ),
-        page.section("Do it again, step by step", _commands(data.commands)),
-        page.section("Settings", _settings(data.settings)),
-        page.section("Notes", "".join(f"<p>{text(note)}</p>" for note in data.notes)),
-        f'<footer class="muted">{text(data.footer)}</footer>' if data.footer else "",
-    ]
-    return page.page(data.title, "\n".join(part for part in body if part))
+    by_return = any(o.success is None for o in data.outcomes)
+    scale = _scale(data.outcomes) if by_return else (0.0, 1.0)
+    success_columns = () if by_return else ("solved", "success", "95% interval", "cycle time of successes [s]")
+    walls = [_wall("", data.wall_s), *(_wall(heading, parts) for heading, parts in data.wall_detail.items())]
+    groups = {name: value for name, value in data.settings.items() if isinstance(value, Mapping)}
+    return render_page(
+        "report.html",
+        title=data.title,
+        headline=data.gain.sentence if data.gain else "",
+        subtitle=data.subtitle,
+        by_return=by_return,
+        outcomes=[_outcome(o, _colour(i), by_return, scale) for i, o in enumerate(data.outcomes)],
+        outcome_columns=("policy", *success_columns, *(("episodes",) if by_return else ()), "return"),
+        ticks=[number(x) for x in np.linspace(*scale, 3)] if by_return else ["0%", "50%", "100%"],
+        verdicts=data.verdicts,
+        distribution=_distribution(data.outcomes, by_return),
+        curves=[(picture(draw(curve), f"curve{i}"), curve.caption) for i, curve in enumerate(data.curves)],
+        videos=[(_video(video), video.caption) for video in data.videos],
+        walls=[wall for wall in walls if wall],
+        commands=data.commands,
+        settings=list(_flat({name: value for name, value in data.settings.items() if name not in groups})),
+        setting_groups=[(name, list(_flat(group))) for name, group in groups.items()],
+        notes=data.notes,
+        footer=data.footer,
+    )
 
 
 def _colour(i: int) -> str:
     return list(COLOURS)[i % len(COLOURS)]
 
 
-def _outcome(outcome: Outcome, colour: str) -> str:
-    s = outcome.success
-    ticks = "".join(
-        f'<span class="tick {kind}" style="left:{x}%">{x}%</span>'
-        for x, kind in ((0, "first"), (50, ""), (100, "last"))
-    )
-    note = f'<p class="muted">{text(outcome.note)}</p>' if outcome.note else ""
-    return (
-        f'<div class="card"><div class="name">{page.swatch(colour)}{text(outcome.name)}</div>'
-        f'<div class="rate">{s.rate:.1%}</div>'
-        f'<p class="muted">success over {s.episodes} episodes, 95% interval {s.low:.1%} to {s.high:.1%}</p>'
-        '<div class="interval"><div class="track"></div>'
-        f'<div class="band" style="left:{s.low:.2%};width:{s.high - s.low:.2%};background:var({colour})"></div>'
-        f'<div class="dot" style="left:{s.rate:.2%};background:var({colour})"></div>{ticks}</div>{note}</div>'
-    )
+def _scale(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+    """The range of mean returns that the bars of all outcomes share."""
+    bounds = [x for o in outcomes if o.mean_return for x in (o.mean_return.mean, o.mean_return.low, o.mean_return.high)]
+    finite = [x for x in bounds if np.isfinite(x)] or [0.0]
+    low, high = min(*finite, 0.0), max(*finite, 0.0)
+    return (low, high) if high > low else (low, low + 1.0)
 
 
-def _verdict(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    kind = "verdict" if verdict.better else "verdict open"
-    return (
-        f'<div class="{kind}"><strong>{text(verdict.sentence)}.</strong><br><span class="muted">'
-        f"{text(verdict.names[1])} minus {text(verdict.names[0])}: {_points(verdict.difference)} percentage points, "
-        f"{verdict.level:.0%} interval {_points(verdict.low)} to {_points(verdict.high)} "
-        f"({text(verdict.test)} test)</span></div>"
-    )
+def _outcome(o: Outcome, colour: str, by_return: bool, scale: tuple[float, float]) -> dict[str, Any]:
+    """What the card and the row of an outcome show."""
+    if by_return or o.success is None:
+        m = o.mean_return or Estimate(np.nan, np.nan, np.nan, 0)
+        value, low, high = m.mean, m.low, m.high
+        shown = "–" if m.count == 0 else number(value)
+        interval = f", 95% interval {number(low)} to {number(high)}" if np.isfinite(low) else ""
+        what = f"mean return over {count(m.count, 'episode')}{interval}"
+        cells = [(str(m.count), "")]
+    else:
+        s = o.success
+        value, low, high = s.rate, s.low, s.high
+        shown = f"{s.rate:.1%}"
+        what = f"success over {count(s.episodes, 'episode')}, 95% interval {s.low:.1%} to {s.high:.1%}"
+        cells = [
+            (f"{s.successes} of {s.episodes}", ""),
+            (shown, ""),
+            (f"{s.low:.1%} to {s.high:.1%}", ""),
+            _estimate(o.cycle_time_s, "{:.2f}"),
+        ]
+
+    def at(x: float) -> float:
+        return (x - scale[0]) / (scale[1] - scale[0])
+
+    band = None
+    if np.isfinite([value, low, high]).all():
+        band = {"left": f"{at(low):.2%}", "width": f"{at(high) - at(low):.2%}", "dot": f"{at(value):.2%}"}
+    return {
+        "name": o.name,
+        "colour": colour,
+        "value": shown,
+        "what": what,
+        "band": band,
+        "note": o.note,
+        "cells": [*cells, _estimate(o.mean_return, "{:.2f}")],
+    }
 
 
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "−")
-
-
-def _outcome_table(outcomes: Sequence[Outcome]) -> str:
-    if not outcomes:
-        return ""
-    rows = [
-        (
-            f"{page.swatch(_colour(i))} {text(o.name)}",
-            f"{o.success.successes} of {o.success.episodes}",
-            f"{o.success.rate:.1%}",
-            f"{o.success.low:.1%} to {o.success.high:.1%}",
-            _estimate(o.cycle_time_s),
-            _estimate(o.mean_return),
-        )
-        for i, o in enumerate(outcomes)
-    ]
-    head = ("policy", "solved", "success", "95% interval", "cycle time of successes [s]", "return")
-    remark = "Intervals are at 95%: Clopper-Pearson for success, bootstrap for means."
-    return page.table(head, rows, numeric=range(1, 6)) + f'<p class="muted">{remark}</p>'
-
-
-def _estimate(value: Estimate | None) -> str:
+def _estimate(value: Estimate | None, form: str) -> tuple[str, str]:
     if value is None or value.count == 0:
-        return "–"
-    interval = f" <span class='muted'>({value.low:.2f} to {value.high:.2f})</span>" if value.count > 1 else ""
-    return f"{value.mean:.2f}{interval}"
+        return "–", ""
+    interval = f"{form.format(value.low)} to {form.format(value.high)}" if np.isfinite(value.low) else ""
+    return form.format(value.mean), interval
 
 
-def _solved_within(outcomes: Sequence[Outcome]) -> str:
-    if not any(np.size(o.solved_s) for o in outcomes):
-        return ""
-    figure = draw_solved_within(
-        [o.name for o in outcomes], [o.solved_s for o in outcomes], [o.success.episodes for o in outcomes]
-    )
-    caption = "Share of all episodes solved by then; where a line ends is the success rate."
-    return f'<div class="solo">{_figure(to_svg(figure, "solved"), caption)}</div>'
-
-
-def _curve(curve: Curve, prefix: str) -> str:
-    return _figure(to_svg(draw(curve), prefix), curve.caption)
-
-
-def _figure(content: str, caption: str) -> str:
-    return f"<figure>{content}{f'<figcaption>{text(caption)}</figcaption>' if caption else ''}</figure>"
+def _distribution(outcomes: Sequence[Outcome], by_return: bool) -> dict[str, Any] | None:
+    """All episodes in one picture: when they were solved, or the returns that they reached."""
+    names = [o.name for o in outcomes]
+    if by_return and any(np.size(o.returns) for o in outcomes):
+        figure = draw_returns(names, [o.returns for o in outcomes])
+        return {"svg": picture(figure, "returns"), "caption": "Share of the episodes with at least that return."}
+    if not by_return and any(np.size(o.solved_s) for o in outcomes):
+        figure = draw_solved_within(
+            names, [o.solved_s for o in outcomes], [o.success.episodes for o in outcomes if o.success]
+        )
+        caption = "Share of all episodes solved by then; where a line ends is the success rate."
+        return {"svg": picture(figure, "solved"), "caption": caption}
+    return None
 
 
 def _video(video: Video) -> str:
+    """The file in base64; empty, with a warning in the log, where it is missing."""
     path = Path(video.path)
     if not path.is_file():
-        log.warning("video %s is missing: the report says so in its place", path)
-        return _figure('<p class="muted">The video is missing.</p>', video.caption)
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
-    source = f"data:video/mp4;base64,{data}"
-    return _figure(f'<video controls muted loop playsinline preload="auto" src="{source}"></video>', video.caption)
+        log.warning("video %s is missing: the report has a remark in its place", path)
+        return ""
+    return base64.b64encode(path.read_bytes()).decode("ascii")
 
 
-def _wall(heading: str, parts: Mapping[str, float]) -> str:
+def _wall(heading: str, parts: Mapping[str, float]) -> dict[str, Any] | None:
+    """Shares of a wall time; the difference between ``"total"`` and the sum of the parts is "other"."""
     named = {name: float(seconds) for name, seconds in parts.items() if name != "total"}
     total = float(parts.get("total", sum(named.values())))
     other = total - sum(named.values())
     if other > 0.005 * total:
         named["other"] = other
     if not named or total <= 0:
-        return ""
-    coloured = [
-        (text(name), s, "--muted" if name == "other" else _colour(i)) for i, (name, s) in enumerate(named.items())
+        return None
+    shown = [
+        {
+            "name": name,
+            "seconds": seconds,
+            "share": seconds / total,
+            "colour": "--muted" if name == "other" else _colour(i),
+        }
+        for i, (name, seconds) in enumerate(named.items())
     ]
-    spans = "".join(
-        f'<span style="flex:{s / total:.5f};background:var({colour})" title="{name}: {s:.1f} s"></span>'
-        for name, s, colour in coloured
-    )
-    rows = [(f"{page.swatch(colour)} {name}", f"{s:.1f}", f"{s / total:.1%}") for name, s, colour in coloured]
-    rows.append(("total", f"{total:.1f}", "100%"))
-    head = f"<h3>{text(heading)}</h3>" if heading else ""
-    bar = f'<div class="bar" role="img" aria-label="shares of {total:.1f} s of wall time">{spans}</div>'
-    return head + bar + page.table(("part", "wall time [s]", "share"), rows, numeric=(1, 2), total=True)
+    return {"heading": heading, "total": total, "parts": shown}
 
 
-def _commands(commands: Sequence[str]) -> str:
-    if not commands:
-        return ""
-    return (
-        '<div class="code"><button class="copy" data-of="commands" hidden>copy</button>'
-        f'<pre id="commands">{text(chr(10).join(commands))}</pre></div>'
-    )
-
-
-def _settings(settings: Mapping[str, Any]) -> str:
-    single = {name: value for name, value in settings.items() if not isinstance(value, Mapping)}
-    groups = {name: value for name, value in settings.items() if isinstance(value, Mapping)}
-    parts = [_setting_table(single)] if single else []
-    for name, group in groups.items():
-        parts.append(f"<details><summary>{text(name)}</summary>{_setting_table(_flat(group))}</details>")
-    return "\n".join(parts)
-
-
-def _setting_table(settings: Mapping[str, Any]) -> str:
-    return page.table((), [(text(name), text(_value(value))) for name, value in settings.items()])
-
-
-def _flat(group: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names with dots and values as text."""
     for name, value in group.items():
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{name}."))
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            flat[f"{prefix}{name}"] = value
-    return flat
+            yield f"{prefix}{name}", _value(value)
 
 
 def _value(value: Any) -> str:

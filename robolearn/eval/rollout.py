@@ -94,7 +94,7 @@ class Evaluation:
         return {
             "task": self.task,
             "seed": self.seed,
-            "success": self.success.to_json(),
+            "success": self.success.to_json() if self.success_reported else None,
             "cycle_time_s": self.mean_cycle_time_s.to_json(),
             "return": self.mean_return.to_json(),
             "env_steps": int(self.steps.sum()),

@@ -1,46 +1,35 @@
-"""A versus B: is one policy better than the other, and by how much?
-
-- Paired starts (same seed, same worlds): the exact McNemar test, a binomial test on the starts where exactly
-  one of the two succeeds; interval of the difference by Newcombe (1998, Stat. Med. 17:2635, method 10).
-- Unpaired: Barnard's exact test (1945), more powerful than Fisher's; interval of the difference by Newcombe
-  (1998, Stat. Med. 17:873, method 10). Barnard's test takes n_a · n_b memory; beyond `EXACT_UP_TO` the pooled
-  score test, its limit for many episodes, takes its place.
-"""
+"""The outcome of A versus B, in numbers and in one sentence."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from robolearn.core import BadInput
-from robolearn.eval.intervals import wilson
-from robolearn.eval.rollout import Evaluation, same_starts
-
-EXACT_UP_TO = 250_000  # n_a · n_b, about a second and 100 MB
+Metric = Literal["success", "return"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of A versus B.
+    """The outcome of A versus B; `robolearn.eval.compare` makes it.
 
     Attributes:
+      metric: what was compared: success rates, or mean returns where a world reports no success.
       names: what A and B are called.
-      rates: success rates of A and B, in [0, 1].
+      values: of A and B: success rates in [0, 1], or mean returns in the unit of the rewards.
       episodes: episodes of A and of B.
       paired: whether both met the same starts.
       test: the name of the test.
-      p_value: two-sided, of the hypothesis that both succeed equally often.
-      difference: rate of B minus rate of A.
-      low: lower bound of the difference.
-      high: upper bound of the difference.
-      level: confidence level of the interval; a difference is claimed where ``p_value < 1 − level``.
+      p_value: two-sided, of the hypothesis that A and B are equally good; of returns an upper bound.
+      difference: value of B minus value of A.
+      low: lower bound of the difference; NaN where there are too few episodes for one.
+      high: upper bound of the difference; NaN as `low`.
+      level: confidence level of the interval.
     """
 
+    metric: Metric
     names: tuple[str, str]
-    rates: tuple[float, float]
+    values: tuple[float, float]
     episodes: tuple[int, int]
     paired: bool
     test: str
@@ -52,122 +41,78 @@ class Verdict:
 
     @property
     def better(self) -> str | None:
-        """The name of the better one, or None where no difference can be claimed."""
+        """The name of the better one, or None where no difference can be claimed.
+
+        A difference is claimed where ``p_value < 1 − level``; of mean returns, the interval must exclude 0, too.
+        """
         if self.p_value >= 1 - self.level or self.difference == 0:
+            return None
+        if self.metric == "return" and not (self.low > 0 or self.high < 0):
             return None
         return self.names[1] if self.difference > 0 else self.names[0]
 
     @property
     def sentence(self) -> str:
-        """The verdict in plain words."""
-        p = "p < 0.0001" if self.p_value < 1e-4 else f"p = {self.p_value:.2g}"
+        """The verdict in plain words, without a full stop."""
         over = f"paired over {self.episodes[0]} starts"
         if not self.paired:
             over = f"over {self.episodes[0]} and {self.episodes[1]} episodes"
-        a, b = (f"{rate:.1%}" for rate in self.rates)
+        a, b = (self.text(value) for value in self.values)
+        if self.metric == "return":
+            a, b = f"mean return {a}", f"mean return {b}"
+            over = f"difference {self.interval}, {self._p}, {over}"
+        else:
+            over = f"{self._p}, {over}"
         if self.better is None:
-            return f"No difference can be claimed: {self.names[1]} {b}, {self.names[0]} {a}, {p}, {over}"
+            return f"No difference can be claimed: {self.names[1]} {b}, {self.names[0]} {a}, {over}"
         first, second = (b, a) if self.difference > 0 else (a, b)
-        # A path keeps its spelling at the beginning of the sentence.
-        name = self.better if "/" in self.better else self.better[:1].upper() + self.better[1:]
-        return f"{name} is better: {first} against {second}, {p}, {over}"
+        return f"{self.better} is better: {first} against {second.removeprefix('mean return ')}, {over}"
+
+    @property
+    def interval(self) -> str:
+        """Value of B minus value of A, with its interval."""
+        unit = " percentage points" if self.metric == "success" else ""
+        if math.isnan(self.low):
+            return f"{self.signed(self.difference)}{unit}, too few episodes for an interval"
+        bounds = f"{self.level:.0%} interval {self.signed(self.low)} to {self.signed(self.high)}"
+        return f"{self.signed(self.difference)}{unit}, {bounds}"
+
+    def text(self, value: float) -> str:
+        """A value of the metric: 97.5% or 981.3."""
+        return f"{value:.1%}" if self.metric == "success" else number(value)
+
+    def signed(self, difference: float) -> str:
+        """A difference of the metric with its sign: +36.5 (percentage points) or +687."""
+        text = f"{100 * difference:+.1f}" if self.metric == "success" else number(difference, sign="+")
+        return text.replace("-", "\N{MINUS SIGN}")
 
     def to_json(self) -> dict[str, object]:
-        """A plain dict for ``--json``."""
+        """A plain dict for ``--json``: ``rate_a`` and ``rate_b`` of success, ``mean_a`` and ``mean_b`` of returns."""
+        kind = "rate" if self.metric == "success" else "mean"
+        low, high = (None if math.isnan(bound) else bound for bound in (self.low, self.high))
         return {
+            "metric": self.metric,
             "a": self.names[0],
             "b": self.names[1],
-            "rate_a": self.rates[0],
-            "rate_b": self.rates[1],
+            f"{kind}_a": self.values[0],
+            f"{kind}_b": self.values[1],
             "test": self.test,
             "paired": self.paired,
             "p_value": self.p_value,
-            "difference": {"value": self.difference, "low": self.low, "high": self.high},
+            "difference": {"value": self.difference, "low": low, "high": high},
             "better": self.better,
             "sentence": self.sentence,
         }
 
-
-def compare(a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B"), level: float = 0.95) -> Verdict:
-    """Compare two evaluations: paired where they met the same starts, unpaired otherwise.
-
-    Raises:
-      BadInput: the two did different tasks.
-    """
-    if a.task != b.task:
-        raise BadInput("comparison: task", got=b.task, expected=a.task)
-    if same_starts(a, b):
-        return compare_paired(a.succeeded, b.succeeded, names=names, level=level)
-    return compare_unpaired(a.success.successes, a.episodes, b.success.successes, b.episodes, names=names, level=level)
+    @property
+    def _p(self) -> str:
+        if self.metric == "return":
+            return f"p ≤ {self.p_value:.2g}"
+        return "p < 0.0001" if self.p_value < 1e-4 else f"p = {self.p_value:.2g}"
 
 
-def compare_paired(a: ArrayLike, b: ArrayLike, *, names: tuple[str, str] = ("A", "B"), level: float = 0.95) -> Verdict:
-    """Exact McNemar test of the successes `a` and `b` (n,) bool, start by start."""
-    x, y = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    if x.shape != y.shape or x.ndim != 1 or len(x) == 0:
-        raise BadInput("paired comparison", got=f"{x.shape} and {y.shape}", expected="two equal lengths (n,), n ≥ 1")
-    both, only_a, only_b = int((x & y).sum()), int((x & ~y).sum()), int((~x & y).sum())
-    n, discordant = len(x), only_a + only_b
-    from scipy import stats  # takes a second, and who runs one policy does without
-
-    # Under H0 a discordant start is won by either with probability 1/2.
-    p_value = float(stats.binomtest(only_b, discordant, 0.5).pvalue) if discordant else 1.0
-    low, high = paired_difference_interval(both, only_a, only_b, n - both - discordant, level=level)
-    rates = (float(x.mean()), float(y.mean()))
-    return Verdict(names, rates, (n, n), True, "exact McNemar", p_value, (only_b - only_a) / n, low, high, level)
-
-
-def compare_unpaired(
-    successes_a: int,
-    episodes_a: int,
-    successes_b: int,
-    episodes_b: int,
-    *,
-    names: tuple[str, str] = ("A", "B"),
-    level: float = 0.95,
-) -> Verdict:
-    """Barnard's exact test of two independent counts (for very many episodes, the pooled score test)."""
-    from scipy import stats  # as above
-
-    low, high = difference_interval(successes_a, episodes_a, successes_b, episodes_b, level=level)
-    rates = (successes_a / episodes_a, successes_b / episodes_b)
-    difference = rates[1] - rates[0]
-    if episodes_a * episodes_b <= EXACT_UP_TO:
-        test, table = "Barnard", [[successes_a, successes_b], [episodes_a - successes_a, episodes_b - successes_b]]
-        # p = 1 for tables in which all, or none, succeeded. Sums of probabilities may exceed 1 by rounding.
-        p_value = min(1.0, float(stats.barnard_exact(table, alternative="two-sided").pvalue))
-    else:
-        # z = (p̂_b − p̂_a) / √(p̄ (1 − p̄)(1/n_a + 1/n_b)), with p̄ the rate of both together
-        pooled = (successes_a + successes_b) / (episodes_a + episodes_b)
-        error = math.sqrt(pooled * (1 - pooled) * (1 / episodes_a + 1 / episodes_b))
-        test, p_value = "pooled score", float(2 * stats.norm.sf(abs(difference) / error)) if error else 1.0
-    return Verdict(names, rates, (episodes_a, episodes_b), False, test, p_value, difference, low, high, level)
-
-
-def difference_interval(k_a: int, n_a: int, k_b: int, n_b: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Newcombe's interval of p_b − p_a for two independent counts."""
-    return _square_and_add(k_a, n_a, k_b, n_b, phi=0.0, level=level)
-
-
-def paired_difference_interval(
-    both: int, only_a: int, only_b: int, neither: int, *, level: float = 0.95
-) -> tuple[float, float]:
-    """Newcombe's interval of p_b − p_a for paired starts, from the four cells of the table."""
-    n = both + only_a + only_b + neither
-    # φ̂ = (ad − bc) / √(row and column totals), continuity-corrected towards 0 where it is positive
-    cross = both * neither - only_a * only_b
-    if cross > 0:
-        cross = max(cross - n / 2, 0.0)
-    margins = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
-    phi = cross / math.sqrt(margins) if margins else 0.0
-    return _square_and_add(both + only_a, n, both + only_b, n, phi=phi, level=level)
-
-
-def _square_and_add(k_a: int, n_a: int, k_b: int, n_b: int, *, phi: float, level: float) -> tuple[float, float]:
-    low_a, high_a = wilson(k_a, n_a, level=level)
-    low_b, high_b = wilson(k_b, n_b, level=level)
-    p_a, p_b = k_a / n_a, k_b / n_b
-    # θ̂ − √(δb⁻² − 2φ δb⁻ δa⁺ + δa⁺²) … θ̂ + √(δb⁺² − 2φ δb⁺ δa⁻ + δa⁻²), with δ the arms of the Wilson intervals
-    down = math.sqrt(max(0.0, (p_b - low_b) ** 2 - 2 * phi * (p_b - low_b) * (high_a - p_a) + (high_a - p_a) ** 2))
-    up = math.sqrt(max(0.0, (high_b - p_b) ** 2 - 2 * phi * (high_b - p_b) * (p_a - low_a) + (p_a - low_a) ** 2))
-    return max(-1.0, p_b - p_a - down), min(1.0, p_b - p_a + up)
+def number(value: float, *, sign: Literal["", "+"] = "") -> str:
+    """A number of any size with four significant digits, without an exponent below a million."""
+    if 1000 <= abs(value) < 1e6:
+        return f"{value:{sign},.0f}"
+    return "0" if value == 0 else f"{value:{sign}#.4g}".rstrip(".")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Observation, Policy
 from robolearn.eval.rollout import Evaluation, Progress, run_episodes
+from robolearn.eval.verdict import number
 from robolearn.io.atomic import replacing
 
 log = logging.getLogger(__name__)
@@ -82,23 +83,28 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, 
 def choose_episodes(evaluation: Evaluation) -> list[Choice]:
     """The worst episode (a failure, else the slowest success) and the best (the quickest success).
 
-    Among equals the one with the lowest index within its world, since it is the soonest to be run again.
+    Where the world reports no success: the lowest and the highest return. Among equals the one with the lowest index
+    within its world, since it is the soonest to be run again.
     """
-    succeeded, steps = evaluation.succeeded, evaluation.steps
+    succeeded, steps, returns = evaluation.succeeded, evaluation.steps, evaluation.returns
     rows = np.arange(evaluation.episodes)
-    by = np.lexsort  # the last key counts most
+
+    def first(rows: NDArray[np.intp], key: NDArray[np.float64] | NDArray[np.int64]) -> int:
+        # lexsort: the last key counts most
+        return int(rows[np.lexsort((evaluation.world[rows], evaluation.index[rows], key[rows]))[0]])
+
+    if not evaluation.success_reported:
+        return [
+            Choice(first(rows, returns), "worst", "lowest return"),
+            Choice(first(rows, -returns), "best", "highest return"),
+        ]
     choices = []
     if not succeeded.all():
-        failures = rows[~succeeded]
-        row = failures[by((evaluation.world[failures], evaluation.index[failures]))[0]]
-        choices.append(Choice(int(row), "worst", "failed"))
+        choices.append(Choice(first(rows[~succeeded], np.zeros_like(steps)), "worst", "failed"))
     else:
-        row = by((evaluation.world, evaluation.index, -steps))[0]
-        choices.append(Choice(int(row), "worst", "slowest success"))
+        choices.append(Choice(first(rows, -steps), "worst", "slowest success"))
     if succeeded.any():
-        solved = rows[succeeded]
-        row = solved[by((evaluation.world[solved], evaluation.index[solved], steps[solved]))[0]]
-        choices.append(Choice(int(row), "best", "quickest success"))
+        choices.append(Choice(first(rows[succeeded], steps), "best", "quickest success"))
     return choices
 
 
@@ -118,12 +124,12 @@ def record_episodes(
     Args:
       env: the worlds of the evaluation; ``env.frame(world)`` draws.
       policy: the policy of the evaluation.
-      evaluation: says which episodes there are and how they ended.
+      evaluation: the episodes to choose from, and how they ended.
       folder: where the videos go.
       choices: which; those of `choose_episodes` by default.
       title: begins every caption, e.g. ``"imitation"``.
       fps: frames per second; the control rate by default, so that videos run at the speed of the arm.
-      progress: told how many episodes have run again.
+      progress: called with the number of episodes that have run again.
 
     Returns:
       The videos; an empty list, with a warning in the log, where the world cannot be drawn.
@@ -169,7 +175,7 @@ def record_episodes(
         path = Path(folder) / f"{choice.name}.mp4"
         still = frames[choice.row][-1:] * round(fps or evaluation.control_hz)  # a second to see how it ended
         write_video(path, frames[choice.row] + still, fps=fps or evaluation.control_hz)
-        videos.append(Video(_caption(title, choice, again, repeat), path))
+        videos.append(Video(_caption(title, choice, again, repeat, evaluation.success_reported), path))
     return videos
 
 
@@ -177,8 +183,10 @@ def _same(a: Evaluation, row_a: int, b: Evaluation, row_b: int) -> bool:
     return bool(a.steps[row_a] == b.steps[row_b] and a.succeeded[row_a] == b.succeeded[row_b])
 
 
-def _caption(title: str, choice: Choice, again: Evaluation, row: int) -> str:
+def _caption(title: str, choice: Choice, again: Evaluation, row: int, success_reported: bool) -> str:
     outcome = "solved" if again.succeeded[row] else "not solved"
+    if not success_reported:
+        outcome = f"return {number(float(again.returns[row]))}"
     head = f"{title}, {choice.name}" if title else choice.name
     where = f"world {again.world[row]}, episode {again.index[row]}"
     return f"{head}: {choice.reason} ({where}; {outcome} in {again.cycle_time_s[row]:.1f} s)"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -33,16 +35,22 @@ def test_published_intervals(counts: tuple[int, int]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
-def test_intervals_hold_the_rate_and_agree_with_scipy(n: int, share: float, level: float) -> None:
-    k = round(share * n)
+def test_intervals_hold_the_rate_and_solve_the_equations_that_define_them(n: int, share: float, level: float) -> None:
+    k, tail = round(share * n), (1 - level) / 2
     for low, high in (wilson(k, n, level=level), clopper_pearson(k, n, level=level)):
         assert 0 <= low <= k / n <= high <= 1
-    assert wilson(k, n, level=level) == pytest.approx(
-        tuple(stats.binomtest(k, n).proportion_ci(level, method="wilson")), abs=1e-9
-    )
-    assert clopper_pearson(k, n, level=level) == pytest.approx(
-        tuple(stats.binomtest(k, n).proportion_ci(level, method="exact")), abs=1e-8
-    )
+    z = stats.norm.isf(tail)
+    for p in wilson(k, n, level=level):  # (p̂ − p)² = z² p (1 − p) / n
+        assert (k / n - p) ** 2 == pytest.approx(z * z * p * (1 - p) / n, abs=1e-9)
+    low, high = clopper_pearson(k, n, level=level)  # P(X ≥ k | low) = tail and P(X ≤ k | high) = tail
+    assert k == 0 or stats.binom.sf(k - 1, n, low) == pytest.approx(tail, abs=1e-6)
+    assert k == n or stats.binom.cdf(k, n, high) == pytest.approx(tail, abs=1e-6)
+
+
+def test_an_interval_costs_a_command_nothing_before_it_is_asked_for() -> None:
+    """scipy.stats takes a second to import, which `robolearn deploy` may not spend before the arm moves."""
+    code = "import sys, robolearn.eval.intervals; sys.exit('scipy.stats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_clopper_pearson_covers_at_least_as_often_as_it_says() -> None:

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
+from robolearn.eval.by_success import compare_unpaired
+from robolearn.eval.comparison import Gain
 from robolearn.eval.intervals import Estimate, Success
 from robolearn.eval.plots import Curve, Series, draw, draw_solved_within, success_series, to_png, to_svg
-from robolearn.eval.report import Outcome, ReportData, render, write_report
-from robolearn.eval.verdict import compare_unpaired
+from robolearn.eval.report import render, write_report
+from robolearn.eval.report_data import Outcome, ReportData
 from robolearn.eval.video import Video, write_video
 
 STEPS = np.arange(10) * 5000.0
@@ -71,7 +73,7 @@ def data(tmp_path: Path) -> ReportData:
             Outcome("imitation", Success.of(244, 400), np.linspace(1, 4, 244), Estimate(2.1, 2.0, 2.2, 244)),
             Outcome("after RL", Success.of(390, 400), np.linspace(1, 3, 390), note="192k environment steps"),
         ],
-        verdict=compare_unpaired(244, 400, 390, 400, names=("imitation", "after RL")),
+        verdicts=[compare_unpaired(244, 400, 390, 400, names=("imitation", "after RL"))],
         curves=[CURVE, CURVE],
         wall_s={"collect": 6.0, "fine-tune": 30.0, "total": 40.0},
         wall_detail={"Fine-tuning": {"simulation": 24.0, "update": 6.0}},
@@ -88,7 +90,7 @@ def test_a_report_holds_what_it_must(data: ReportData, tmp_path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     for words in (
         "lift: from demonstrations to a reliable policy", "61.0%", "97.5%", "244 of 400", "2.10",
-        "After RL is better: 97.5% against 61.0%, p &lt; 0.0001, over 400 and 400 episodes.",
+        "after RL is better: 97.5% against 61.0%, p &lt; 0.0001, over 400 and 400 episodes.",
         "Barnard test", "+36.5 percentage points", "success [%]", "environment steps", "cycle time [s]",
         "wall time [s]", "</i> other</td>", "the quickest success", "The video is missing.",
         "robolearn collect --task lift\nrobolearn train",
@@ -119,7 +121,7 @@ def test_foreign_text_stays_text() -> None:
     evil = "<script>alert('x')</script>\"&$\\frac"
     verdict = compare_unpaired(1, 9, 8, 9, names=(evil, evil))
     data = ReportData(
-        evil, evil, [Outcome(evil, Success.of(1, 2), [1.0], note=evil)], verdict,
+        evil, evil, [Outcome(evil, Success.of(1, 2), [1.0], note=evil)], Gain(verdict, verdict, verdict), [verdict],
         [Curve(evil, evil, evil, [Series(evil, [1], [1]), Series(evil, [1, 2], [1, 2])], caption=evil)],
         {evil: 1.0}, {evil: {evil: 1.0}}, [Video(evil, Path("none.mp4"))], [evil],
         {evil: evil, evil + "g": {evil: evil}}, [evil], evil,

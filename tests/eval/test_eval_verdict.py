@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robolearn.core import BadInput
-from robolearn.eval.rollout import evaluate
-from robolearn.eval.verdict import (
-    compare,
+from robolearn.eval.by_success import (
     compare_paired,
     compare_unpaired,
     difference_interval,
     paired_difference_interval,
 )
+from robolearn.eval.comparison import compare
+from robolearn.eval.rollout import evaluate
 
 
 def table(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +35,7 @@ def test_mcnemar_by_hand() -> None:
     # 0 against 9: p = 2 / 2⁹
     verdict = compare_paired(*table(10, 0, 9, 1), names=("imitation", "after RL"))
     assert verdict.p_value == pytest.approx(2 / 512)
-    assert verdict.sentence == "After RL is better: 95.0% against 50.0%, p = 0.0039, paired over 20 starts"
+    assert verdict.sentence == "after RL is better: 95.0% against 50.0%, p = 0.0039, paired over 20 starts"
     assert verdict.test == "exact McNemar"
 
 

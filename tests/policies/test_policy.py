@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from policies.ema import Ema
 from policies.flow import FlowPolicy
 from policies.noise import BLOCK, WorldNoise
 from policies.normalize import Normalizer
@@ -96,15 +95,3 @@ def test_what_cannot_be_acted_on():
     bad["objects"][1, 0] = np.nan
     with pytest.raises(NonFinite, match=r"\[1\]"):
         policy.act(bad)
-
-
-def test_ema_by_hand():
-    layer = torch.nn.Linear(1, 1, bias=False)
-    layer.weight.data.fill_(1.0)
-    ema = Ema(layer, 0.25)
-    for value in (2.0, 3.0):
-        layer.weight.data.fill_(value)
-        ema.update(layer)
-    # β₁ = min(1/4, 2/11) = 2/11: 1 → 2/11·1 + 9/11·2 = 20/11;  β₂ = min(1/4, 3/12) = 1/4: 5/11 + 9/4
-    assert ema.module.weight.item() == pytest.approx(5 / 11 + 9 / 4)
-    assert not ema.module.weight.requires_grad
