@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardware.safety import checks
+from hardware.safety.arming import JointOrder, first_set_point
 from hardware.safety.checks import Refused
 from hardware.safety.geometry import Geometry
 from hardware.safety.limits import Limits
@@ -44,10 +45,6 @@ from robolearn.core.errors import BadInput
 from robots.spec import RobotSpec
 
 log = logging.getLogger(__name__)
-
-HOLD_TOLERANCE = 0.02  # [rad] the controller still holds our last command if the arm is measured so close to it
-BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arming: sensors, soft stops
-WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp
 
 
 class SafetyFilter:
@@ -74,8 +71,7 @@ class SafetyFilter:
     ) -> None:
         if len(joints) != robot.chain.n or limits.n != robot.chain.n:
             raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{robot.chain.n} of each")
-        if len(set(joints)) != len(joints):
-            raise BadInput("joints", got=", ".join(joints), expected="names that differ")
+        self._order = JointOrder(tuple(joints))
         if not 0.0 < period <= 0.05:
             raise BadInput("period", got=f"{period} s", expected="above 0, at most 0.05 s")
         Limits.of(robot).tightened(**limits.to_json())  # raises when anything is looser
@@ -93,7 +89,6 @@ class SafetyFilter:
         self._clamped = 0
         self._measured: list[float] | None = None
         self._state_problem = "none has arrived"
-        self._index: tuple[tuple[str, ...] | None, list[int]] = (None, [])  # of the last joint state's names
         self._measured_at = self._deadman_at = self._target_at = self._stepped_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
@@ -192,7 +187,7 @@ class SafetyFilter:
         One that cannot be used (a joint missing, not finite) is refused, which brakes and latches when armed.
         """
         try:
-            self._measured = self._read_state(tuple(names), positions)
+            self._measured = self._order.pick(tuple(names), positions)
             self._measured_at = self._clock()
             self._state_problem = ""
         except Refused as refused:
@@ -369,27 +364,7 @@ class SafetyFilter:
         if self._state_problem or self._measured is None:
             raise Refused("joint state", f"no joint state that can be used: {self._state_problem}")
         checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
-        for name, q, low, high in zip(self.joints, self._measured, self._lower, self._upper, strict=True):
-            if not low - BOX_TOLERANCE <= q <= high + BOX_TOLERANCE:
-                raise Refused("joint box", f"{name} is measured at {q:.4f} rad, limits {low:.4f} to {high:.4f} rad")
-        outside = self._geometry.outside(np.array(self._measured))
-        if outside > WORKSPACE_TOLERANCE:
-            raise Refused("workspace", f"the tcp is {outside:.3f} m outside the workspace")
-        near = self._held is not None and all(
-            abs(h - q) <= HOLD_TOLERANCE for h, q in zip(self._held, self._measured, strict=True)
-        )
-        return list(self._held) if near and self._held else checks.clamped(self._measured, self._lower, self._upper)
-
-    def _read_state(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
-        if names != self._index[0]:
-            missing = [name for name in self.joints if name not in names]
-            if missing:
-                raise Refused("joint state", f"joint state: no {', '.join(missing)}; got {', '.join(names)}")
-            self._index = (names, [names.index(name) for name in self.joints])
-        values = np.asarray(positions, dtype=np.float64).ravel().tolist()
-        if len(values) != len(names):
-            raise Refused("joint state", f"joint state: {len(values)} positions for {len(names)} names")
-        return checks.finite("joint state", [values[i] for i in self._index[1]], stage="joint state")
+        return first_set_point(self.joints, self._measured, self._held, self._lower, self._upper, self._geometry)
 
     def _refuse(self, refused: Refused) -> None:
         self._refusals[refused.stage] += 1

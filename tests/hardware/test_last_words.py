@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import pytest
 from rclpy.duration import Duration
 
-from hardware.ros2 import runtime
+from hardware.ros2 import process
 from hardware.ros2.background import wait_until
-from hardware.ros2.runtime import HEARD_S
+from hardware.ros2.process import HEARD_S
 
 pytestmark = pytest.mark.realtime
 
@@ -32,7 +32,8 @@ WORDS = 10
 PROGRAM = f"""
 import os, signal, sys
 from hardware.ros2 import qos
-from hardware.ros2.runtime import Node, host
+from hardware.ros2.process import host
+from hardware.ros2.runtime import Node
 from std_msgs.msg import Int64
 
 TOPICS = [f"/count_{{i}}" for i in range({TOPICS})]
@@ -61,13 +62,19 @@ class Talker(Node):
             voice.publish(Int64(data=self.said))
 
 kind = {{"listener": Listener, "talker": Talker}}[sys.argv[1]]
+if sys.argv[1:] == ["talker"]:
+    sys.stdin.readline()  # everything is loaded: begins when told to
 host(lambda: kind(sys.argv[1], {{}}), [])
 """
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, env=ENVIRONMENT, text=True
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=ENVIRONMENT,
+        text=True,
     )
 
 
@@ -82,8 +89,10 @@ def listener() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_last_words_are_heard(listener: subprocess.Popen[str]) -> None:
-    for _ in range(ENDS):
-        assert start("talker").wait(60) == 0
+    talkers = [start("talker") for _ in range(ENDS)]  # they load at once, and talk and end one after the other
+    for talker in talkers:
+        talker.communicate("talk\n", timeout=60)
+        assert talker.returncode == 0
     time.sleep(0.5)
     listener.send_signal(signal.SIGTERM)
     said, _ = listener.communicate(timeout=10)
@@ -110,6 +119,6 @@ def test_a_middleware_that_cannot_tell_gets_the_same_time(caplog: pytest.LogCapt
         publishers=[Mute(), Mute()], context=SimpleNamespace(ok=lambda: True), get_name=lambda: "safety"
     )
     began = time.monotonic()
-    runtime._be_heard(node)  # type: ignore[arg-type]
+    process._be_heard(node)  # type: ignore[arg-type]
     assert HEARD_S <= time.monotonic() - began < 1.5 * HEARD_S
     assert "safety" in caplog.text and "unsupported" in caplog.text

@@ -21,10 +21,10 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.arguments import ros_arguments
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.ros2.policy_node import PolicyNode
-from hardware.ros2.runtime import ros_arguments
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.cli.nodes import main_policy, main_streamer
