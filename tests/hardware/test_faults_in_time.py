@@ -315,6 +315,20 @@ def test_a_process_that_does_not_run(rig: FaultRig, process: str, seconds: float
     told(rig, why, 0.31 if process != "safety" else 0.02, seconds=min(seconds, 3.0) + 1.0)
 
 
+def test_news_that_waited_for_a_stopped_safety_node_do_not_set_the_arm_moving(rig: FaultRig) -> None:
+    """It runs again, and hears first of all that the operator and the streamer are gone."""
+    since, sent = rig.now, len(rig.commands)
+    rig.paused["safety"] = rig.now + 0.6
+    rig.run(0.5)
+    rig.supervisor.operators_alive(0)
+    rig.supervisor.streamers_alive(0, "targets")
+    rig.supervisor.streamers_alive(1, "targets")
+    assert rig.filter.state is SafetyState.LATCHED
+    rig.run(0.5)
+    assert len(rig.commands) == sent
+    ends_latched(rig, since, 0.02, "gap")
+
+
 def test_a_safety_node_that_is_gone_leaves_the_arm_at_its_last_command(rig: FaultRig) -> None:
     rig.paused["safety"] = math.inf
     sent, at = len(rig.commands), rig.arm_q

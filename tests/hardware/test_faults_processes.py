@@ -217,13 +217,10 @@ def test_joint_states_in_another_order_are_the_same(station: Station) -> None:
     station.within_limits()
 
 
-@pytest.mark.parametrize(
-    ("process", "why"), [("policy", ("gone", "ran out")), ("streamer", ("gone", "late", "freshness"))]
-)
-def test_a_process_that_is_killed_and_comes_back(station: Station, process: str, why: tuple[str, ...]) -> None:
-    since = station.signal(process, signal.SIGKILL)
-    station.expect_latched(since, *why)
-    # A lease of 0.25 s or a heartbeat of 0.12 s, and a brake; at most half a second on a machine that has time.
+# A policy that is killed: on a fake clock in `test_faults_in_time`, over DDS in the tests of `robolearn deploy`.
+def test_a_streamer_that_is_killed_and_comes_back(station: Station) -> None:
+    since = station.signal("streamer", signal.SIGKILL)
+    station.expect_latched(since, "gone", "late", "freshness")
     assert station.commands[-1][0] - since < 1.0
     sent = len(station.commands)
     station.calm()  # starts it again, and resets
