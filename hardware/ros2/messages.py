@@ -21,6 +21,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from hardware.pictures import picture as picture  # beside its inverses
+from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
 
 Array = NDArray[np.float64]
@@ -54,6 +55,17 @@ def message_type(name: str) -> Any:
 def seconds(stamp: Time | Duration) -> float:
     """A stamp or duration [s]."""
     return stamp.sec + 1e-9 * stamp.nanosec
+
+
+def nanoseconds(stamp: Time) -> int:
+    """A stamp [ns], exactly."""
+    return stamp.sec * 1_000_000_000 + stamp.nanosec
+
+
+def stamp_of(value_ns: int) -> Time:
+    """The inverse of `nanoseconds`."""
+    sec, nanosec = divmod(value_ns, 1_000_000_000)
+    return Time(sec=sec, nanosec=nanosec)
 
 
 def to_stamp(value: float) -> Time:
@@ -169,40 +181,45 @@ def pose(position: Array, quaternion: Array, stamp: Time, frame: str = "base") -
 
 # --- states --------------------------------------------------------------------------------------------------
 
-LEVELS = {"armed": DiagnosticStatus.OK, "disarmed": DiagnosticStatus.OK, "braking": DiagnosticStatus.WARN}
+LEVELS = {
+    SafetyState.ARMED: DiagnosticStatus.OK,
+    SafetyState.DISARMED: DiagnosticStatus.OK,
+    SafetyState.BRAKING: DiagnosticStatus.WARN,
+}
 
 
 @dataclass(frozen=True)
 class SafetyReport:
     """What the safety node says about itself: its state, why, and every value as text."""
 
-    state: str
+    state: SafetyState
     reason: str
     values: Mapping[str, str]
 
     @property
     def arming(self) -> str:
         """Which arming this is, empty unless armed. A state may be missed between two armings, but not their number."""
-        return self.values.get("arming", "?") if self.state == "armed" else ""
+        return self.values.get("arming", "?") if self.state is SafetyState.ARMED else ""
 
 
-def safety_report(state: str, reason: str, values: Mapping[str, object], stamp: Time) -> DiagnosticArray:
+def safety_report(state: SafetyState, reason: str, values: Mapping[str, object], stamp: Time) -> DiagnosticArray:
     """The state of the safety node as diagnostics."""
     status = DiagnosticStatus(
         level=LEVELS.get(state, DiagnosticStatus.ERROR), name="safety", message=reason, hardware_id="robolearn"
     )
-    status.values = [KeyValue(key=k, value=str(v)) for k, v in {"state": state, **values}.items()]
+    status.values = [KeyValue(key=k, value=str(v)) for k, v in {"state": state.value, **values}.items()]
     message = DiagnosticArray(status=[status])
     message.header.stamp = stamp
     return message
 
 
 def read_safety_report(message: DiagnosticArray) -> SafetyReport | None:
-    """The inverse of `safety_report`; None for diagnostics of something else."""
+    """The inverse of `safety_report`; None for diagnostics of something else, and for a state that there is not."""
     for status in message.status:
         if status.name == "safety":
             values = {item.key: item.value for item in status.values}
-            return SafetyReport(values.pop("state", "unknown"), status.message, values)
+            state = values.pop("state", "")
+            return SafetyReport(SafetyState(state), status.message, values) if state in set(SafetyState) else None
     return None
 
 

@@ -1,8 +1,8 @@
 """The safety node: the safety filter on a clock, and the only publisher to the controller.
 
-Each tick of a steady clock moves the set-point by one period of the filter. Everything else only tells the filter
-what happened: joint states, targets, the dead-man's switch, a process that is gone. Whoever else publishes to the
-controller is noticed, and then this node does not arm. Told to end, it brakes first.
+Each tick of a steady clock moves the set-point by one period of the filter. The judgement is in
+`hardware.safety.supervisor`; here are topics, services, QoS events and what comes of them: another publisher to the
+controller, or an endpoint whose QoS does not match, keeps the arm from being armed. Told to end, the node brakes first.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
-from numpy.typing import NDArray
 from rclpy.context import Context
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
@@ -29,12 +26,10 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.contract import Contract
 from hardware.contract_file import load_contract
-from hardware.latency import Latencies
-from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
-from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
-from hardware.safety.stuck import Stuck
+from hardware.safety import Command, SafetyState
+from hardware.safety.supervisor import SafetySupervisor, attempt
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
 
@@ -42,8 +37,6 @@ log = logging.getLogger(__name__)
 
 STATE_HZ = 10.0
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
-EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated
-MOVING = (SafetyState.ARMED, SafetyState.BRAKING)
 
 
 class SafetyNode(Node):
@@ -72,30 +65,15 @@ class SafetyNode(Node):
         contract = self._given or load_contract(self.value("contract"))
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
-        self._filter = SafetyFilter(contract.robot, contract.joints, contract.limits, self._period)
+        self.supervisor = SafetySupervisor(contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds)
+        self._filter = self.supervisor.filter
         self._dry_run = self.value("dry_run")
-        self._joints = Source(f"joint states on {contract.joint_states.topic}", contract.joint_states.max_age_s, _now)
-        self._arming = 0  # which one
-        self._armed_at = 0.0
-        self._told: tuple[str, str] = ("", "")  # state and reason as last published
+        self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether there was an event that says so
-        self._ticked = 0.0
-        self._target_at = self._deadman_at = 0.0
-        self._streamers = 0  # alive
-        self._streaming = False  # targets have come since the arm was armed
-        self._observed: float | None = None  # stamp behind the newest target, until its command is out
-        self._last_stamp = 0.0
-        self._target_stamp = Time()  # of the newest target
-        self._accepted: Any = None  # what was last said to have been accepted
-        self._latency = Latencies()
-        self._commands = 0
-        self._skipped = 0
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._others = ""  # who else publishes to the controller
-        self._set_point: NDArray[np.float64] | None = None
-        self._stuck = Stuck()
 
         self._command_publisher: Any = None
         self._gripper_publisher: Any = None
@@ -105,43 +83,57 @@ class SafetyNode(Node):
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
+        supervisor = self.supervisor
         self._inputs = [
             self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
-            self._hear(Bool, topics.DEADMAN, self._on_deadman, qos.DEADMAN, liveliness=self._on_operator),
             self._hear(
-                JointTrajectory, topics.TARGET, self._on_target, qos.TARGET, self._on_target_late, self._on_streamer
+                Bool,
+                topics.DEADMAN,
+                lambda message, info: supervisor.deadman(message.data),
+                qos.DEADMAN,
+                liveliness=lambda event: supervisor.operators_alive(event.alive_count),
+            ),
+            self._hear(
+                JointTrajectory,
+                topics.TARGET,
+                self._on_target,
+                qos.TARGET,
+                deadline=lambda event: supervisor.deadline_missed(),
+                liveliness=lambda event: supervisor.streamers_alive(event.alive_count, topics.TARGET),
             ),
         ]
-        for name, handle in (
-            (topics.ARM, self._arm), (topics.DISARM, self._disarm), (topics.RESET, self._reset),
-            (topics.ESTOP, self._estop),
-        ):  # fmt: skip
-            self.create_service(Trigger, name, handle)
+        for name, act, done in (
+            (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
+            (topics.RESET, self._filter.reset, "reset: ready to be armed"),
+            (topics.ESTOP, self._filter.estop, "emergency stop"),
+        ):
+            self.create_service(Trigger, name, self._service(act, done))
+        self.create_service(Trigger, topics.ARM, self._arm)
         self.beat(self._period, self._tick)
-        self.every(1.0 / STATE_HZ, self._tell)
+        self.every(1.0 / STATE_HZ, self._publish_state)
         self.every(0.5, self._look_around)
 
     def deactivate(self) -> None:
         self._filter.disarm()
 
     def cleanup(self) -> None:
-        if self._filter.state in MOVING:
+        if self.supervisor.moving:
             raise BadInput("clean up", got=f"a safety filter that is {self._filter.state}", expected="one at rest")
 
     def begin_stop(self, reason: str) -> None:
-        if hasattr(self, "_filter"):
+        if hasattr(self, "supervisor"):
             log.info("%s: braking first", reason)
             self._filter.disarm()
 
     def stopped(self) -> bool:
-        done = not hasattr(self, "_filter") or self._filter.state not in MOVING
+        done = not hasattr(self, "supervisor") or not self.supervisor.moving
         if done and hasattr(self, "_state_publisher"):
-            self._tell()
+            self._publish_state()
         return done
 
     def on_fault(self, error: Exception) -> bool:
         """Brake and latch; the node goes on, because ending it would end the braking too."""
-        if not hasattr(self, "_filter"):
+        if not hasattr(self, "supervisor"):
             return False
         self._filter.estop(f"the safety node failed: {error!r}")
         return True
@@ -149,63 +141,29 @@ class SafetyNode(Node):
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        names, positions = messages.named(message)
-        if not any(name in names for name in self.contract.joints):
-            return  # another device on the same topic
-        newer = self._joints.update(messages.seconds(message.header.stamp))
-        if self._filter.state is SafetyState.ARMED:
-            problem = self._joints.problem()
-            if not problem and self._set_point is not None and self._stuck(positions, self._set_point):
-                problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
-            if problem:
-                self._filter.stop(problem)
-        if newer:
-            self._filter.measured(names, positions)
+        self.supervisor.joint_state(*messages.named(message), messages.seconds(message.header.stamp))
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
-        if self._filter.state is not SafetyState.ARMED:
-            return
-        self._target_at = _now()
-        if not message.points:
-            if not self._streaming and _now() - self._armed_at < EARLY_S:
-                return
-            self._filter.stop(message.header.frame_id or "the streamer asks for a stop without saying why")
-            self._tell_changes()
-            return
-        self._streaming = True
-        if len(message.points) != 1:
-            self._filter.stop(f"a target of {len(message.points)} points; expected one")
-            return
-        stamp, names, rows, _ = messages.read_chunk(message)
-        positions, gripper = rows[0], None
-        if names and names[-1] == GRIPPER and len(positions) == len(names):
-            names, positions, gripper = names[:-1], positions[:-1], float(positions[-1])
-        self._filter.target(JointTarget(names, positions, gripper))
-        self._target_stamp = message.header.stamp
-        if stamp != self._last_stamp:
-            self._last_stamp = self._observed = stamp
-
-    def _on_deadman(self, message: Bool, info: MessageInfo) -> None:
-        self._deadman_at = _now()
-        self._filter.deadman(message.data)
-
-    def _on_target_late(self, event: object) -> None:
-        # The event may have waited behind a target; what counts is how old that one is now.
-        if self._streaming and _now() - self._target_at > 0.8 * self.contract.limits.command_timeout_s:
-            self._filter.stop("targets are late (deadline missed)")
-
-    def _on_streamer(self, event: Any) -> None:
-        self._streamers = event.alive_count
-        if event.alive_count == 0 and self._streaming:
-            self._filter.stop("the streamer is gone (liveliness lost)")
-        elif event.alive_count > 1:
-            self._filter.stop(f"{event.alive_count} publishers of {topics.TARGET} at once")
-
-    def _on_operator(self, event: Any) -> None:
-        if event.alive_count == 0:
-            self._filter.stop("the operator's dead-man switch is gone (liveliness lost)")
+        count = len(message.points)
+        if count == 0:
+            self.supervisor.stop_request(message.header.frame_id)
+            self._publish_changes()
+        elif count > 1:
+            self.supervisor.malformed_target(f"a target of {count} points; expected one")
+        else:
+            _, names, rows, _ = messages.read_chunk(message)
+            self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp))
 
     # --- services ------------------------------------------------------------------------------------------
+
+    def _service(self, act: Callable[[], None], done: str) -> Callable[..., Trigger.Response]:
+        def handle(request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            try:
+                return messages.trigger(response, *attempt(act, done))
+            finally:
+                self._publish_changes()
+
+        return handle
 
     def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         for take in self._inputs:
@@ -213,33 +171,11 @@ class SafetyNode(Node):
         self._look_around()
         if reason := self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
-        self._streaming, self._observed, self._gripper = False, None, (float("nan"), 0.0)
-        self._set_point = None
-        self._stuck.begin()
-        self._arming += 1
-        self._armed_at = _now()
-        return self._answer(response, self._filter.arm, "armed")
-
-    def _disarm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._answer(response, self._filter.disarm, "braking, then disarmed")
-
-    def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._answer(response, self._filter.reset, "reset: ready to be armed")
-
-    def _estop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._answer(response, self._filter.estop, "emergency stop")
-
-    def _answer(self, response: Trigger.Response, act: Callable[[], None], done: str) -> Trigger.Response:
-        try:
-            act()
-        except SafetyRefused as error:
-            return messages.trigger(response, False, str(error))
-        finally:
-            self._tell_changes()
-        return messages.trigger(response, True, done)
+        self._gripper = (float("nan"), 0.0)
+        return self._service(self.supervisor.arm, "armed")(request, response)
 
     def _against_arming(self) -> str:
-        """Why the arm must not be armed, as far as the filter cannot know."""
+        """Why the arm must not be armed, as far as the filter does not check it."""
         if not self.active:
             return "the safety node is not active"
         if self._problems:
@@ -249,50 +185,34 @@ class SafetyNode(Node):
         command = self.contract.command.topic
         if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
             return f"no controller listens on {command}"
-        # By their leases: one that was killed stays in the graph for 20 s.
-        if self._streamers != 1:
-            return f"{self._streamers or 'nobody'} publishes {topics.TARGET}; expected one streamer"
-        return self._joints.problem()
+        return self.supervisor.refusal(topics.TARGET)
 
     # --- what goes out -------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        now = _now()
-        if now - self._ticked < 0.5 * self._period:
-            self._skipped += 1  # a late tick is followed by one in time: two set-points at once would be a jump
+        if not self.supervisor.due():
             return
-        self._ticked = now
         for take in self._inputs:
             take()
-        command = self._filter.step()
+        command = self.supervisor.step()
         if command is not None:
-            self._publish(command, now)
-            self._tell_accepted()
-        self._tell_changes()
+            self._publish(command, time.monotonic())
+            if accepted := self.supervisor.newly_accepted():
+                stamp_ns, positions = accepted
+                names = (*self.contract.joints, GRIPPER)
+                stamp = messages.stamp_of(stamp_ns)
+                self._accepted_publisher.publish(messages.target(names, positions, stamp))
+        self._publish_changes()
 
     def _publish(self, command: Command, now: float) -> None:
         if self._command_publisher is not None:
             self._command_publisher.publish(self._command_message(command))
-        self._commands += 1
-        self._set_point = command.positions
-        if self._observed is not None:
-            self._latency.add(self._wall() - self._observed)
-            self._observed = None
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return
         if not abs(gripper - last) < 1e-5 or now - at > GRIPPER_REFRESH_S:
             self._gripper = (gripper, now)
             self._gripper_publisher.publish(self._gripper_message(gripper))
-
-    def _tell_accepted(self) -> None:
-        """What is made of the newest target, whenever that changes: recordings store what was done."""
-        accepted = self._filter.accepted
-        stamp = self._target_stamp
-        if accepted is None or (stamp.sec, stamp.nanosec, *accepted) == self._accepted:
-            return
-        self._accepted = (stamp.sec, stamp.nanosec, *accepted)
-        self._accepted_publisher.publish(messages.target((*self.contract.joints, GRIPPER), accepted, stamp))
 
     def _command_message(self, command: Command) -> Any:
         kind = messages.message_type(self.contract.command.type)
@@ -311,28 +231,17 @@ class SafetyNode(Node):
             return Float64MultiArray(data=list(values))
         return messages.trajectory(contract.gripper_joints, values, self._period)
 
-    def _tell_changes(self) -> None:
-        if (self._filter.state, self._filter.reason) != self._told:
-            self._tell()
+    def _publish_changes(self) -> None:
+        if (self._filter.state, self._filter.reason) != self._published:
+            self._publish_state()
 
-    def _tell(self) -> None:
-        status = self._filter.status()
-        state, reason = status.pop("state"), status.pop("reason")
-        if state == "disarmed" and not reason:
+    def _publish_state(self) -> None:
+        state, reason = self._filter.state, self._filter.reason
+        self._published = (state, reason)
+        if state is SafetyState.DISARMED and not reason:
             reason = self._others or "; ".join(self._problems)
-        latency = self._latency.summary_ms()
-        values = {
-            "arming": self._arming,
-            **status,
-            "latency_p50_ms": latency.get("p50", ""),
-            "latency_p99_ms": latency.get("p99", ""),
-            "latency_count": len(self._latency),
-            "commands": self._commands,
-            "skipped_ticks": self._skipped,
-            "dry_run": self._dry_run,
-        }
+        values = {**self.supervisor.values(), "dry_run": self._dry_run}
         self._state_publisher.publish(messages.safety_report(state, reason, values, self.get_clock().now().to_msg()))
-        self._told = (self._filter.state, self._filter.reason)
 
     def _look_around(self) -> None:
         """Whether anybody else speaks to the controller."""
@@ -393,13 +302,6 @@ class SafetyNode(Node):
         )
         self._watched.append(topic)
         return self.poll(kind, topic, callback, profile, events)
-
-    def _wall(self) -> float:
-        return 1e-9 * self.get_clock().now().nanoseconds
-
-
-def _now() -> float:
-    return time.monotonic()
 
 
 def _endpoint(info: Any) -> str:

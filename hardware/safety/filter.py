@@ -32,7 +32,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardware.safety import checks
+from hardware.safety.arming import JointOrder, first_set_point
 from hardware.safety.checks import Refused
+from hardware.safety.configuration import check_parts, inner_box
 from hardware.safety.geometry import Geometry
 from hardware.safety.limits import Limits
 from hardware.safety.motion import Motion, State
@@ -40,14 +42,9 @@ from hardware.safety.output import Output
 from hardware.safety.reach import Reach
 from hardware.safety.states import Machine
 from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
-from robolearn.core.errors import BadInput
 from robots.spec import RobotSpec
 
 log = logging.getLogger(__name__)
-
-HOLD_TOLERANCE = 0.02  # [rad] the controller still holds our last command if the arm is measured so close to it
-BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arming: sensors, soft stops
-WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp
 
 
 class SafetyFilter:
@@ -61,7 +58,7 @@ class SafetyFilter:
       clock: steady time [s].
 
     Raises:
-      BadInput: the sizes do not agree, limits are looser than the robot's, or the period is not in (0, 0.05] s.
+      BadInput: the parts do not fit together, see `check_parts`.
     """
 
     def __init__(
@@ -72,13 +69,8 @@ class SafetyFilter:
         period: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if len(joints) != robot.chain.n or limits.n != robot.chain.n:
-            raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{robot.chain.n} of each")
-        if len(set(joints)) != len(joints):
-            raise BadInput("joints", got=", ".join(joints), expected="names that differ")
-        if not 0.0 < period <= 0.05:
-            raise BadInput("period", got=f"{period} s", expected="above 0, at most 0.05 s")
-        Limits.of(robot).tightened(**limits.to_json())  # raises when anything is looser
+        check_parts(robot, tuple(joints), limits, period)
+        self._order = JointOrder(tuple(joints))
         self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
         self._clock = clock
         self._machine = Machine()
@@ -87,13 +79,11 @@ class SafetyFilter:
         self._output = Output(limits, period)
         self._reach = Reach(robot)
         self._lower, self._upper = limits.lower.tolist(), limits.upper.tolist()
-        margin = np.minimum(checks.BOX_MARGIN, 0.25 * (limits.upper - limits.lower))
-        self._box = ((limits.lower + margin).tolist(), (limits.upper - margin).tolist())
+        self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
         self._clamped = 0
         self._measured: list[float] | None = None
         self._state_problem = "none has arrived"
-        self._index: tuple[tuple[str, ...] | None, list[int]] = (None, [])  # of the last joint state's names
         self._measured_at = self._deadman_at = self._target_at = self._stepped_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
@@ -175,8 +165,14 @@ class SafetyFilter:
         self._machine.reset()
 
     def stop(self, reason: str) -> None:
-        """The streamer asks for a stop: brake and latch. Nothing to do unless armed."""
-        if self.state is SafetyState.ARMED:
+        """Brake and latch, or latch at once after a gap. Nothing to do unless armed."""
+        if self.state is not SafetyState.ARMED:
+            return
+        try:
+            ran = self._ran(self._clock() - self._stepped_at)
+        except Exception:  # a clock that fails is refused by the next step
+            ran = True
+        if ran:
             self._refuse(Refused("stop", reason))
 
     def deadman(self, held: bool) -> None:
@@ -192,7 +188,7 @@ class SafetyFilter:
         One that cannot be used (a joint missing, not finite) is refused, which brakes and latches when armed.
         """
         try:
-            self._measured = self._read_state(tuple(names), positions)
+            self._measured = self._order.pick(tuple(names), positions)
             self._measured_at = self._clock()
             self._state_problem = ""
         except Refused as refused:
@@ -233,9 +229,7 @@ class SafetyFilter:
           What to send to the controller; None when DISARMED or LATCHED.
         """
         begun = time.perf_counter()
-        command = None
-        if self.state is SafetyState.ARMED or self.state is SafetyState.BRAKING:
-            command = self._step()
+        command = self._step() if self.state in (SafetyState.ARMED, SafetyState.BRAKING) else None
         self._step_s = time.perf_counter() - begun
         return command
 
@@ -263,13 +257,9 @@ class SafetyFilter:
         try:
             now = self._clock()
             gap, self._stepped_at = now - self._stepped_at, now
-            checks.running(gap)
-        except Refused as refused:
-            if refused.stage == "gap":
-                self._refusals[refused.stage] += 1
-                self._machine.latch(refused.reason)
-                self._motion.place(self._motion.q)
+            if not self._ran(gap):
                 return None
+        except Refused as refused:
             self._refuse(refused)
         except Exception as error:
             self._refuse(_exception(error))
@@ -283,14 +273,26 @@ class SafetyFilter:
                 self._refuse(_exception(error))
         return self._brake()
 
+    def _ran(self, gap: float) -> bool:
+        """Whether the process ran since the last step, `gap` [s] ago; latches at once if not."""
+        try:
+            checks.running(gap)
+        except Refused as refused:
+            if refused.stage != "gap":
+                raise
+            self._refusals[refused.stage] += 1
+            self._machine.latch(refused.reason)
+            self._motion.place(self._motion.q)
+            return False
+        return True
+
     def _check_fresh(self, now: float) -> None:
-        limits = self.limits
-        checks.fresh("joint state", "the joint state", now - self._measured_at, limits.state_timeout_s)
-        checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, limits.deadman_timeout_s)
+        checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
+        checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         if self._goal is not None:
-            checks.fresh("freshness", "the target", now - self._target_at, limits.command_timeout_s)
+            checks.fresh("freshness", "the target", now - self._target_at, self.limits.command_timeout_s)
         assert self._measured is not None
-        checks.near("following", "set-point", self.joints, self._motion.q, self._measured, limits.max_jump)
+        checks.near("following", "set-point", self.joints, self._motion.q, self._measured, self.limits.max_jump)
 
     def _follow(self) -> Command:
         """One period towards the goal, if the arm could stop from there."""
@@ -369,27 +371,7 @@ class SafetyFilter:
         if self._state_problem or self._measured is None:
             raise Refused("joint state", f"no joint state that can be used: {self._state_problem}")
         checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
-        for name, q, low, high in zip(self.joints, self._measured, self._lower, self._upper, strict=True):
-            if not low - BOX_TOLERANCE <= q <= high + BOX_TOLERANCE:
-                raise Refused("joint box", f"{name} is measured at {q:.4f} rad, limits {low:.4f} to {high:.4f} rad")
-        outside = self._geometry.outside(np.array(self._measured))
-        if outside > WORKSPACE_TOLERANCE:
-            raise Refused("workspace", f"the tcp is {outside:.3f} m outside the workspace")
-        near = self._held is not None and all(
-            abs(h - q) <= HOLD_TOLERANCE for h, q in zip(self._held, self._measured, strict=True)
-        )
-        return list(self._held) if near and self._held else checks.clamped(self._measured, self._lower, self._upper)
-
-    def _read_state(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
-        if names != self._index[0]:
-            missing = [name for name in self.joints if name not in names]
-            if missing:
-                raise Refused("joint state", f"joint state: no {', '.join(missing)}; got {', '.join(names)}")
-            self._index = (names, [names.index(name) for name in self.joints])
-        values = np.asarray(positions, dtype=np.float64).ravel().tolist()
-        if len(values) != len(names):
-            raise Refused("joint state", f"joint state: {len(values)} positions for {len(names)} names")
-        return checks.finite("joint state", [values[i] for i in self._index[1]], stage="joint state")
+        return first_set_point(self.joints, self._measured, self._held, self._lower, self._upper, self._geometry)
 
     def _refuse(self, refused: Refused) -> None:
         self._refusals[refused.stage] += 1

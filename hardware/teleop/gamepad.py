@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 from numpy.typing import NDArray
 
+from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import Axis, MappingConfig, Motion
-from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import StatusLine
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -137,7 +137,7 @@ class Gamepad:
         self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._index = index
         self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
-        self._sure = Sure(clock)
+        self._confirm = ConfirmTwice(clock)
         self._pygame: Any = None
         self._pad: Any = None
         self._instance = -1
@@ -183,7 +183,7 @@ class Gamepad:
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
         pressed = self._pressed()
-        events = self._sure.events(EVENTS[name] for name in pressed if name in EVENTS)
+        events = self._confirm.events(EVENTS[name] for name in pressed if name in EVENTS)
         held = self._held(DEADMAN) if self._watchdog.alive() else False
         action, stale = None, False
         if held:
@@ -194,7 +194,7 @@ class Gamepad:
                 axes, observation, toggles=pressed.count(GRIP), squeeze=max(0.0, axes["right_trigger"])
             )
         still = f"nothing new from the pad for {STILL_S:g} s: move the stick" if stale else ""
-        note = self._watchdog.why or self._sure.note or (still if held else "hold LB to move")
+        note = self._watchdog.why or self._confirm.note or (still if held else "hold LB to move")
         return Sample(action, held, events, self._watchdog.newest, note)
 
     def prepared(self) -> None:
@@ -203,7 +203,7 @@ class Gamepad:
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._sure.follow(status)
+        self._confirm.follow(status)
         self._screen.show(status)
 
     def _pressed(self) -> list[str]:

@@ -8,9 +8,9 @@ from typing import TextIO
 
 from numpy.typing import NDArray
 
+from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion
-from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.specs import Interface
@@ -74,7 +74,7 @@ class Keyboard:
     ) -> None:
         self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog, self._sure = Watchdog(self.name, clock=clock), Sure(clock)
+        self._watchdog, self._confirm = Watchdog(self.name, clock=clock), ConfirmTwice(clock)
 
     def open(self) -> None:
         """See `Device.open`."""
@@ -96,14 +96,14 @@ class Keyboard:
             self._watchdog.report()
         if self._keys.gone:
             self._watchdog.fail("the terminal is gone")
-        events = self._sure.events(episode_events(reports))
+        events = self._confirm.events(episode_events(reports))
         toggles = sum(new and key == GRIP for key, new in reports)
         axes: dict[str, float] = dict.fromkeys(MOTIONS, 0.0)
         for key, (motion, direction) in MOVES.items():
             axes[motion] += direction * self._keys.held(key)
         engaged = self._watchdog.alive()
         action = self._motion.action(axes, observation, toggles=toggles) if engaged else None
-        return Sample(action, engaged, events, self._watchdog.newest, self._watchdog.why or self._sure.note)
+        return Sample(action, engaged, events, self._watchdog.newest, self._watchdog.why or self._confirm.note)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""
@@ -111,5 +111,5 @@ class Keyboard:
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._sure.follow(status)
+        self._confirm.follow(status)
         self._screen.show(status)

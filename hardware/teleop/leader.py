@@ -18,9 +18,9 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import Felt, check_action, joint_action
-from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -100,7 +100,7 @@ class Leader:
         self._arm: Any = None
         self._fd = fd
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog, self._sure = Watchdog(self.name, silence_s, clock), Sure(clock)
+        self._watchdog, self._confirm = Watchdog(self.name, silence_s, clock), ConfirmTwice(clock)
         self._newest: tuple[NDArray[np.float64], float] | None = None  # joints [rad], opening [m]
         self._error = ""
         self._stop = threading.Event()
@@ -151,18 +151,18 @@ class Leader:
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
-        events = self._sure.events(episode_events(self._keys.poll()))
+        events = self._confirm.events(episode_events(self._keys.poll()))
         if not self._watchdog.alive():
             why = self._watchdog.why + (f" ({self._error})" if self._error else "")
             return Sample(None, False, events, self._watchdog.newest, why)
         stamp, newest = self._watchdog.newest, self._newest
         if newest is None or observation is None:
-            return Sample(None, True, events, stamp, self._sure.note)
+            return Sample(None, True, events, stamp, self._confirm.note)
         q, width = newest
         note = "" if self._aligned else self._misaligned(q, Felt(observation, self.robot).q)
         self._aligned = not note
         action = joint_action(self.robot, q, width) if self._aligned else None
-        return Sample(action, True, events, stamp, self._sure.note or note)
+        return Sample(action, True, events, stamp, self._confirm.note or note)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""
@@ -173,7 +173,7 @@ class Leader:
         if status.state != self._state:
             self._aligned = False  # others may have moved the arm
         self._state = status.state
-        self._sure.follow(status)
+        self._confirm.follow(status)
         self._screen.show(status)
 
     def _misaligned(self, q: NDArray[np.float64], arm: NDArray[np.float64]) -> str:

@@ -13,9 +13,9 @@ from typing import Any, TextIO
 
 from numpy.typing import NDArray
 
+from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion
-from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -117,7 +117,7 @@ class SpaceMouse:
         self._index, self._hid, self._fd = index, hid, fd
         self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
         self._watchdog = Watchdog(self.name, SILENCE_S, clock)
-        self._sure = Sure(clock)
+        self._confirm = ConfirmTwice(clock)
         self._mouse: Any = None
         self._handle: _Handle | None = None
         self._pressed: tuple[bool, bool] = (False, False)
@@ -167,13 +167,13 @@ class SpaceMouse:
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
-        events = list(self._sure.events(episode_events(self._keys.poll())))
+        events = list(self._confirm.events(episode_events(self._keys.poll())))
         axes, grips, rights = self._read()
         for _ in range(rights):
             events.append(EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START)
         engaged = self._watchdog.alive(must_speak=any(axes.values()))
         action = self._motion.action(axes, observation, toggles=grips) if engaged else None
-        return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why or self._sure.note)
+        return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why or self._confirm.note)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""
@@ -182,7 +182,7 @@ class SpaceMouse:
     def show(self, status: Status) -> None:
         """See `Device.show`."""
         self._state = status.state
-        self._sure.follow(status)
+        self._confirm.follow(status)
         self._screen.show(status)
 
     def _read(self) -> tuple[dict[str, float], int, int]:

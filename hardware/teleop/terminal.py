@@ -33,7 +33,7 @@ APART_S = 0.7  # longer than the delay before auto-repeat
 REFRESH_S = 0.2  # of the status line
 
 # Keys of an episode, the same for every device that listens to the terminal. Verdicts cannot be undone: their keys lie
-# apart from those that move the arm. `Sure` asks back about T and Q.
+# apart from those that move the arm. `ConfirmTwice` asks for T and Q again.
 EPISODE_KEYS = {
     "enter": EpisodeEvent.START,
     "1": EpisodeEvent.SUCCESS,

@@ -119,7 +119,7 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
     """
     import numpy as np
 
-    from hardware.ros2.record_node import stamp_names
+    from hardware.recording import stamp_names
     from robolearn.data import layout
     from robolearn.data.writer import EpisodeWriter
 
@@ -168,7 +168,8 @@ def node_defaults(**more: Any) -> dict[str, Any]:
 
 
 def _record_node(stack: ExitStack) -> Any:
-    from hardware.ros2.record_node import RecordNode, Session
+    from hardware.recording import Session
+    from hardware.ros2.record_node import RecordNode
     from robolearn.data import layout
 
     def make_session(value: Callable[[str], Any]) -> Session:

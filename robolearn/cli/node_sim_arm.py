@@ -19,7 +19,8 @@ FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault", "realtime
 def main(argv: Sequence[str] | None = None) -> int:
     """Spin the simulated arm until it is told to end; the exit code."""
     try:
-        from hardware.ros2.runtime import ros_arguments, spin
+        from hardware.ros2.arguments import ros_arguments
+        from hardware.ros2.process import spin
         from hardware.ros2.shared_memory import make_room_for_pictures
 
         make_room_for_pictures()

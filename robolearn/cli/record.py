@@ -111,8 +111,9 @@ class Record(Command):
             console.print(f"monitor     {r['violations']} violations of the arm's limits")
 
     def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
-        from hardware.ros2.record_node import RecordNode, Session
-        from hardware.ros2.runtime import host
+        from hardware.recording import Session
+        from hardware.ros2.process import host
+        from hardware.ros2.record_node import RecordNode
         from hardware.ros2.shared_memory import make_room_for_pictures
         from robolearn.core import RobolearnError
         from robolearn.deploy import Processes
@@ -128,7 +129,7 @@ class Record(Command):
         failed, node = True, None
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
         if screen := self.teleop in SCREENS and sys.stderr.isatty():
-            logging.getLogger("hardware.ros2.teleop_node").setLevel(logging.WARNING)
+            logging.getLogger("hardware.teleop.teleoperation").setLevel(logging.WARNING)
 
         def watch(episodes: Any) -> None:
             nodes.check()
@@ -178,21 +179,23 @@ class Record(Command):
     def _result(self, contract: Any, writer: Any, task: str, first: int, node: Any) -> dict[str, Any]:
         report = node.report.values if node is not None and node.report else {}
         monitor = node.monitor if node is not None else {}
+        recording = node.recording if node is not None else None
+        episodes = recording.episodes if recording is not None else None
         return {
             "dataset": str(self.out),
             "robot": contract.name,
             "teleop": self.teleop,
             "task": task,
             "episodes": writer.episodes,
-            "recorded": node.episodes.recorded if node is not None else 0,
-            "successes": node.episodes.successes if node is not None else 0,
-            "dropped": node.episodes.dropped if node is not None else 0,
+            "recorded": episodes.recorded if episodes is not None else 0,
+            "successes": episodes.successes if episodes is not None else 0,
+            "dropped": episodes.dropped if episodes is not None else 0,
             "frames": writer.frames,
             "latency_ms": {p: _number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
-            "late_steps": node.late_steps if node is not None else 0,
+            "late_steps": recording.late_steps if recording is not None else 0,
             "violations": monitor.get("violations"),
             "monitor": monitor or None,
-            "wall_s": {"store": max(node.store_s, default=None) if node is not None else None},
+            "wall_s": {"store": max(recording.store_s, default=None) if recording is not None else None},
         }
 
 

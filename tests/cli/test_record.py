@@ -221,7 +221,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.
 
 
 def test_what_a_start_that_failed_has_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    from hardware.ros2.record_node import stamp_names
+    from hardware.recording import stamp_names
     from robolearn.cli.node_record import make_writer
 
     interface = load_contract("sim").with_cameras(()).interface

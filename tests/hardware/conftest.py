@@ -13,7 +13,7 @@ def small_heap() -> Iterator[None]:
     """What earlier tests left is not looked through while nodes run in this process.
 
     A collection of all of it stands still for longer than the safety filter lets a joint state be old. Nodes that run
-    as programs do the same (`runtime.spin`).
+    as programs do the same (`process.spin`).
     """
     gc.collect()
     gc.freeze()

@@ -16,8 +16,10 @@ import numpy as np
 from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.observer import JointReader
-from hardware.safety import JointTarget, SafetyFilter, SafetyState
-from hardware.streaming import ChunkRefused, ChunkStream
+from hardware.safety import JointTarget, SafetyRefused, SafetyState
+from hardware.safety.supervisor import SafetySupervisor
+from hardware.setpoints import GRIPPER
+from hardware.streamer import Streamer, StreamStop, StreamTarget
 from robots import make_control
 
 CONTRACT = load_contract("sim")
@@ -69,17 +71,21 @@ class Chunk:
 
 class FaultRig:
     """Attributes: `now` [s], the four links by name, `latency` of the policy [s], `wall` the stamping clock's offset,
-    `paused`: process → until when it does not run, `commands` as (time, positions)."""
+    `paused`: process → until when it does not run, `commands` as (time, positions), `supervisor` and `streamer` as in
+    the nodes."""
 
     def __init__(self, seed: int = 0) -> None:
         self.now = 10.0
         self.wall = WALL
         self.latency = 0.02
-        self.filter = SafetyFilter(CONTRACT.robot, CONTRACT.joints, CONTRACT.limits, PERIOD, lambda: self.now)
-        self.stream = ChunkStream(CONTROL.spec.names, STEP, clock=lambda: self.now)
-        self.joints = JointReader(CONTRACT, lambda: self.now)
-        self.monitor = LimitMonitor.of(CONTRACT.robot, PERIOD)
         self.links = {name: Link(seed + i) for i, name in enumerate(("chunks", "targets", "states", "deadman"))}
+        clock, wall = (lambda: self.now), (lambda: self.wall + self.now)
+        self.supervisor = SafetySupervisor(CONTRACT, clock, wall)
+        self.supervisor.streamers_alive(1, "targets")
+        self.filter = self.supervisor.filter
+        self.streamer = Streamer(CONTRACT, self._send, clock=clock, wall=wall)
+        self.joints = JointReader(CONTRACT, clock)  # the policy's
+        self.monitor = LimitMonitor.of(CONTRACT.robot, PERIOD)
         self.paused: dict[str, float] = {}
         self.arm_q = np.array(CONTRACT.robot.home)
         self.commands: list[tuple[float, np.ndarray]] = []
@@ -89,10 +95,6 @@ class FaultRig:
         self._ticks = 0
         self._due = -np.inf
         self._thinking: tuple[float, Chunk] | None = None
-        self._armed = False
-        self._stop = ""
-        self._step: tuple[float, int] = (0.0, -1)
-        self._target: JointTarget | None = None
 
     # --- a period goes by ------------------------------------------------------------------------------------
 
@@ -119,11 +121,17 @@ class FaultRig:
     def moving(self) -> FaultRig:
         """Armed and in motion, in the middle of a chunk."""
         self.run(0.1)
-        self.filter.arm()
+        self.arm()
         self.run(0.86)
         assert self.filter.state is SafetyState.ARMED, self.filter.reason
         assert self.travel(self.now - 0.5) > 0.01
         return self
+
+    def arm(self) -> None:
+        """What the service of the safety node does."""
+        if reason := self.supervisor.refusal("targets"):
+            raise SafetyRefused(reason)
+        self.supervisor.arm()
 
     def travel(self, since: float) -> float:
         """How far a joint was commanded to go since then [rad]."""
@@ -146,6 +154,7 @@ class FaultRig:
             self.joints.update(*message)
 
     def _policy(self) -> None:
+        self.streamer.heartbeat()
         armed = self.filter.state is SafetyState.ARMED
         if self._thinking is not None and self.now >= self._thinking[0]:
             self.links["chunks"].send(self._thinking[1], self.now)
@@ -160,55 +169,35 @@ class FaultRig:
         self._thinking = (self.now + self.latency, Chunk(stamp, self.act(self._calls)))
 
     def _streamer(self) -> None:
-        """As in `hardware.ros2.streamer_node`."""
-        armed = self.filter.state is SafetyState.ARMED
-        if armed != self._armed:
-            self._armed, self._stop, self._step = armed, "", (0.0, -1)
-            self.stream.clear()
+        self.streamer.safety(str(self.supervisor.arming) if self.filter.state is SafetyState.ARMED else "")
+        for message in self._heard:
+            self.streamer.joint_state(*message)
         for chunk in self.links["chunks"].take(self.now):
-            if armed and not self._stop:
-                try:
-                    self.stream.accept(
-                        chunk.stamp, self.wall + self.now, chunk.names, chunk.actions, chunk.times, chunk.source
-                    )
-                except ChunkRefused as error:
-                    self._halt(str(error))
-        if not armed:
-            return
-        if self._stop:
-            self.links["targets"].send(self._stop, self.now)
-        elif self.stream.running:
-            step = None
-            if problem := self.joints.problem():
-                self._halt(problem)
-            elif (step := self.stream.step()) is None:
-                self._halt(self.stream.reason)
-            if step is None:
-                return
-            if not step.held and (step.stamp, step.index) != self._step:
-                self._step = (step.stamp, step.index)
-                assert self.joints.q is not None
-                goal, width = CONTROL.targets(self.joints.q[None], None, step.action[None])
-                self._target = JointTarget(CONTRACT.joints, goal[0], float(width[0]))
-            self.links["targets"].send(self._target, self.now)
+            stamp_ns = round(1e9 * chunk.stamp) if np.isfinite(chunk.stamp) else 0
+            self.streamer.chunk(stamp_ns, chunk.names, chunk.actions, chunk.times, chunk.source)
+        self.streamer.tick()
 
-    def _halt(self, reason: str) -> None:
-        if not self._stop:
-            self._stop = reason
-            self.stream.halt(reason)
-            self.links["targets"].send(reason, self.now)
+    def _send(self, what: StreamTarget | StreamStop) -> None:
+        if isinstance(what, StreamStop):
+            self.links["targets"].send(what.reason, self.now)
+        else:
+            *positions, gripper = what.positions
+            self.links["targets"].send(JointTarget(CONTRACT.joints, np.array(positions), gripper), self.now)
 
     def _safety(self) -> None:
-        for names, q, _ in self._heard:
-            self.filter.measured(names, q)
+        if not self.supervisor.due():
+            return
+        for message in self._heard:
+            self.supervisor.joint_state(*message)
         for held in self.links["deadman"].take(self.now):
-            self.filter.deadman(held)
+            self.supervisor.deadman(held)
         for target in self.links["targets"].take(self.now):
             if isinstance(target, str):
-                self.filter.stop(target)
+                self.supervisor.stop_request(target)
             else:
-                self.filter.target(target)
-        command = self.filter.step()
+                values = [*np.asarray(target.positions), target.gripper]
+                self.supervisor.target((*target.names, GRIPPER), values, round(1e9 * (self.wall + self.now)))
+        command = self.supervisor.step()
         if command is not None:
             self.monitor.command(command.positions, self.now)
             self.commands.append((self.now, command.positions))

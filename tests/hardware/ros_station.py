@@ -14,7 +14,8 @@ from hardware.contract import Contract
 from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
-from hardware.ros2.runtime import Node, spin
+from hardware.ros2.process import spin
+from hardware.ros2.runtime import Node
 from robolearn.core import ActionChunk, Interface, Observation
 
 

@@ -56,7 +56,7 @@ def ends_latched(rig: FaultRig, since: float, within_s: float, why: str) -> None
     rig.filter.reset()
     rig.run(1.2 if clock else 0.1)  # a clock that jumped is believed again after a while
     assert rig.filter.state is SafetyState.DISARMED and len(rig.commands) == sent
-    rig.filter.arm()
+    rig.arm()
     begun = rig.now
     rig.run(0.5)
     assert rig.filter.state is SafetyState.ARMED and rig.travel(begun) > 0.01, rig.filter.reason
@@ -257,13 +257,12 @@ def test_bad_joint_states(rig: FaultRig, what: str, why: str) -> None:
     told(rig, why, 0.12)
 
 
-def test_joint_states_that_only_keep_their_values_bound_the_motion(rig: FaultRig) -> None:
-    """Targets are measured from where the arm seems to be, so they go nowhere; the safety node says frozen."""
+def test_joint_states_that_only_keep_their_values(rig: FaultRig) -> None:
+    """Targets are measured from where the arm seems to be, so they go nowhere, until the supervisor says frozen."""
     rig.links["states"].fault = joint_fault("freeze")
     since = rig.now
-    rig.run(3.0)
-    judged(rig)
-    assert rig.travel(since) < CONTRACT.limits.max_jump
+    told(rig, "frozen", 0.5)
+    assert rig.travel(since) < 2.0 * CONTRACT.limits.max_jump
 
 
 @pytest.mark.parametrize("length", [6, 8, 0])
@@ -305,7 +304,7 @@ def test_joint_states_without_stamps(rig: FaultRig) -> None:
 @pytest.mark.parametrize(
     ("process", "seconds", "why"),
     [
-        ("policy", 0.02, KEEPS), ("policy", 0.6, "ran out"), ("policy", math.inf, "ran out"),
+        ("policy", 0.02, KEEPS), ("policy", 0.6, "gone"), ("policy", math.inf, "gone"),
         ("streamer", 0.05, KEEPS), ("streamer", 0.15, "freshness"), ("streamer", math.inf, "freshness"),
         ("safety", 0.05, KEEPS), ("safety", 0.2, EITHER), ("safety", 0.3, "gap"), ("safety", 3.0, "gap"),
     ],
@@ -314,6 +313,20 @@ def test_a_process_that_does_not_run(rig: FaultRig, process: str, seconds: float
     """Stopped for a while and continued, or for good."""
     rig.paused[process] = rig.now + seconds
     told(rig, why, 0.31 if process != "safety" else 0.02, seconds=min(seconds, 3.0) + 1.0)
+
+
+def test_news_that_waited_for_a_stopped_safety_node_do_not_set_the_arm_moving(rig: FaultRig) -> None:
+    """It runs again, and hears first of all that the operator and the streamer are gone."""
+    since, sent = rig.now, len(rig.commands)
+    rig.paused["safety"] = rig.now + 0.6
+    rig.run(0.5)
+    rig.supervisor.operators_alive(0)
+    rig.supervisor.streamers_alive(0, "targets")
+    rig.supervisor.streamers_alive(1, "targets")
+    assert rig.filter.state is SafetyState.LATCHED
+    rig.run(0.5)
+    assert len(rig.commands) == sent
+    ends_latched(rig, since, 0.02, "gap")
 
 
 def test_a_safety_node_that_is_gone_leaves_the_arm_at_its_last_command(rig: FaultRig) -> None:
@@ -334,7 +347,7 @@ def test_a_policy_that_was_always_too_slow() -> None:
     rig = FaultRig()
     rig.latency = 0.3
     rig.run(0.1)
-    rig.filter.arm()
+    rig.arm()
     told(rig, "too late", 0.6)
 
 

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import pytest
 from rclpy.duration import Duration
 
-from hardware.ros2 import runtime
+from hardware.ros2 import process
 from hardware.ros2.background import wait_until
-from hardware.ros2.runtime import HEARD_S
+from hardware.ros2.process import HEARD_S
 
 pytestmark = pytest.mark.realtime
 
@@ -32,7 +32,8 @@ WORDS = 10
 PROGRAM = f"""
 import os, signal, sys
 from hardware.ros2 import qos
-from hardware.ros2.runtime import Node, host
+from hardware.ros2.process import host
+from hardware.ros2.runtime import Node
 from std_msgs.msg import Int64
 
 TOPICS = [f"/count_{{i}}" for i in range({TOPICS})]
@@ -110,6 +111,6 @@ def test_a_middleware_that_cannot_tell_gets_the_same_time(caplog: pytest.LogCapt
         publishers=[Mute(), Mute()], context=SimpleNamespace(ok=lambda: True), get_name=lambda: "safety"
     )
     began = time.monotonic()
-    runtime._be_heard(node)  # type: ignore[arg-type]
+    process._be_heard(node)  # type: ignore[arg-type]
     assert HEARD_S <= time.monotonic() - began < 1.5 * HEARD_S
     assert "safety" in caplog.text and "unsupported" in caplog.text

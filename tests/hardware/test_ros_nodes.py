@@ -24,10 +24,8 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.ros2.policy_node import PolicyNode
-from hardware.ros2.runtime import ros_arguments
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
-from robolearn.cli.nodes import main_policy, main_streamer
 from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.priority import HIGHEST, threads
 from robolearn.data.video import VideoConfig, check_encodable
@@ -251,29 +249,3 @@ def test_a_policy_for_another_arm_does_not_start() -> None:
         node = background.add(PolicyNode(lambda _: swing, contract=CONTRACT, context=background.context))
         with pytest.raises(BadInput, match="expected ur5e"):
             node.start()
-
-
-def test_flags_become_parameters() -> None:
-    argv = ["--contract", "sim", "--grace-ms=20", "--ros-args", "-r", "a:=b"]
-    assert ros_arguments(argv, ("contract", "grace_ms"))[1:] == [
-        "--ros-args", "-p", "contract:=sim", "-p", "grace_ms:=20", "--", "--ros-args", "-r", "a:=b",
-    ]  # fmt: skip
-    with pytest.raises(BadInput, match="did you mean --contract"):
-        ros_arguments(["--contrast", "x"], ("contract",))
-    with pytest.raises(BadInput, match="no value"):
-        ros_arguments(["--contract"], ("contract",))
-
-
-@pytest.mark.parametrize(
-    ("main", "argv", "why"),
-    [
-        (main_streamer, ["--contract", "simm"], "did you mean sim"),
-        (main_streamer, ["--grace-ms", "soon"], "expected a float"),
-        (main_streamer, ["--bogus", "1"], "got --bogus"),
-        (main_policy, ["--contract", "sim"], "parameter policy"),
-        (main_policy, ["--policy", "/nowhere"], "/nowhere"),
-    ],
-)
-def test_bad_input_ends_a_node_with_2(capsys: pytest.CaptureFixture[str], main, argv: list[str], why: str) -> None:
-    assert main(argv) == 2
-    assert why in capsys.readouterr().err

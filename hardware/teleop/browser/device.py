@@ -1,7 +1,7 @@
 """Teleoperation from a web page, on this machine or on a phone beside it.
 
 The operator drags a target; at every control step the action is what brings the tcp from where it is towards it, until
-it is there. See `desk` for who may ask, `gate` for who may come in.
+it is there. `control_arbiter` decides which page has control, `auth_proxy` who may open one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.browser.desk import Desk
+from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.target import KINDS, action_towards
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import resting_opening
@@ -26,7 +26,7 @@ from robolearn.core.specs import Interface
 from robots import RobotSpec, make_control
 
 if TYPE_CHECKING:
-    from hardware.teleop.browser.gate import Gate
+    from hardware.teleop.browser.auth_proxy import AuthProxy
     from hardware.teleop.browser.page import Page
 
 log = logging.getLogger(__name__)
@@ -80,11 +80,11 @@ class Browser:
         self._interface, self._robot = interface, robot
         self._host, self._port = host, port
         self._certificate, self._key, self._folder = certificate, key, folder
-        self.desk = Desk(heartbeat_s)
+        self.arbiter = ControlArbiter(heartbeat_s)
         self.url = ""
         self.notice = ""
         self._page: Page | None = None
-        self._gate: Gate | None = None
+        self._proxy: AuthProxy | None = None
         self._status: Status | None = None
         self._shown_at = 0.0
         self._moved_away, self._prepared = True, False
@@ -100,54 +100,55 @@ class Browser:
         if self._page is not None:
             return
         try:
-            from hardware.teleop.browser import gate
+            from hardware.teleop.browser.access import is_loopback
+            from hardware.teleop.browser.auth_proxy import AuthProxy
             from hardware.teleop.browser.page import Page
         except ImportError as error:
             raise BadInput(
                 "browser", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
             ) from error
         tls, proof = None, ""
-        if not gate.is_loopback(self._host):
+        if not is_loopback(self._host):
             from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
 
             certificate = self._certificate or own_certificate(self._folder)
             tls, proof = server_context(certificate, self._key), fingerprint(certificate)
-        page = Page(self.desk, self._robot)
+        page = Page(self.arbiter, self._robot)
         try:
             html = _fetch(page.address)
-            self._gate = gate.Gate(
-                html, page.address, self.desk, host=self._host, port=self._port, tls=tls, say=self._say
+            self._proxy = AuthProxy(
+                html, page.address, self.arbiter, host=self._host, port=self._port, tls=tls, status=self._status_shown
             )
-            self._gate.open()
+            self._proxy.open()
         except BaseException:
             page.close()
             raise
         self._page = page
-        self._announce(self._gate, proof)
+        self._announce(self._proxy, proof)
         self._end.clear()
         self._thread = threading.Thread(target=self._refresh, name="teleop-page", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Take the page away; more than once is no fault."""
-        self.desk.release("the page was closed")
+        self.arbiter.release("the page was closed")
         self._end.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
-        if self._gate is not None:
-            self._gate.close()
+        if self._proxy is not None:
+            self._proxy.close()
         if self._page is not None:
             self._page.close()
-        self._thread = self._gate = self._page = None
+        self._thread = self._proxy = self._page = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """The step towards the target; None while the dead-man is off or nothing was observed yet."""
         q = self._observe(observation)
-        wish = self.desk.wish()
+        request = self.arbiter.request()
         action = None
-        if wish.engaged and q is not None and wish.target is not None and wish.opening is not None:
-            action = action_towards(self._interface.action_kind, self._robot, q, *wish.target, wish.opening)
-        return Sample(action, wish.engaged, wish.events, wish.stamp, wish.note)
+        if request.engaged and q is not None and request.target is not None and request.opening is not None:
+            action = action_towards(self._interface.action_kind, self._robot, q, *request.target, request.opening)
+        return Sample(action, request.engaged, request.events, request.stamp, request.note)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""
@@ -175,13 +176,13 @@ class Browser:
         status = self._status
         driven = status is not None and status.state not in ("waiting", "recording")
         elsewhere = self._moved_away or self._prepared or driven
-        self.desk.place(pos, rot, width / most if most > 0 else 0.0, always=elsewhere)
+        self.arbiter.place(pos, rot, width / most if most > 0 else 0.0, always=elsewhere)
         if self._prepared:
-            self.desk.keep_grip(lambda commanded: resting_opening(width, most, commanded))
+            self.arbiter.keep_grip(lambda commanded: resting_opening(width, most, commanded))
         self._moved_away = self._prepared = False
         return q
 
-    def _say(self) -> dict[str, Any]:
+    def _status_shown(self) -> dict[str, Any]:
         """What the overlay shows."""
         status = self._status
         if status is None:
@@ -205,16 +206,16 @@ class Browser:
                 log.exception("the page could not be updated")
                 self._end.wait(1.0)
 
-    def _announce(self, gate: Gate, proof: str) -> None:
+    def _announce(self, server: AuthProxy, proof: str) -> None:
         from hardware.teleop.browser.certificate import addresses
 
-        query = f"/?token={gate.token}" if gate.token else "/"
+        query = f"/?token={server.token}" if server.token else "/"
         everywhere = self._host in ("", "0.0.0.0", "::")
         hosts = (addresses() or ["127.0.0.1"]) if everywhere else [self._host]
-        urls = [f"{gate.scheme}://{f'[{host}]' if ':' in host else host}:{gate.port}{query}" for host in hosts]
+        urls = [f"{server.scheme}://{f'[{host}]' if ':' in host else host}:{server.port}{query}" for host in hosts]
         self.url = urls[0]
         lines = [f"Open {self.url}"]
-        if gate.token:
+        if server.token:
             lines += [f"  or {url}" for url in urls[1:3]]
             lines += ["The browser will warn once: the certificate is our own. Its SHA-256 fingerprint:", f"  {proof}"]
             lines += ["Whoever has this address can move the arm.", _qr(self.url)]

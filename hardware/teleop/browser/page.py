@@ -1,7 +1,7 @@
 """What viser shows: the arm, a target to drag, the gripper, cameras. The switch and the buttons are in `overlay.html`.
 
 Every client has widgets of its own, so that viser itself hears them from that client alone; those of spectators are
-hidden, and the desk would not listen to them either.
+hidden, and the control arbiter ignores them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import viser
 from numpy.typing import NDArray
 
 from hardware.teleop.browser.arm import ArmView
-from hardware.teleop.browser.desk import Desk
+from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.device import Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
@@ -76,15 +76,15 @@ class Viewpoint:
 
 
 class Page:
-    """viser on loopback, without any protection of its own: only the gate may know where.
+    """viser on loopback, without any protection of its own: only the auth proxy connects to it.
 
     Args:
-      desk: hears what is asked.
+      arbiter: receives what each client asks for.
       robot: the arm to draw.
     """
 
-    def __init__(self, desk: Desk, robot: RobotSpec) -> None:
-        self._desk = desk
+    def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
+        self._arbiter = arbiter
         self._robot = robot
         with _quiet():
             self._server = _Server(host=hidden_loopback(), port=0, label="robolearn", verbose=False)
@@ -108,8 +108,8 @@ class Page:
 
     def update(self, status: Status | None) -> None:
         """Show how things are; called about 20 times a second, by one thread."""
-        target, opening, moves = self._desk.peek()
-        controller = self._desk.controller
+        target, opening, moves = self._arbiter.peek()
+        controller = self._arbiter.controller
         if status is not None and status.joints is not None:
             self.arm.move(np.asarray(status.joints, dtype=np.float64), 1.0 if opening is None else opening)
         with self._lock:
@@ -134,12 +134,12 @@ class Page:
         if view != self._view:
             with handle.atomic():
                 handle.camera.position, handle.camera.look_at = view.position, view.look_at
-        client = _Client(handle, self._desk.join(handle.client_id), self._desk, self._home, view.gizmo)
+        client = _Client(handle, self._arbiter.join(handle.client_id), self._arbiter, self._home, view.gizmo)
         with self._lock:
             self._clients[client.id] = client
 
     async def _leave(self, handle: viser.ClientHandle) -> None:
-        self._desk.leave(handle.client_id)
+        self._arbiter.leave(handle.client_id)
         with self._lock:
             self._clients.pop(handle.client_id, None)
 
@@ -184,10 +184,10 @@ class _Client:
     """The widgets of one client."""
 
     def __init__(
-        self, client: viser.ClientHandle, key: str, desk: Desk, home: tuple[Array, Array], scale: float
+        self, client: viser.ClientHandle, key: str, arbiter: ControlArbiter, home: tuple[Array, Array], scale: float
     ) -> None:
         self.id = client.client_id
-        self._desk = desk
+        self._arbiter = arbiter
         self._moves = -1
         self._mine: bool | None = None
         client.gui.add_html(f'<div {CLIENT}="{key}"></div>', order=0.0)
@@ -207,11 +207,11 @@ class _Client:
         @self._slider.on_update
         async def _(event: viser.GuiEvent) -> None:
             if event.client_id is not None:  # else we set it ourselves
-                self._desk.grip(self.id, 0.01 * self._slider.value)
+                self._arbiter.grip(self.id, 0.01 * self._slider.value)
 
         @self._gizmo.on_update
         async def _(event: viser.TransformControlsEvent) -> None:
-            self._desk.drag(self.id, self._gizmo.position, quat_to_matrix(self._gizmo.wxyz))
+            self._arbiter.drag(self.id, self._gizmo.position, quat_to_matrix(self._gizmo.wxyz))
 
     def update(self, mine: bool, target: tuple[Array, Array] | None, opening: float | None, moves: int) -> None:
         """Show what may be touched now, and put the gizmo where the arm is after it was moved there."""

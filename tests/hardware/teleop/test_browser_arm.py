@@ -10,7 +10,7 @@ import pytest
 import viser
 
 from hardware.teleop.browser.arm import ArmView, geom_mesh
-from hardware.teleop.browser.desk import Desk
+from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.page import Page, Viewpoint
 from robolearn.core.se3 import quat_to_matrix
 from robots import ROBOTS
@@ -18,7 +18,7 @@ from robots import ROBOTS
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    page = Page(Desk(), ROBOTS["panda"])
+    page = Page(ControlArbiter(), ROBOTS["panda"])
     yield page
     page.close()
 

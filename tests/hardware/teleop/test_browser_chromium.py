@@ -95,7 +95,7 @@ def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
         rig.wait(lambda: bool(np.linalg.norm(rig.tcp - target) < 1e-3))
 
         fingers.hold()
-        rig.device.desk.heartbeat_s = HEARTBEAT_S
+        rig.device.arbiter.heartbeat_s = HEARTBEAT_S
         phone.close()
         assert rig.let_go_within(0.5, time.monotonic())
         assert rig.samples[-1][1].action is None
@@ -109,13 +109,13 @@ def test_a_browser_that_stands_still_has_let_go(chromium: Chromium) -> None:
         hands.hold()
         rig.wait(lambda: rig.engaged)
         chromium.stop()
-        rig.device.desk.heartbeat_s = HEARTBEAT_S
+        rig.device.arbiter.heartbeat_s = HEARTBEAT_S
         try:
             assert rig.let_go_within(0.5, time.monotonic())
             assert "silent" in rig.samples[-1][1].note
         finally:
             chromium.resume()
-            rig.device.desk.heartbeat_s = PATIENT_S
+            rig.device.arbiter.heartbeat_s = PATIENT_S
         # It beats again, but the press that was lost does not come back by itself.
         beat = rig.samples[-1][1].stamp
         rig.wait(lambda: rig.samples[-1][1].stamp > beat + 0.2)

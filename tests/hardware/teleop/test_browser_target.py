@@ -86,21 +86,21 @@ def test_says_what_it_cannot_do() -> None:
 
 def test_the_device_holds_still_until_asked_and_follows_the_arm_between_episodes() -> None:
     robot = ROBOTS["panda"]
-    device = Browser(interface_of("panda"), robot)  # never opened: the desk stands in for its page
-    device.desk.join(1)
+    device = Browser(interface_of("panda"), robot)  # never opened: the arbiter stands in for its page
+    device.arbiter.join(1)
 
     def sample(q: np.ndarray):
         observation = {"proprio": proprio(q, np.array([0.08]), *robot.chain.forward(q))[0]}
-        device.desk.beat(1, press)
+        device.arbiter.beat(1, press)
         return device.sample(observation)
 
     press, home = 1, np.array([robot.home])
-    device.desk.beat(1, 1)
+    device.arbiter.beat(1, 1)
     first = device.sample(None)
     assert first.engaged and first.action is None  # nothing observed
     assert np.abs(sample(home).action[:6]).max() < 1e-5 and sample(home).action[6] == pytest.approx(1.0)
     position, rotation = (array[0] for array in robot.chain.forward(home))
-    device.desk.drag(1, position + rotation @ [0.0, 0.01, 0.0], rotation)
+    device.arbiter.drag(1, position + rotation @ [0.0, 0.01, 0.0], rotation)
     assert sample(home).action[:3] == pytest.approx([0.0, 0.5, 0.0], abs=1e-5)
 
     # The recording takes the arm elsewhere: the old target must not draw it back.
@@ -117,18 +117,18 @@ def test_the_device_holds_still_until_asked_and_follows_the_arm_between_episodes
 def test_the_gripper_goes_on_as_the_arm_stands_when_it_was_put_in_its_place() -> None:
     robot = ROBOTS["panda"]
     device = Browser(interface_of("panda"), robot)
-    device.desk.join(1)
+    device.arbiter.join(1)
     q = np.array([robot.home])
     tcp = robot.chain.forward(q)
 
     def grip(width: float) -> float:
-        device.desk.beat(1, 1)
+        device.arbiter.beat(1, 1)
         action = device.sample({"proprio": proprio(q, np.array([width]), *tcp)[0]}).action
         assert action is not None
         return float(action[6])
 
     assert grip(0.08) == pytest.approx(1)
-    device.desk.grip(1, 0.0)
+    device.arbiter.grip(1, 0.0)
     assert grip(0.066) == pytest.approx(-1)
     for state in ("storing", "waiting", "recording", "preparing"):
         device.show(Status(state, "", 1, 5, 0, 0.0))

@@ -1,5 +1,5 @@
-"""A second thought before a running episode is dropped: keys and buttons that do it lie beside others, and a slip is
-not to be undone.
+"""Confirmation before a running episode is dropped: the keys and buttons that do it lie beside others, and a dropped
+episode is lost.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 
 from hardware.teleop.device import RECORDING, EpisodeEvent, Status
 
-SURE_S = 4.0
+CONFIRM_S = 4.0
 DROPS = {EpisodeEvent.QUIT: "quit", EpisodeEvent.REDO: "try again"}
 """What drops a running episode although its key may have been meant for something else. DISCARD means just that."""
 
 
-class Sure:
-    """Passes events on, but QUIT and REDO while an episode is recorded only when they come twice within `SURE_S`.
+class ConfirmTwice:
+    """Passes events on, but QUIT and REDO while an episode is recorded only when they come twice within `CONFIRM_S`.
 
     Args:
       clock: steady seconds.
@@ -53,4 +53,4 @@ class Sure:
 
     @property
     def _open(self) -> EpisodeEvent | None:
-        return self._asked if self._clock() - self._at <= SURE_S else None
+        return self._asked if self._clock() - self._at <= CONFIRM_S else None

@@ -1,14 +1,15 @@
-"""The desk between pages and the recording: who is at the controls, whether they hold on, and what they ask for.
+"""Control arbitration between web pages: which has control, whether its dead-man is on, and what it asks for.
 
-Pages come and go and speak from threads of their own; the recording asks once a control step. One client has control,
-others watch and may take it over while the dead-man is off.
+Pages connect and leave in threads of their own; the recording takes one request per control step. One client has
+control, others watch and may take it over while the dead-man is off.
 
 The dead-man is a switch that must be kept: every heartbeat of the page says which press of the switch is still on (0:
 none). A page that is silent for `heartbeat_s`, that closes or loses its websocket has let go, and a press that was lost
 this way never counts again: the page must be alive and the operator must press anew.
 
-Beats that come steadily may all be late, on a radio link that queues them. So a page says with each when it was last
-spoken to, by the clock here: where word and answer take longer than `heartbeat_s` and `DELAY_S`, it has let go too.
+Beats that come steadily may all be late, on a radio link that queues them. So each carries the time of the
+last message that the page received, by the clock here: where the round trip takes longer than `heartbeat_s` and
+`DELAY_S`, it has let go too.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from robolearn.core.se3 import matrix_to_quat
 
 Array = NDArray[np.float64]
 
-DELAY_S = 0.2  # a page is spoken to ten times a second, and may answer a beat later
+DELAY_S = 0.2  # a page is sent a message ten times a second, and may answer a beat later
 
 
 @dataclass(frozen=True)
-class Wish:
+class ControlRequest:
     """What the operator asks for at one control step.
 
     Attributes:
       engaged: the dead-man is on.
       target: (3,) position [m] and (3, 3) orientation of the tcp in the base frame, or None before there is any.
       opening: of the gripper, 0 closed … 1 open, or None before there is any.
-      events: since the last wish.
+      events: since the last request.
       stamp: of the newest heartbeat [s].
       note: why the dead-man is off, or nothing.
     """
@@ -60,7 +61,7 @@ class _Client:
     void: int = 0  # presses up to this one do not count any more
 
 
-class Desk:
+class ControlArbiter:
     """Shared by the threads of the pages and of the recording.
 
     Args:
@@ -231,12 +232,14 @@ class Desk:
             if self._controller is not None:
                 self._let_go(self._controller, self._clients[self._controller], why)
 
-    def wish(self) -> Wish:
+    def request(self) -> ControlRequest:
         """What is asked for now; the events are handed over."""
         with self._lock:
             engaged = self.engaged
             events, self._events = tuple(self._events), []
-            return Wish(engaged, self._target, self._opening, events, self._stamp, "" if engaged else self._note)
+            return ControlRequest(
+                engaged, self._target, self._opening, events, self._stamp, "" if engaged else self._note
+            )
 
     def peek(self) -> tuple[tuple[Array, Array] | None, float | None, int]:
         """Target, opening, and how often the target was put back to the arm."""

@@ -1,0 +1,7 @@
+"""Recording demonstrations: teleoperation whose steps are stored, without ROS and on an injected clock."""
+
+from hardware.recording.recording import Recording
+from hardware.recording.session import Session, Writer, stamp_names
+from hardware.recording.storage import Storage, StorageThread
+
+__all__ = ["Recording", "Session", "Storage", "StorageThread", "Writer", "stamp_names"]

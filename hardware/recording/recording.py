@@ -1,0 +1,239 @@
+"""A recording: teleoperation whose steps are kept.
+
+A row is the observation at a control step, and the action that was *executed* from there. What the operator asked for
+is known at once; what the safety filter made of it, when the filter says what it accepted. Where it accepted the target
+as it was, the action is the operator's; elsewhere it is the one that leads from the same measured joints to what was
+accepted. A row is handed over one step late for that.
+
+The control loop hands rows to a `Storage`, and nothing more: that has a thread of its own for disks.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.episodes import Episodes, Phase, Verdict
+from hardware.observer import Observer
+from hardware.recording.session import Session
+from hardware.recording.storage import Outcome, Storage
+from hardware.teleop.link import ArmLink
+from hardware.teleop.teleoperation import Teleoperation
+from hardware.teleop.waiting import Call, Steps, pause
+from robolearn.core import RobolearnError
+
+log = logging.getLogger(__name__)
+
+BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on with
+UNTOLD_S = 0.5  # after which a target of which the safety filter has said nothing is a fault
+SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
+GIVE_UP = 3  # episodes in a row, when nobody is there
+BLIND_S = 10.0  # between two episodes, when nobody is there
+
+
+@dataclass
+class _Row:
+    observation: dict[str, NDArray]
+    q: NDArray
+    target: NDArray
+    action: NDArray | None  # as asked for; None: hold still
+    stamp_ns: int  # of the target
+    stamps: dict[str, float]
+    asked: float
+
+
+class Recording(Teleoperation):
+    """Records demonstrations.
+
+    Args:
+      session: what to record.
+      link: to the safety node.
+      observer: of the interface's features.
+      storage: where jobs of the writer are done.
+      sim_reset: calls the simulated arm's service that begins its next episode.
+      clock: steady time [s].
+      wall: time of day [s], of the stamps of rows.
+
+    Attributes:
+      store_s: what the ends of episodes took.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        link: ArmLink,
+        observer: Observer,
+        storage: Storage,
+        *,
+        sim_reset: Callable[[], Call],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        give_up = GIVE_UP if session.judged else 0
+        episodes = Episodes(session.episodes, session.first, placing=not session.simulated, give_up=give_up)
+        features = tuple(session.interface.observation)
+        super().__init__(session.contract, features, session.device, episodes, link, observer, clock=clock)
+        self.session = session
+        self.store_s: list[float] = []
+        self._storage, self._sim_reset, self._wall = storage, sim_reset, wall
+        self._rows: deque[_Row] = deque()  # of which it is not known yet what was executed
+        self._newest: tuple[_Row, NDArray] | None = None  # the last of which it is; it gets the reward
+        self._goal: NDArray | None = None  # what the filter last accepted
+        self._accepted: dict[int, NDArray] = {}  # stamp of a target → what became of it
+        self._count = 0  # of rows handed over
+        self._refused = False  # the writer could not store something; what to keep of it is its own business
+        self._up_by = clock() + session.start_s
+        self._blind_since = clock()
+        self._sim_episode = -1
+        self._outcome: dict[str, Any] | None = None
+
+    # --- what arrives ----------------------------------------------------------------------------------------
+
+    def accepted(self, stamp_ns: int, positions: NDArray) -> None:
+        """The safety filter accepted this for the target of that stamp."""
+        if self.episodes.phase is Phase.RECORDING:
+            self._accepted[stamp_ns] = positions
+
+    def sim_episode(self, outcome: dict[str, Any]) -> None:
+        """The simulated arm's episode has ended."""
+        if outcome["episode"] == self._sim_episode:
+            self._outcome = outcome
+
+    def look(self) -> None:
+        """Whether everything that a recording needs is still there; called ten times a second."""
+        try:
+            self.session.watch(self.episodes)
+        except RobolearnError as error:
+            self.fail(error)
+        now = self.clock()
+        if self.episodes.phase is not Phase.WAITING or not self.problem:
+            self._blind_since = now
+        elif self.session.judged and now - self._blind_since > BLIND_S:
+            self.fail(RobolearnError(self.problem))  # nobody is there to see to it
+        if self.episodes.phase is Phase.STARTING and now > self._up_by:
+            self.fail(RobolearnError(f"not ready after {self.session.start_s:g} s: {self.status.message}"))
+
+    # --- rows ----------------------------------------------------------------------------------------------
+
+    def before_step(self) -> None:
+        while self._storage.outcomes:
+            self._saved(self._storage.outcomes.popleft())
+        if self.episodes.phase is not Phase.RECORDING:
+            return
+        self._resolve()
+        if self._rows and self.clock() - self._rows[0].asked > UNTOLD_S:
+            why = f"the safety node has not said for {UNTOLD_S:g} s what became of a target"
+            self.do(self.episodes.stopped(why))
+        elif self._storage.pending() > BEHIND_S * self.contract.control_hz:
+            why = f"images and rows are stored {BEHIND_S:g} s behind: smaller pictures, fewer cameras or a faster disk"
+            self.do(self.episodes.stopped(why))
+        elif self.session.judged and self._outcome is not None:
+            self.do(self.episodes.judged(Verdict(bool(self._outcome["success"]), bool(self._outcome["truncated"]))))
+        elif self.step_count >= self.session.limit_s * self.contract.control_hz:
+            self.do(self.episodes.judged(Verdict(False, truncated=True)))
+
+    def add_row(
+        self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
+    ) -> None:
+        now, steady = self._wall(), self.clock()
+        sources = self.observer.source_stamps()
+        stamps = {feature: sources[feature] for feature in self.features}
+        # The device's is on the steady clock; all others are of this machine's, or the driver's, time of day.
+        stamps |= {"action": now, "device": now - max(steady - self.sample.stamp, 0.0)}
+        self._rows.append(_Row(observation, q, target, action, stamp_ns, stamps, steady))
+
+    def _resolve(self) -> None:
+        """Hand over the rows of which it is known by now what was executed, but for the newest."""
+        while self._rows and self._accepted:
+            row = self._rows[0]
+            if row.stamp_ns in self._accepted:
+                self._goal = self._accepted.pop(row.stamp_ns)
+            elif max(self._accepted) < row.stamp_ns:
+                return
+            # Else the filter was held up and has not seen this target: the arm went on to the one before, or stood.
+            self._rows.popleft()
+            self._hand_over(0.0)
+            goal = np.full(len(row.target), np.nan) if self._goal is None else self._goal
+            self._newest = (row, self._executed(row, goal))
+
+    def _hand_over(self, reward: float) -> None:
+        if self._newest is not None:
+            row, action = self._newest
+            self._storage.put(lambda: self.session.writer.add(row.observation, action, reward, stamps=row.stamps))
+            self._newest = None
+            self._count += 1
+
+    def _executed(self, row: _Row, accepted: NDArray) -> NDArray:
+        # An opening that nobody asked for yet, or no target at all.
+        missing = np.append(row.q, row.target[-1])
+        accepted = np.where(np.isnan(accepted), missing, accepted)
+        if row.action is not None and np.array_equal(accepted, row.target):
+            return np.clip(row.action, -1.0, 1.0)
+        return self.set_points.action(row.q, accepted)
+
+    # --- episodes --------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._forget()
+
+    def store(self) -> None:
+        verdict = self.episodes.verdict
+        self._resolve()
+        self._hand_over(float(verdict.success))
+        self._rows.clear()  # what was executed is not known of these
+        if not self._count:
+            log.warning("an episode without steps is not stored")
+            self.episodes.lost()
+            return
+
+        def end() -> None:
+            began = time.monotonic()
+            self.session.writer.end(
+                success=verdict.success,
+                terminated=not verdict.truncated,
+                truncated=verdict.truncated,
+                task=self.session.task,
+            )
+            self.store_s.append(time.monotonic() - began)
+
+        self._storage.put(end, ends=True)
+
+    def drop(self) -> None:
+        self._forget()
+
+        def discard() -> None:
+            if not self._refused:
+                self.session.writer.discard()
+
+        self._storage.put(discard, ends=True)
+
+    def _forget(self) -> None:
+        self._rows.clear()
+        self._accepted.clear()
+        self._newest, self._goal, self._count = None, None, 0
+
+    def _saved(self, error: Outcome) -> None:
+        if error is None:
+            self.do(self.episodes.saved())
+            return
+        number = self.episodes.number + (not self.episodes.storing)
+        self.episodes.lost()
+        self._refused = True
+        what = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else error
+        self.fail(RobolearnError(f"episode {number} could not be stored: {what}"))
+
+    def place(self) -> Steps:
+        if not self.session.simulated:
+            return
+        answer = yield from self.call(self._sim_reset())
+        self._sim_episode, self._outcome = json.loads(answer)["episode"], None
+        # No other arm is elsewhere all of a sudden: armed on joint states from before, the filter would start there.
+        yield from pause(SETTLE_S, self.clock)

@@ -1,0 +1,176 @@
+"""One node as a process: signals end it cleanly, it ends with the program that started it, its last messages arrive."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import rclpy
+from rclpy.duration import Duration
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from hardware.ros2.runtime import Node
+from robolearn.core import BadInput, RobolearnError
+from robolearn.core.priority import make_ordinary, threads
+
+log = logging.getLogger(__name__)
+
+PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
+HEARD_S = 0.5  # a node that has done its work waits at most so long until its last messages are acknowledged
+
+
+def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
+    """Run one node as `host` does, and say what was wrong; the exit code of the process.
+
+    Returns:
+      0 ended as told, 1 failed, 2 bad input.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return host(factory, args)
+    except RobolearnError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
+    """Run one node until SIGINT, SIGTERM, the end of its context or of its work.
+
+    Args:
+      factory: makes the node, after `rclpy.init`.
+      args: command line, `--ros-args …` included; `sys.argv` by default.
+
+    Returns:
+      0 ended as told, 1 a callback failed.
+
+    Raises:
+      RobolearnError: the node did not start, or ended because something went wrong.
+    """
+    stop = _Stop()
+    strangers = frozenset(threads())
+    with _signals(stop):
+        _end_with_parent(stop)
+        try:
+            rclpy.init(args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO)
+        except Exception as error:  # e.g. malformed --ros-args
+            raise BadInput(str(error)) from error
+        node = None
+        executor = SingleThreadedExecutor()
+        try:
+            node = factory()
+            node.hosted, node.strangers = True, strangers - {threading.get_native_id()}
+            executor.add_node(node)
+            node.start()
+            gc.collect()
+            gc.freeze()  # what lives as long as the node need not be looked through in mid-motion
+            code = _spin(node, executor, stop)
+        finally:
+            gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
+            executor.shutdown()
+            if node is not None:
+                _be_heard(node)
+                node.destroy_node()
+            rclpy.try_shutdown()
+            make_ordinary()  # what comes after a node drives no arm
+    return code
+
+
+def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
+    limit = float("inf")
+    code = 0
+    failure: RobolearnError | None = None
+    due = turn = time.monotonic()
+    while (now := time.monotonic()) < limit:
+        if (stop.wanted or node.done) and limit == float("inf"):
+            node.begin_stop("told to end" if stop.wanted else "done")
+            limit = now + node.stop_limit_s
+        if limit < float("inf") and node.stopped():
+            break
+        try:
+            if node.heart is None:
+                executor.spin_once(timeout_sec=0.05)
+                continue
+            period, callback = node.heart
+            time.sleep(max(0.0, due - now))
+            # In step with the clock again after a beat that was late, but never two at once.
+            due = max(due + period, time.monotonic() + 0.6 * period)
+            callback()
+            if time.monotonic() >= turn:
+                turn = time.monotonic() + EXECUTOR_S
+                executor.spin_once(timeout_sec=0.0)
+        except ExternalShutdownException:
+            break
+        except Exception as error:
+            expected = isinstance(error, RobolearnError)
+            log.error("%s: a callback failed: %s", node.get_name(), error, exc_info=not expected)
+            if not node.on_fault(error):
+                code, failure = 1, failure or (error if expected else None)
+                stop.wanted = True
+    if failure := failure or node.error:
+        raise failure
+    return code
+
+
+def _be_heard(node: Node) -> None:
+    """Wait until all who listen have what the node said, the set-point at rest above all.
+
+    The news that a publisher is gone goes another way than its messages, and those that it overtakes come from nobody
+    and are dropped: of nodes that ended right after a message, three in ten lost it.
+    """
+    end = time.monotonic() + HEARD_S
+    for publisher in node.publishers if node.context.ok() else ():
+        try:
+            publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
+        except RuntimeError as error:  # of rcl: not every middleware can tell
+            log.warning("cannot know whether the last words of %s are heard: %s", node.get_name(), error)
+            time.sleep(max(0.0, end - time.monotonic()))
+            return
+
+
+class _Stop:
+    """Whether to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+
+@contextmanager
+def _signals(stop: _Stop) -> Iterator[None]:
+    """SIGINT and SIGTERM want a stop, however often they come: launch systems send both, twice.
+
+    Once told to end, the process ends: one more while the interpreter goes down must not kill it, with another exit
+    code.
+    """
+    told = False
+
+    def tell(*_: object) -> None:
+        nonlocal told
+        told = stop.wanted = True
+
+    old = {s: signal.signal(s, tell) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, signal.SIG_IGN if told else handler)
+
+
+def _end_with_parent(stop: _Stop) -> None:
+    """A node that `robolearn deploy` started is told to end when that is gone, however it went (Linux)."""
+    parent = os.environ.get(PARENT)
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if str(os.getppid()) != parent:  # it was gone before
+        stop.wanted = True

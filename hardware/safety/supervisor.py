@@ -1,0 +1,218 @@
+"""The safety filter and the checks around it, without ROS: who sends targets, and whether joint states can be trusted.
+
+`SafetySupervisor` receives what the safety node hears, as plain values, and returns a set-point once a period. All its
+time comes from one clock, so that its logic runs in tests on a clock of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardware.contract import Contract
+from hardware.latency import Latencies
+from hardware.observer import Source
+from hardware.safety.filter import SafetyFilter
+from hardware.safety.stuck import Stuck
+from hardware.safety.types import Command, JointTarget, SafetyRefused, SafetyState
+from hardware.setpoints import GRIPPER
+
+EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated
+LATE = 0.8  # of the command timeout: how old a target is when its missed deadline counts
+MOVING = (SafetyState.ARMED, SafetyState.BRAKING)
+
+
+class SafetySupervisor:
+    """One arm's safety filter with its inputs judged. Not thread-safe: one thread calls it.
+
+    Args:
+      contract: the station.
+      clock: steady time [s].
+      wall: the clock of observation stamps [s].
+
+    Attributes:
+      filter: the safety filter.
+      arming: number of the present or last arming, from 1.
+      latency: between the observation behind a target and its first command.
+      commands: how many were returned by `tick`.
+      skipped: ticks that came too soon after a late one.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.contract = contract
+        self.period = 1.0 / contract.stream_hz
+        self.filter = SafetyFilter(contract.robot, contract.joints, contract.limits, self.period, clock)
+        self.arming = self.commands = self.skipped = 0
+        self.latency = Latencies()
+        self._clock, self._wall = clock, wall
+        states = contract.joint_states
+        self._joints = Source(f"joint states on {states.topic}", states.max_age_s, clock)
+        self._armed_at = self._ticked = self._target_at = 0.0
+        self._streamers = 0  # alive
+        self._streaming = False  # targets have come since the arm was armed
+        self._stamp_ns = 0  # of the newest target
+        self._answered = True  # a command has been sent since the newest stamp
+        self._accepted: tuple[float, ...] = ()  # stamp and positions as last returned by `newly_accepted`
+        self._set_point: NDArray[np.float64] | None = None
+        self._stuck = Stuck()
+
+    @property
+    def state(self) -> SafetyState:
+        """The filter's state."""
+        return self.filter.state
+
+    @property
+    def moving(self) -> bool:
+        """Whether set-points are sent: armed or braking."""
+        return self.filter.state in MOVING
+
+    # --- what arrives ----------------------------------------------------------------------------------------
+
+    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float) -> None:
+        """A joint state: any order, other joints among them allowed; those of another device are ignored."""
+        names = tuple(names)
+        if not any(name in names for name in self.contract.joints):
+            return
+        newer = self._joints.update(stamp)
+        if self.state is SafetyState.ARMED:
+            problem = self._joints.problem()
+            values = np.asarray(positions, dtype=np.float64)
+            if not problem and self._set_point is not None and self._stuck(values, self._set_point):
+                problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
+            if problem:
+                self.filter.stop(problem)
+        if newer:
+            self.filter.measured(names, positions)
+
+    def target(self, names: Sequence[str], positions: Any, stamp_ns: int) -> None:
+        """One set-point per joint, and perhaps the gripper's opening last, from the observation stamped `stamp_ns`."""
+        if self.state is not SafetyState.ARMED:
+            return
+        self._target_at, self._streaming = self._clock(), True
+        names, gripper = tuple(names), None
+        if names and names[-1] == GRIPPER and len(positions) == len(names):
+            names, positions, gripper = names[:-1], positions[:-1], float(positions[-1])
+        self.filter.target(JointTarget(names, positions, gripper))
+        if stamp_ns != self._stamp_ns:
+            self._stamp_ns, self._answered = stamp_ns, False
+
+    def stop_request(self, reason: str) -> None:
+        """The streamer asks for a stop."""
+        if self.state is not SafetyState.ARMED:
+            return
+        self._target_at = self._clock()
+        if self._streaming or self._clock() - self._armed_at >= EARLY_S:
+            self.filter.stop(reason or "the streamer asks for a stop without saying why")
+
+    def malformed_target(self, reason: str) -> None:
+        """A target that is none."""
+        if self.state is SafetyState.ARMED:
+            self._target_at, self._streaming = self._clock(), True
+            self.filter.stop(reason)
+
+    def deadman(self, held: bool) -> None:
+        """A heartbeat of the dead-man's switch."""
+        self.filter.deadman(held)
+
+    def operators_alive(self, count: int) -> None:
+        """So many publishers of the dead-man's switch are alive."""
+        if count == 0:
+            self.filter.stop("the operator's dead-man switch is gone (liveliness lost)")
+
+    def streamers_alive(self, count: int, topic: str) -> None:
+        """So many publishers of targets on `topic` are alive."""
+        self._streamers = count
+        if count == 0 and self._streaming:
+            self.filter.stop("the streamer is gone (liveliness lost)")
+        elif count > 1:
+            self.filter.stop(f"{count} publishers of {topic} at once")
+
+    def deadline_missed(self) -> None:
+        """The middleware has seen no target for too long."""
+        # The event may have waited behind a target; what counts is how old that one is now.
+        if self._streaming and self._clock() - self._target_at > LATE * self.contract.limits.command_timeout_s:
+            self.filter.stop("targets are late (deadline missed)")
+
+    # --- services --------------------------------------------------------------------------------------------
+
+    def refusal(self, topic: str) -> str:
+        """What speaks against arming that the filter does not see; empty when nothing does."""
+        # By their leases: one that was killed stays in the graph for 20 s.
+        if self._streamers != 1:
+            return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
+        return self._joints.problem()
+
+    def arm(self) -> None:
+        """DISARMED → ARMED.
+
+        Raises:
+          SafetyRefused: see `SafetyFilter.arm`.
+        """
+        self._streaming, self._answered, self._set_point = False, True, None
+        self._stuck.begin()
+        self.arming += 1
+        self._armed_at = self._clock()
+        self.filter.arm()
+
+    # --- what goes out ---------------------------------------------------------------------------------------
+
+    def due(self) -> bool:
+        """Whether it is time for `step`; False for a tick that follows a late one too soon."""
+        now = self._clock()
+        if now - self._ticked < 0.5 * self.period:
+            self.skipped += 1  # a late tick is followed by one in time: two set-points at once would be a jump
+            return False
+        self._ticked = now
+        return True
+
+    def step(self) -> Command | None:
+        """The set-point of this period; None when nothing is to be sent."""
+        command = self.filter.step()
+        if command is not None:
+            self.commands += 1
+            self._set_point = command.positions
+            if not self._answered:
+                self.latency.add(self._wall() - 1e-9 * self._stamp_ns)
+                self._answered = True
+        return command
+
+    def newly_accepted(self) -> tuple[int, list[float]] | None:
+        """Stamp [ns] of the newest target and what was made of it, whenever that changes: recordings store it."""
+        accepted = self.filter.accepted
+        if accepted is None or (self._stamp_ns, *accepted) == self._accepted:
+            return None
+        self._accepted = (self._stamp_ns, *accepted)
+        return self._stamp_ns, accepted
+
+    def values(self) -> dict[str, Any]:
+        """What the safety report says beside state and reason."""
+        status = self.filter.status()
+        del status["state"], status["reason"]
+        latency = self.latency.summary_ms()
+        return {
+            "arming": self.arming,
+            **status,
+            "latency_p50_ms": latency.get("p50", ""),
+            "latency_p99_ms": latency.get("p99", ""),
+            "latency_count": len(self.latency),
+            "commands": self.commands,
+            "skipped_ticks": self.skipped,
+        }
+
+
+def attempt(act: Callable[[], None], done: str) -> tuple[bool, str]:
+    """Whether `act` did what it was asked to, and the sentence for the operator: `done`, or why not."""
+    try:
+        act()
+    except SafetyRefused as error:
+        return False, str(error)
+    return True, done

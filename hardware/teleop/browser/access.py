@@ -1,0 +1,149 @@
+"""Who may use the page: checks of host, token, cookie and origin on every request, before anything is passed on.
+
+- On loopback: the Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the
+  operator visits could drive the arm (cross-site websockets, DNS rebinding).
+- Beyond loopback: the same, over TLS alone, and with a token that is new at every start. The address with the token is
+  exchanged for a cookie (Secure, HttpOnly, SameSite) and never shown again; without it nothing is passed on.
+
+A query beside the token is dropped: viser would let a link choose another server for the page. The content security
+policy says the same to the browser. Only GET requests without a body are served: there is nothing to send to the page
+but websocket messages, and a request whose length two parsers read differently (request smuggling) is refused whole.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import secrets
+from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
+
+from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+COOKIE = "__Host-robolearn"  # the prefix keeps other hosts of the domain from setting it
+
+# 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob: data:",
+        "worker-src blob: data:",
+        "connect-src 'self' blob: data:",
+        "img-src 'self' blob: data:",
+        "style-src 'self' 'unsafe-inline'",
+        "font-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server that listens there can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Access:
+    """The checks of one server.
+
+    Args:
+      host: where it listens.
+      tls: whether it speaks TLS; then the token is demanded.
+      page: the HTML that is served at ``/``.
+      sockets: paths of the websockets.
+
+    Attributes:
+      token: demanded beyond loopback, else empty.
+    """
+
+    def __init__(self, host: str, *, tls: bool, page: bytes, sockets: tuple[str, ...]) -> None:
+        self._names = {"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"}
+        self._tls = tls
+        self._page = page
+        self._sockets = sockets
+        self.token = secrets.token_urlsafe(32) if tls else ""
+        self._session = secrets.token_urlsafe(32)
+
+    @property
+    def scheme(self) -> str:
+        """``"https"``, or ``"http"`` on loopback."""
+        return "https" if self._tls else "http"
+
+    def answer(self, request: web.BaseRequest, port: int) -> web.Response | None:
+        """The response to `request` at `port`; None for a websocket handshake that is admitted."""
+        if request.method != "GET" or not request.raw_path.startswith("/"):
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET.\n", Allow="GET")
+        if "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0":
+            return _response(HTTPStatus.BAD_REQUEST, "No body.\n")
+        url = urlsplit(request.raw_path)
+        host = self._host(request, port)
+        if host is None:
+            return _response(HTTPStatus.FORBIDDEN, "This page goes by another name.\n")
+        if self.token:
+            offered = parse_qs(url.query).get("token", [])
+            if offered and _same(offered[0], self.token):
+                cookie = f"{COOKIE}={self._session}; Path=/; Secure; HttpOnly; SameSite=Strict"
+                return _response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
+            if not _same(_cookie(request), self._session):
+                log.warning("refused a page without a valid token from %s", request.remote)
+                return _response(HTTPStatus.FORBIDDEN, "Open the address with its token from the terminal.\n")
+        if [value.lower() for value in request.headers.getall("Upgrade", [])] == ["websocket"]:
+            origins = request.headers.getall("Origin", [])
+            if origins != [f"{self.scheme}://{host}"]:
+                log.warning("refused a websocket from another site: %s", ", ".join(origins) or "no Origin")
+                return _response(HTTPStatus.FORBIDDEN, "Not from another site.\n")
+            return None if url.path in self._sockets else _response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
+        if url.path != "/":
+            return _response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
+        if url.query:
+            return _response(HTTPStatus.SEE_OTHER, "", Location="/")
+        return _response(HTTPStatus.OK, self._page, **{"Content-Type": "text/html; charset=utf-8"})
+
+    def _host(self, request: web.BaseRequest, port: int) -> str | None:
+        """The Host header, or None if it cannot mean this server (DNS rebinding).
+
+        Beyond loopback any name may be ours, and the cookie is bound to the name anyway.
+        """
+        hosts = request.headers.getall("Host", [])
+        if len(hosts) != 1:
+            return None
+        return hosts[0] if self._tls or hosts[0] in {f"{name}:{port}" for name in self._names} else None
+
+
+def _response(status: HTTPStatus, body: str | bytes, **headers: str) -> web.Response:
+    fields = {
+        "Content-Type": "text/plain; charset=utf-8",
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": POLICY,
+        "Server": "robolearn",  # and not the names and versions of libraries
+        **headers,
+    }
+    content = body.encode() if isinstance(body, str) else body
+    response = web.Response(status=status.value, reason=status.phrase, body=content, headers=fields)
+    response.force_close()  # one request per connection: nothing that is pipelined behind a refusal is read
+    return response
+
+
+def _same(offered: str, secret: str) -> bool:
+    return hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), secret.encode())
+
+
+def _cookie(request: web.BaseRequest) -> str:
+    # By hand: `http.cookies`, which aiohttp uses too, gives up on all of them where another program's is not to its
+    # taste, and browsers send those of every port of a host.
+    for pair in ";".join(request.headers.getall("Cookie", [])).split(";"):
+        name, _, value = pair.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip()
+    return ""

@@ -1,0 +1,226 @@
+"""The reverse proxy in front of viser: it admits a request or refuses it, and passes on websocket messages.
+
+viser itself knows no TLS, no token and no origin: it listens on loopback alone, and only this proxy connects to it.
+`access` has the checks. The proxy also adds the dead-man's switch and the buttons to the page, and serves them on a
+websocket of their own (`heartbeat`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib import resources
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import WSMsgType, web
+
+from hardware.teleop.browser.access import Access, is_loopback
+from hardware.teleop.browser.connection_limits import ConnectionLimits
+from hardware.teleop.browser.control_arbiter import ControlArbiter
+from hardware.teleop.browser.heartbeat import serve_heartbeats
+from robolearn.core.errors import BadInput
+
+log = logging.getLogger(__name__)
+
+BEAT = "/beat"
+LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
+LINE = 8192  # [bytes] of the request line, and of one header
+HEADERS = 128
+CONNECTIONS = 64  # at once; a page has two
+PATIENCE_S = 10.0  # for a TLS handshake, and for a request to arrive
+SEND_S = 60.0  # for a page to take its HTML
+PING_S = 20.0  # a websocket whose other end has vanished is closed after one and a half of these
+
+
+class AuthProxy:
+    """A server in a thread of its own, from `open` to `close`.
+
+    Args:
+      page: the HTML of the page.
+      behind: host and port of viser.
+      arbiter: receives the heartbeats.
+      host, port: where to listen; port 0 takes any that is free.
+      tls: None on loopback alone.
+      status: what a page is sent besides the state of its switch; called in the proxy's thread.
+
+    Raises:
+      BadInput: `host` can be reached by others and there is no TLS, or `page` is not viser's.
+    """
+
+    def __init__(
+        self,
+        page: str,
+        behind: tuple[str, int],
+        arbiter: ControlArbiter,
+        *,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        status: Callable[[], dict[str, Any]],
+    ) -> None:
+        if tls is None and not is_loopback(host):
+            raise BadInput("page", got=f"host {host} without TLS", expected="TLS wherever others can reach it")
+        html = with_overlay(page).encode()
+        self._access = Access(host, tls=tls is not None, page=html, sockets=("/", BEAT))
+        self._limits = ConnectionLimits(CONNECTIONS, PATIENCE_S)
+        self._behind = behind
+        self._arbiter = arbiter
+        self._host, self.port = host, port
+        self._tls = tls
+        self._status = status
+        self._sockets: set[web.WebSocketResponse] = set()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def scheme(self) -> str:
+        """``"https"``, or ``"http"`` on loopback."""
+        return self._access.scheme
+
+    @property
+    def token(self) -> str:
+        """Demanded beyond loopback, else empty."""
+        return self._access.token
+
+    def open(self) -> None:
+        """Listen.
+
+        Raises:
+          BadInput: the address is not this machine's, or another program listens there.
+        """
+        listening: Future[int] = Future()
+        self._thread = threading.Thread(target=self._run, args=(listening,), name="teleop-proxy", daemon=True)
+        self._thread.start()
+        try:
+            self.port = listening.result()
+        except (OSError, OverflowError) as error:
+            self._thread.join()
+            self._thread = None
+            number = error.errno if isinstance(error, OSError) else None
+            got = f"{self._host}:{self.port} ({os.strerror(number) if number and number > 0 else error})"
+            expected = "an address of this machine and a free port"
+            raise BadInput("address of the page", got=got, expected=expected) from None
+
+    def close(self) -> None:
+        """Close every connection; more than once is no fault."""
+        if self._thread is None or self._loop is None or self._stop is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=5.0)
+        self._thread = None
+
+    # --- the server ------------------------------------------------------------------------------------------
+
+    def _run(self, listening: Future[int]) -> None:
+        try:
+            asyncio.run(self._serve(listening))
+        except Exception as error:
+            if listening.done():
+                log.exception("the page's proxy failed")
+            else:
+                listening.set_exception(error)
+
+    async def _serve(self, listening: Future[int]) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = web.Server(
+            self._handle,
+            access_log=None,
+            logger=logging.Logger("proxy", level=logging.CRITICAL),  # refusals are ours to log
+            max_line_size=LINE,
+            max_field_size=LINE,
+            max_headers=HEADERS,
+            lingering_time=0.0,
+        )
+        listener = await self._loop.create_server(
+            lambda: self._limits.guard(server()),
+            self._host,
+            self.port,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else PATIENCE_S,
+        )
+        async with listener, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._client:
+            listening.set_result(listener.sockets[0].getsockname()[1])
+            await self._stop.wait()
+            listener.close()
+            closing = (socket.close(code=aiohttp.WSCloseCode.GOING_AWAY) for socket in tuple(self._sockets))
+            await asyncio.gather(*closing, return_exceptions=True)
+            await server.shutdown(timeout=1.0)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = self._access.answer(request, self.port)
+        self._limits.extend(request.transport, None if answer is None else SEND_S)
+        return await self._talk(request) if answer is None else answer
+
+    async def _talk(self, request: web.BaseRequest) -> web.WebSocketResponse:
+        """Serve a websocket until either side ends it."""
+        offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", [])).split(",")
+        socket = web.WebSocketResponse(
+            protocols=[name.strip() for name in offered if name.strip().startswith("viser-v")],
+            timeout=1.0,
+            heartbeat=PING_S,
+            compress=False,
+            max_msg_size=LONGEST,
+        )
+        await socket.prepare(request)
+        path = urlsplit(request.raw_path).path
+        log.debug("%s of %s opened", path, request.remote)
+        self._sockets.add(socket)
+        try:
+            if path == BEAT:
+                await serve_heartbeats(socket, self._arbiter, self._status)
+            else:
+                await self._pass_on(socket)
+        except (OSError, TimeoutError, aiohttp.ClientError) as error:
+            log.debug("%s of %s: %r", path, request.remote, error)
+        except Exception:
+            log.exception("%s of %s failed", path, request.remote)
+        finally:
+            self._sockets.discard(socket)
+            await socket.close()
+        log.debug("%s of %s closed", path, request.remote)
+        return socket
+
+    async def _pass_on(self, page: web.WebSocketResponse) -> None:
+        """Messages in both directions, until either side ends."""
+        host, port = self._behind
+        protocols = [page.ws_protocol] if page.ws_protocol else []
+        async with self._client.ws_connect(
+            f"ws://{host}:{port}", protocols=protocols, compress=0, max_msg_size=0
+        ) as viser:
+            both = [asyncio.create_task(_forward(page, viser)), asyncio.create_task(_forward(viser, page))]
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in both:
+                    task.cancel()
+                await asyncio.gather(*both, return_exceptions=True)
+
+
+async def _forward(source: Any, sink: Any) -> None:
+    """Every message of one websocket into the other, until `source` ends."""
+    async for message in source:
+        if message.type is WSMsgType.TEXT:
+            await sink.send_str(message.data)
+        elif message.type is WSMsgType.BINARY:
+            await sink.send_bytes(message.data)
+        else:
+            return  # e.g. a message that was too long: the websocket is closing
+
+
+def with_overlay(page: str) -> str:
+    """The page with the dead-man's switch and its heartbeats in it."""
+    overlay = resources.files("hardware.teleop.browser").joinpath("overlay.html").read_text(encoding="utf-8")
+    head, end, rest = page.partition("</head>")
+    if not end:
+        raise BadInput("viser's page", got="no </head> in it", expected="a page of viser 1")
+    return head + overlay + end + rest

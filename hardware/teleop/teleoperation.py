@@ -1,0 +1,356 @@
+"""Teleoperation without ROS: a device in the place of policy and streamer, on an injected clock.
+
+At the control rate the device is asked for an action, which becomes joint set-points by the control that policies use;
+in between they are repeated, as the streamer does. The dead-man's switch is the device's: let go or gone, the arm
+brakes and latches. The arm is armed only after START, and a latch reset only by a START of somebody who was shown it.
+
+Nothing here waits: what takes time is a generator (`hardware.teleop.waiting`) that makes one step per tick.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.contract import Contract
+from hardware.episodes import Do, Episodes, Phase
+from hardware.latency import Latencies
+from hardware.observer import NotObserved, Observer
+from hardware.safety.types import SafetyState
+from hardware.setpoints import SetPoints
+from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
+from hardware.teleop.link import ArmLink, Report
+from hardware.teleop.waiting import Call, Refused, Steps, call, finished, pause, until
+from robolearn.core import RobolearnError
+
+log = logging.getLogger(__name__)
+
+DEADMAN_S = 0.05  # between heartbeats
+SILENCE_S = 1.0  # of the safety node, which reports ten times a second
+ANSWER_S = 5.0  # for a service to answer
+REST_S = 5.0  # for the arm to brake
+ARMING_S = 5.0  # in which a refusal that passes by itself (a joint state late) is asked again
+ENGAGE_S = 10.0  # for the operator to hold the dead-man's switch, after START
+
+
+class Teleoperation:
+    """An operator moves the arm. One thread calls it, but for `shown`.
+
+    Args:
+      contract: the station.
+      features: to observe.
+      device: open.
+      episodes: to lead it through.
+      link: to the safety node.
+      observer: of the features; fed by whoever receives messages.
+      clock: steady time [s].
+
+    Attributes:
+      report: the newest of the safety node, or None.
+      sample: of the device in the last control step.
+      status: what the operator is shown.
+      shown: the message of the status that the operator was shown last.
+      on_change: called when the shown state changes.
+      step_count: of the running episode.
+      late_steps: control steps of episodes that came more than a period late.
+      done: nothing is left to do; `error`: why, where something went wrong.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        features: Collection[str],
+        device: Device,
+        episodes: Episodes,
+        link: ArmLink,
+        observer: Observer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.contract, self.features = contract, tuple(features)
+        self.device, self.episodes, self.link, self.observer = device, episodes, link, observer
+        self.clock = clock
+        self.set_points = SetPoints(contract)
+        self.report: Report | None = None
+        self.sample = Sample(None, False, (), 0.0)
+        self.problem = "nothing heard yet"  # with what is observed
+        self.step_count = self.late_steps = 0
+        self.done = False
+        self.error: RobolearnError | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self.shown = self._seen = ""  # _seen: what was shown when START was pressed
+        self._period = 1.0 / contract.control_hz
+        self._due = self._begun = 0.0  # the next control step, the episode
+        self._heard = 0.0  # of the safety node
+        self._arming = ""  # which arming this session has asked for
+        self._rests = False  # the hand, in the last control step
+        self._last_ns = 0  # stamp of the newest target
+        self._asked: tuple[NDArray, NDArray, int] | None = None  # q, target and stamp of the present control step
+        self._work: list[Steps] = []
+        self._preparing: Steps | None = None
+        self._sent_deadman: tuple[bool, float] = (False, 0.0)
+        self._input_latency = Latencies()
+        self.status = self._make_status({})
+
+    # --- what arrives ----------------------------------------------------------------------------------------
+
+    def safety(self, report: Report) -> None:
+        """The safety node has reported."""
+        self.report, self._heard = report, self.clock()
+
+    def fail(self, error: RobolearnError) -> None:
+        """End the session because of `error`, the first of which is kept."""
+        self.error = self.error or error
+        self.do(self.episodes.end(str(error)))
+        self.done = True
+
+    def at_rest(self) -> bool:
+        """Whether the arm stands, as far as anybody says, and nothing is left to store."""
+        state = self.report.state if self.report else SafetyState.DISARMED
+        still = state in (SafetyState.DISARMED, SafetyState.LATCHED) or self.clock() - self._heard > SILENCE_S
+        return still and not self._work and not self.episodes.saving
+
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what is due now; called at the streaming rate, after everything that arrived was handed in.
+
+        Raises:
+          RobolearnError, OSError: the device, or what records, failed.
+        """
+        now = self.clock()
+        self._watch(now)
+        self._go_on()
+        if now >= self._due:
+            # In step again after one that was late, but never two at once.
+            late = now - self._due > self._period and self._due > 0
+            self.late_steps += late and self.episodes.phase is Phase.RECORDING
+            self._due = now + self._period if late or not self._due else self._due + self._period
+            self._control_step(now)
+        if self.episodes.armed and self._asked is not None:
+            _, target, stamp = self._asked
+            self.link.send_target(target, stamp)
+        self._send_deadman(now)
+
+    def _watch(self, now: float) -> None:
+        """Whether what was there is still there."""
+        if self.episodes.phase is Phase.STARTING:
+            if self.report and self.link.connected() and not self.problem:
+                self.do(self.episodes.up())
+        elif self.episodes.armed:
+            report = self.report
+            assert report is not None
+            if now - self._heard > SILENCE_S:
+                self.do(self.episodes.stopped("the safety node is silent"))
+            elif report.arming != self._arming:
+                why = report.reason or f"the safety filter is {report.state}"
+                self.do(self.episodes.stopped(f"the safety filter stopped the arm: {why}"))
+
+    def _control_step(self, now: float) -> None:
+        observation = self._observe()
+        self.before_step()
+        self.sample = sample = self.device.sample(observation)
+        for event in sample.events:
+            if event in (EpisodeEvent.START, EpisodeEvent.REDO) and self.episodes.phase is not Phase.PREPARING:
+                self._seen = self.shown
+            self.do(self.episodes.tell(event))
+        if self.problem and self.episodes.phase is Phase.RECORDING:
+            self.do(self.episodes.stopped(self.problem))
+        if self.episodes.armed:
+            self._ask(observation, sample, now)
+        else:
+            self._asked = None
+        before, self.status = self.status.state, self._make_status(observation or {})
+        if self.status.state != before:
+            self.on_change()
+
+    def _observe(self) -> dict[str, NDArray] | None:
+        """Feature → (…) of the one arm; None, and `problem`, where none can be trusted."""
+        try:
+            observation = self.observer.observation()
+        except NotObserved as error:
+            self.problem = str(error)
+            return None
+        self.problem = ""
+        return {key: value[0] for key, value in observation.items()}
+
+    def _ask(self, observation: dict[str, NDArray] | None, sample: Sample, now: float) -> None:
+        """Set-points for this control step."""
+        q = self.observer.joints.q
+        assert q is not None
+        if sample.action is not None and not self.problem:
+            action = np.asarray(sample.action, dtype=np.float64)
+            target = self.set_points.target(q, action)
+            rested, self._rests = self._rests, self.set_points.at_rest(action)
+            if rested and self._rests and self._asked is not None:
+                # A hand at rest holds the arm where it came to rest: asked anew from where it is measured, it would
+                # sink a little with every step, for no controller holds an arm's weight without giving way.
+                target, action = np.append(self._asked[1][:-1], target[-1]), None
+            self._input_latency.add(max(now - sample.stamp, 0.0))
+        else:
+            # Hold still: where the arm was told to go last, or where it stands.
+            target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
+            action, self._rests = None, False
+        self._asked = (q, target, stamp := self._unique(self.link.observed_ns()))
+        if observation is not None and self.episodes.phase is Phase.RECORDING:
+            self.add_row(observation, q, target, action, stamp)
+            self.step_count += 1
+
+    def _unique(self, ns: int) -> int:
+        """A nanosecond later where joint states are slower than control steps: stamps tell targets apart."""
+        self._last_ns = ns if ns > self._last_ns or ns < self._last_ns - 1_000_000_000 else self._last_ns + 1
+        return self._last_ns
+
+    def _send_deadman(self, now: float) -> None:
+        engaged = bool(self.sample.engaged)
+        last, at = self._sent_deadman
+        if engaged != last or now - at >= DEADMAN_S:
+            self._sent_deadman = (engaged, now)
+            self.link.send_deadman(engaged)
+
+    # --- what a recording adds -------------------------------------------------------------------------------
+
+    def before_step(self) -> None:
+        """A control step is about to be made; what came of the last one is known."""
+
+    def add_row(
+        self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
+    ) -> None:
+        """One step of the running episode; `action` is None where nothing was asked for."""
+
+    def begin(self) -> None:
+        """An episode begins with the next control step."""
+
+    def store(self) -> None:
+        """Store the running episode with the verdict of `episodes`, and say `episodes.saved` when it is."""
+
+    def drop(self) -> None:
+        """Forget the running episode, and say `episodes.saved`."""
+
+    def place(self) -> Steps:
+        """Put everything in its place; the arm is at rest."""
+        yield from ()
+
+    # --- what is to be done ----------------------------------------------------------------------------------
+
+    def do(self, dos: list[Do]) -> None:
+        """Do, or begin to do."""
+        for what in dos:
+            if what is Do.PREPARE:
+                self._preparing = self._prepare()
+            elif what is Do.BEGIN:
+                self.step_count, self._begun = 0, self.clock()
+                self.begin()
+            elif what is Do.STORE:
+                self.store()
+            elif what is Do.DROP:
+                self.drop()
+            elif what is Do.DISARM:
+                self._preparing, self._arming = None, ""
+                self._work.append(self._disarm())
+            elif what is Do.END:
+                if self.episodes.gave_up:
+                    self.error = self.error or RobolearnError(self.episodes.gave_up)
+                self.done = True
+        if dos:
+            log.log(logging.WARNING if Do.DROP in dos else logging.INFO, "%s", self.episodes.message)
+
+    def _go_on(self) -> None:
+        """One step of everything that takes time."""
+        self._work = [work for work in self._work if not finished(work)]
+        preparing = self._preparing
+        if preparing is None:
+            return
+        try:
+            if finished(preparing) and self._preparing is preparing:
+                self._preparing = None
+                self.device.prepared()  # here, and not on its screen: the first row is made before that is drawn
+                self.do(self.episodes.prepared())
+        except Refused as error:
+            self._preparing = None
+            self.do(self.episodes.refused(str(error)))
+
+    def _prepare(self) -> Steps:
+        yield from self._until(
+            lambda: self._state in (SafetyState.DISARMED, SafetyState.LATCHED), REST_S, "the arm does not come to rest"
+        )
+        if self._state is SafetyState.LATCHED:
+            if self._reason not in self._seen:
+                raise Refused(self._reason)  # START was meant for an arm that was merely at rest
+            yield from self.call(self.link.reset())
+            yield from self._until(
+                lambda: self._state is SafetyState.DISARMED, ANSWER_S, "the safety filter stays latched"
+            )
+        yield from self.place()
+        yield from self._until(lambda: not self.problem, ANSWER_S, lambda: self.problem)
+        if not self.sample.engaged:
+            self.episodes.message = "hold the dead-man's switch" + (f": {n}" if (n := self.sample.note) else "")
+            held = self.sample.note or "the dead-man's switch is not held"
+            yield from self._until(lambda: self.sample.engaged, ENGAGE_S, held)
+        end = self.clock() + ARMING_S
+        while True:
+            try:
+                yield from self.call(self.link.arm())
+                break
+            except Refused as error:
+                if self.clock() > end or "latched" in str(error):
+                    raise
+            yield from pause(0.1, self.clock)
+        yield from self._until(lambda: self.report and self.report.arming, ANSWER_S, "the arm was not armed")
+        assert self.report is not None
+        self._arming = self.report.arming
+
+    def _disarm(self) -> Steps:
+        try:
+            yield from self.call(self.link.disarm())
+        except Refused as error:  # its heartbeat ends, and with it the motion
+            log.warning("%s", error)
+
+    def _until(self, condition: Callable[[], object], limit_s: float, otherwise: str | Callable[[], str]) -> Steps:
+        return until(condition, limit_s, otherwise, self.clock)
+
+    def call(self, made: Call) -> Generator[None, None, str]:
+        """Wait for the answer of a service, at most `ANSWER_S`; its message. Raises `Refused`."""
+        return call(made, ANSWER_S, self.clock)
+
+    @property
+    def _state(self) -> SafetyState | None:
+        return self.report.state if self.report else None
+
+    @property
+    def _reason(self) -> str:
+        return self.report.reason if self.report else ""
+
+    # --- what the operator sees --------------------------------------------------------------------------------
+
+    def _make_status(self, observation: dict[str, NDArray]) -> Status:
+        e, q = self.episodes, self.observer.joints.q
+        message = e.message
+        if e.phase is Phase.STARTING:
+            message = "waiting for the safety node" if not self.report else self.problem or "waiting for services"
+        elif e.phase in (Phase.WAITING, Phase.READY, Phase.RECORDING):
+            if e.phase is Phase.WAITING and self._state is SafetyState.LATCHED and self._reason not in message:
+                message = f"the safety filter is latched: {self._reason}. START resets it"
+            if why := self.problem or self.sample.note:
+                message = why if e.phase is Phase.RECORDING else f"{message} ({why})"
+        recording = e.phase is Phase.RECORDING
+        return Status(
+            state=self._state_shown(),
+            message=message,
+            episode=max(min(e.number, e.first + e.wanted - 1), 0),
+            episodes=e.first + e.wanted,
+            step=self.step_count if recording else 0,
+            seconds=self.clock() - self._begun if recording else 0.0,
+            joints=None if q is None else q.copy(),
+            images={key.removeprefix("images."): v for key, v in observation.items() if key.startswith("images.")},
+        )
+
+    def _state_shown(self) -> str:
+        phase = self.episodes.phase
+        if phase in (Phase.WAITING, Phase.READY):  # START is waited for, whether or not the arm follows meanwhile
+            return "storing" if self.episodes.saving else WAITING
+        return RECORDING if phase is Phase.RECORDING else phase.value

@@ -1,0 +1,89 @@
+"""Work that takes time, as generators: each `next` makes one step, and the thread that drives the arm never waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol
+
+from robolearn.core import RobolearnError
+
+Steps = Iterator[None]
+"""Work that takes time: each step is made at one tick."""
+
+
+class Refused(RobolearnError):
+    """The arm cannot be prepared; the message says why."""
+
+
+class Call(Protocol):
+    """A call of a service, made as soon as the service is there."""
+
+    name: str
+
+    def ready(self) -> bool:
+        """Whether the service is there."""
+        ...
+
+    def send(self) -> None:
+        """Ask."""
+        ...
+
+    def answer(self) -> tuple[bool, str] | None:
+        """Whether it did what it was asked to, and its message; None while it has not answered."""
+        ...
+
+    def cancel(self) -> None:
+        """Its answer is not waited for any more."""
+        ...
+
+
+def finished(work: Steps) -> bool:
+    """Make one step; whether it was the last."""
+    try:
+        next(work)
+    except StopIteration:
+        return True
+    return False
+
+
+def until(
+    condition: Callable[[], object], limit_s: float, otherwise: str | Callable[[], str], clock: Callable[[], float]
+) -> Steps:
+    """Wait for `condition`.
+
+    Raises:
+      Refused: it does not hold within `limit_s`; says `otherwise`.
+    """
+    end = clock() + limit_s
+    while not condition():
+        if clock() > end:
+            raise Refused(otherwise if isinstance(otherwise, str) else otherwise())
+        yield
+
+
+def pause(seconds: float, clock: Callable[[], float]) -> Steps:
+    """Let time pass."""
+    end = clock() + seconds
+    while clock() < end:
+        yield
+
+
+def call(made: Call, limit_s: float, clock: Callable[[], float]) -> Generator[None, None, str]:
+    """Call a service and wait for its answer; its message.
+
+    Raises:
+      Refused: it is not there, does not answer in time, or says no.
+    """
+    yield from until(made.ready, limit_s, f"{made.name} is not there", clock)
+    made.send()
+    try:
+        yield from until(lambda: made.answer() is not None, limit_s, f"{made.name} does not answer", clock)
+    except Refused:
+        made.cancel()
+        raise
+    answer = made.answer()
+    assert answer is not None
+    done, message = answer
+    if not done:
+        raise Refused(message)
+    return message

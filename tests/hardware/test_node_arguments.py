@@ -1,0 +1,39 @@
+"""Flags of the node programs, and bad input, which ends them with exit code 2."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
+
+from hardware.ros2.arguments import ros_arguments
+from robolearn.cli.nodes import main_policy, main_streamer
+from robolearn.core import BadInput
+
+
+def test_flags_become_parameters() -> None:
+    argv = ["--contract", "sim", "--grace-ms=20", "--ros-args", "-r", "a:=b"]
+    assert ros_arguments(argv, ("contract", "grace_ms"))[1:] == [
+        "--ros-args", "-p", "contract:=sim", "-p", "grace_ms:=20", "--", "--ros-args", "-r", "a:=b",
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="did you mean --contract"):
+        ros_arguments(["--contrast", "x"], ("contract",))
+    with pytest.raises(BadInput, match="no value"):
+        ros_arguments(["--contract"], ("contract",))
+
+
+@pytest.mark.parametrize(
+    ("main", "argv", "why"),
+    [
+        (main_streamer, ["--contract", "simm"], "did you mean sim"),
+        (main_streamer, ["--grace-ms", "soon"], "expected a float"),
+        (main_streamer, ["--bogus", "1"], "got --bogus"),
+        (main_policy, ["--contract", "sim"], "parameter policy"),
+        (main_policy, ["--policy", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_input_ends_a_node_with_2(capsys: pytest.CaptureFixture[str], main, argv: list[str], why: str) -> None:
+    assert main(argv) == 2
+    assert why in capsys.readouterr().err
