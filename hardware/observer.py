@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.contract import Contract
 from robolearn.core import BadInput, RobolearnError
 from robots.proprio import proprio
+from robots.stations import Contract
 
 Array = NDArray[np.float64]
 

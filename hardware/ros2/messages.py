@@ -20,8 +20,8 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from hardware.pictures import picture as picture  # beside its inverses
 from robolearn.core import BadInput
+from robots.stations.pictures import picture as picture  # beside its inverses
 
 Array = NDArray[np.float64]
 

@@ -26,14 +26,13 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from hardware.ros2.sources import Sources
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy, sees_every_step
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 

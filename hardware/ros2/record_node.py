@@ -29,7 +29,6 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
 from hardware.episodes import Episodes, Phase, Verdict
 from hardware.ros2 import qos, topics
 from hardware.ros2.realtime import step_back
@@ -37,6 +36,7 @@ from hardware.ros2.runtime import Value
 from hardware.ros2.teleop_node import Steps, TeleopNode
 from hardware.teleop.device import Device
 from robolearn.core import Interface, RobolearnError
+from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 

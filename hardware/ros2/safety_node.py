@@ -27,8 +27,6 @@ from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import Source
 from hardware.ros2 import messages, qos, topics
@@ -37,6 +35,7 @@ from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, S
 from hardware.safety.stuck import Stuck
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,6 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.episodes import Do, Episodes, Phase
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
@@ -39,6 +37,7 @@ from hardware.ros2.sources import Sources
 from hardware.setpoints import SetPoints
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 

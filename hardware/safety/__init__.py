@@ -5,8 +5,8 @@ supplements the emergency stop and the limits of the arm's own controller, and r
 """
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.limits import Limits
 from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from robots.limits import Limits
 
 __all__ = [
     "Command",

@@ -34,13 +34,13 @@ from numpy.typing import ArrayLike
 from hardware.safety import checks
 from hardware.safety.checks import Refused
 from hardware.safety.geometry import Geometry
-from hardware.safety.limits import Limits
 from hardware.safety.motion import Motion, State
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
 from hardware.safety.states import Machine
 from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robolearn.core.errors import BadInput
+from robots.limits import Limits
 from robots.spec import RobotSpec
 
 log = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.limits import Limits
 from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robolearn.core.se3 import matrix_to_quat
+from robots.limits import Limits
 from robots.spec import RobotSpec
 
 Spell = Callable[[], None]

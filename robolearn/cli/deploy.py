@@ -55,11 +55,11 @@ class Deploy(Command):
     """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
 
     def run(self) -> dict[str, Any]:
-        from hardware.contract_file import load_contract
         from hardware.ros2.environment import prepare
         from policies.loading import check_policy
         from robolearn.core import BadInput
         from robolearn.deploy import Processes
+        from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
         check_seed(self.seed)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from robolearn.core import BadInput, Interface
 
 if TYPE_CHECKING:
-    from hardware.contract import Contract
     from hardware.teleop import Device
+    from robots.stations import Contract
 
 # Parameters of the nodes, and what their devices are told: option → the devices that know it, and its default.
 RECORD = {
@@ -61,7 +61,7 @@ class Plan:
 
     def contract(self) -> Contract:
         """The station, with what this recording looks at."""
-        from hardware.contract_file import load_contract
+        from robots.stations import load_contract
 
         contract = load_contract(self.robot)
         simulated = contract.name == "sim"

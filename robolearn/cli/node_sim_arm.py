@@ -10,7 +10,7 @@ from robolearn.cli.nodes import leave
 from robolearn.core import RobolearnError
 
 if TYPE_CHECKING:
-    from hardware.contract import Contract
+    from robots.stations import Contract
     from sim.realtime import RealtimeWorld
 
 FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault", "realtime_priority")

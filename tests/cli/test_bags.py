@@ -12,13 +12,12 @@ import pytest
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from robolearn.cli.main import main
 from robolearn.data import Dataset
+from robolearn.data.bags import EPISODE_EVENTS
 from robolearn.data.bags.messages import Messages
-from robolearn.data.bags.station import COMPRESSED, EPISODE_EVENTS, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY
 from robots import make_control
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY, Contract, load_contract
 
 T0 = 1_790_000_000_123_456_789  # [ns]
 SIZE = (48, 64)

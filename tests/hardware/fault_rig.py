@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.observer import JointReader
 from hardware.safety import JointTarget, SafetyFilter, SafetyState
 from hardware.streaming import ChunkRefused, ChunkStream
 from robots import make_control
+from robots.stations import load_contract
 
 CONTRACT = load_contract("sim")
 CONTROL = make_control(CONTRACT.action_kind, CONTRACT.robot)

@@ -10,12 +10,11 @@ import numpy as np
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node, spin
 from robolearn.core import ActionChunk, Interface, Observation
+from robots.stations import Contract, load_contract
 
 
 class Swing:

@@ -18,13 +18,13 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.ros2.realtime import realtime
 from hardware.safety import SafetyFilter
 from robolearn.core.priority import make_ordinary
+from robots.stations import load_contract
 
 pytestmark = pytest.mark.realtime
 

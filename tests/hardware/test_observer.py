@@ -7,12 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.contract import Camera, Contract
-from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import JointReader, NotObserved, Observer, Source
 from robolearn.core import BadInput
 from robolearn.core.se3 import rot6d
+from robots.stations import Camera, Contract, load_contract
 
 WALL = 1.7e9
 FEATURES = ("proprio", "objects", "images.front")

@@ -28,8 +28,6 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hardware.contract import IMAGE
-from hardware.contract_file import CONTRACTS, load_contract
 from hardware.episodes import Phase
 from hardware.ros2 import messages, qos, record_node, runtime, teleop_node, topics
 from hardware.ros2.background import wait_until
@@ -40,6 +38,7 @@ from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.device import Sample, Status
 from robolearn.core import RobolearnError
 from robolearn.core.priority import make_ordinary
+from robots.stations import CONTRACTS, IMAGE, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

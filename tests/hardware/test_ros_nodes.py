@@ -19,7 +19,6 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
@@ -31,6 +30,7 @@ from robolearn.cli.nodes import main_policy, main_streamer
 from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.priority import HIGHEST, threads
 from robolearn.data.video import VideoConfig, check_encodable
+from robots.stations import load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

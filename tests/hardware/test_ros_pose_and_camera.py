@@ -21,8 +21,6 @@ os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CompressedImage, Image
 
-from hardware.contract import Camera, Contract, Topic
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
@@ -32,6 +30,7 @@ from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ActionChunk, Observation
 from robolearn.core.se3 import quat_to_matrix
 from robots.ik import IKConfig, solve
+from robots.stations import Camera, Contract, Topic, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.contract_file import load_contract
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
+from robots.stations import load_contract
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

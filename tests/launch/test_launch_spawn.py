@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import load_contract
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.operator import Operator
 from hardware.safety import SafetyFilter
@@ -26,6 +25,7 @@ from policies.policy import ChunkPolicy
 from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.cli.station import may_be_realtime
 from robolearn.data.reader import Dataset
+from robots.stations import load_contract
 from sim.registry import make_env
 
 pytestmark = pytest.mark.realtime
