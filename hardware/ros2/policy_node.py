@@ -56,13 +56,13 @@ class PolicyNode(Node):
     """Asks a policy for action chunks.
 
     Args:
-      load: makes the policy from the parameter `policy`.
+      load: opens the policy that the parameter `policy` names on the device that `device` names.
       contract: the station, in place of the parameter `contract`.
     """
 
     def __init__(
         self,
-        load: Callable[[str], Policy],
+        load: Callable[[str, str], Policy],
         *,
         contract: Contract | None = None,
         context: Context | None = None,
@@ -70,7 +70,7 @@ class PolicyNode(Node):
     ) -> None:
         super().__init__(
             "policy",
-            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "tail_steps": 0},
+            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "device": "auto", "tail_steps": 0},
             context=context,
             overrides=overrides,
         )
@@ -81,7 +81,7 @@ class PolicyNode(Node):
     def configure(self) -> None:
         contract = self._given or load_contract(self.value("contract"))
         path = self.value("policy")
-        self.policy = self._load(path)
+        self.policy = self._load(path, self.value("device"))
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
         fit_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")

@@ -139,14 +139,14 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
 
 def main_teleop(argv: Sequence[str] | None = None) -> int:
     """The teleoperation node."""
-    from robolearn.cli.nodes import run_node
+    from robolearn.deploy.nodes import run_node
 
     return run_node(_teleop_node, (*FLAGS, *OPTIONS), argv)
 
 
 def main_record(argv: Sequence[str] | None = None) -> int:
     """The recorder."""
-    from robolearn.cli.nodes import run_node
+    from robolearn.deploy.nodes import run_node
 
     with ExitStack() as stack:
         return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD, *OPTIONS), argv)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.nodes import leave
 from robolearn.core import RobolearnError
+from robolearn.deploy.nodes import leave
 
 if TYPE_CHECKING:
     from robots.stations import Contract

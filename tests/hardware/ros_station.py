@@ -91,10 +91,10 @@ def main(role: str, *args: str) -> int:
     if role == "policy":
         from hardware.ros2.policy_node import PolicyNode
 
-        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role, *args])
+        return spin(lambda: PolicyNode(lambda *_: Swing(contract), contract=contract), [role, *args])
     if role == "arm":
         return spin(lambda: Arm(contract), [role, *args])
-    from robolearn.cli.nodes import main_safety, main_streamer
+    from robolearn.deploy.nodes import main_safety, main_streamer
 
     return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim", *args])
 

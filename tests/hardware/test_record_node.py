@@ -203,7 +203,7 @@ class Station:
         self.hosted = Hosted(lambda context: Lens(CONTRACT, context=context))
         self.arm = self.hosted.node
         env = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "robolearn.cli.nodes", "safety", "--contract", str(PATH)]
+        command = [sys.executable, "-m", "robolearn.deploy.nodes", "safety", "--contract", str(PATH)]
         command += ["--realtime-priority", str(PRIORITY["realtime_priority"])]
         self.safety = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
         self._estop = self.arm.create_client(Trigger, topics.ESTOP)

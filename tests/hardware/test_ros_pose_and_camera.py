@@ -23,8 +23,8 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.operator import Operator
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ActionChunk, Observation
@@ -103,7 +103,7 @@ class Looks(Swing):
 
 
 @pytest.fixture
-def station() -> Iterator[tuple[CartesianArm, Looks, Operator]]:
+def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
     backgrounds = [Background() for _ in range(4)]
     a, b, c, d = backgrounds
     policy = Looks(CONTRACT)
@@ -112,18 +112,18 @@ def station() -> Iterator[tuple[CartesianArm, Looks, Operator]]:
         arm,
         b.add(SafetyNode(contract=CONTRACT, context=b.context)),
         c.add(StreamerNode(contract=CONTRACT, context=c.context)),
-        d.add(PolicyNode(lambda _: policy, contract=CONTRACT, context=d.context)),
+        d.add(PolicyNode(lambda *_: policy, contract=CONTRACT, context=d.context)),
     ]
     for node in nodes:
         node.start()
-    operator = Operator(a)
+    operator = SafetyClient(a)
     yield arm, policy, operator
     for background in backgrounds:
         background.close()
     assert [b.errors for b in backgrounds] == [[], [], [], []]
 
 
-def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, Operator]) -> None:
+def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, policy, operator = station
     operator.wait_ready(30)
     tcp = CONTRACT.robot.chain.forward(arm.q[None])[0][0]
@@ -144,7 +144,7 @@ def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[Carte
     operator.disarm()
 
 
-def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, Operator]) -> None:
+def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, _, operator = station
     operator.wait_ready(30)
     operator.arm()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.operator import Operator
+from hardware.ros2.safety_client import SafetyClient
 from robots.stations import load_contract
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ class Processes:
         }
         self.arm = self.background.add(Arm(CONTRACT, context=self.background.context))
         self.arm.start()
-        self.operator = Operator(self.background)
+        self.operator = SafetyClient(self.background)
         self.operator.wait_ready(60)
 
     def move(self) -> None:

@@ -1,4 +1,4 @@
-"""The operator's side: the dead-man's switch, arm, disarm, reset, e-stop, and what the nodes say about themselves."""
+"""Client of the safety node: the dead-man's switch, arm, disarm, reset, e-stop, and the status of the nodes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from std_srvs.srv import Trigger
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport
+from hardware.safety.types import SafetyState
 from robolearn.core import RobolearnError
 
 DEADMAN_HZ = 20.0
 
 
-class Operator:
-    """A client of the safety node, for `robolearn deploy` and for tests. Close it, or use it with `with`.
+class SafetyClient:
+    """A client of the safety node, on the operator's side. Close it, or use it with `with`.
 
     Args:
       background: where its node spins; by default a context and a thread of its own.
@@ -57,7 +58,7 @@ class Operator:
 
     @property
     def state(self) -> str:
-        """``"disarmed"``, ``"armed"``, ``"braking"``, ``"latched"``, or empty before anything was heard."""
+        """A `SafetyState`, or empty before anything was heard."""
         return self.report.state if self.report else ""
 
     @property
@@ -110,9 +111,9 @@ class Operator:
         while True:
             done, message = self.call(topics.ARM, max(end - time.monotonic(), 1.0))
             if done:
-                self.wait_for("armed", 5.0)
+                self.wait_for(SafetyState.ARMED, 5.0)
                 return
-            if "latched" in message or time.monotonic() > end:
+            if SafetyState.LATCHED in message or time.monotonic() > end:
                 raise RobolearnError(message)
             time.sleep(0.1)
 
@@ -123,7 +124,7 @@ class Operator:
           RobolearnError: refused, or not disarmed within the time.
         """
         self._must(topics.DISARM, timeout_s)
-        self.wait_for("disarmed", timeout_s)
+        self.wait_for(SafetyState.DISARMED, timeout_s)
 
     def reset(self, timeout_s: float = 5.0) -> None:
         """Leave LATCHED.
@@ -132,7 +133,7 @@ class Operator:
           RobolearnError: refused, or not disarmed within the time.
         """
         self._must(topics.RESET, timeout_s)
-        self.wait_for("disarmed", timeout_s)
+        self.wait_for(SafetyState.DISARMED, timeout_s)
 
     def estop(self, timeout_s: float = 5.0) -> None:
         """Stop at once.
@@ -187,7 +188,7 @@ class Operator:
         if self._own:
             self._background.close()
 
-    def __enter__(self) -> Operator:
+    def __enter__(self) -> SafetyClient:
         return self
 
     def __exit__(self, *_: object) -> None:
