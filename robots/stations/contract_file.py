@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.limits import Limits
-from robots.spec import RobotSpec
+from robots.spec import GripperKind, RobotSpec
 from robots.stations.contract import Camera, Contract, Gripper, Topic
 from robots.stations.message_types import TRAJECTORY
 from robots.stations.schema import (
@@ -98,6 +98,8 @@ def _gripper(
     closed, opened = robot.gripper.joint_range
     if section is None:
         return (), (closed, opened), None
+    if robot.gripper.kind is GripperKind.NONE:
+        raise BadInput(f"{file}: gripper", got=", ".join(section.joints), expected=f"none: {robot.name} has no gripper")
     closed = closed if section.closed is None else section.closed
     opened = opened if section.open is None else section.open
     if closed == opened:
