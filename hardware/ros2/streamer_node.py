@@ -22,12 +22,12 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
 from hardware.latency import Latencies
 from hardware.observer import JointReader
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from hardware.setpoints import SetPoints
-from hardware.streaming import ChunkRefused, ChunkStream
 from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class StreamerNode(Node):
         self.contract = contract
         self._set_points = SetPoints(contract)
         grace_ms = self.value("grace_ms")
-        self.stream = ChunkStream(
+        self.stream = ActionChunkBuffer(
             self._set_points.spec.names,
             1.0 / contract.control_hz,
             grace_s=None if grace_ms < 0 else 1e-3 * grace_ms,
@@ -126,7 +126,7 @@ class StreamerNode(Node):
             return  # still on its way from before the arm was armed
         gid = info.get("publisher_gid") or {}
         try:
-            self.stream.accept(stamp, now, names, actions, times, source=bytes(gid.get("data", b"")) or None)
+            self.stream.accept(stamp, now, names, actions, times, sender=bytes(gid.get("data", b"")) or None)
         except ChunkRefused as error:
             self._refusals += 1
             self._halt(str(error))

@@ -36,7 +36,7 @@ FLAGS = ("contract", "device", "realtime_priority")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordingSetup:
     """What is to be recorded, on which arm, and by what device.
 
     Attributes:
@@ -156,7 +156,7 @@ def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
 
     def make_device(contract: Contract, name: str) -> Device:
-        return Plan(contract.name, name, options={key: node.value(key) for key in OPTIONS}).device(contract)
+        return RecordingSetup(contract.name, name, options={key: node.value(key) for key in OPTIONS}).device(contract)
 
     node = TeleopNode(make_device, defaults=node_defaults())
     return node
@@ -177,11 +177,11 @@ def _record_node(stack: ExitStack) -> Any:
         cameras = tuple(value("cameras").replace(",", " ").split()) or None
         options = {key: value(key) for key in OPTIONS}
         words = ("task", "sim_task", "seed", "quality")
-        plan = Plan(
+        setup = RecordingSetup(
             value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
         )
-        contract = plan.contract()
-        task, device = plan.words(contract), plan.device(contract)
+        contract = setup.contract()
+        task, device = setup.words(contract), setup.device(contract)
         stack.callback(device.close)
         out = Path(value("out"))
         resume = (out / layout.INFO_PATH).exists()
@@ -189,7 +189,7 @@ def _record_node(stack: ExitStack) -> Any:
         simulated = contract.name == "sim"
         return Session(
             contract, device, contract.interface, writer, task, max(value("episodes") - writer.episodes, 0),
-            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=plan.teleop == "scripted",
+            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=setup.teleop == "scripted",
         )  # fmt: skip
 
     return RecordNode(make_session, defaults=node_defaults(**RECORD))

@@ -17,7 +17,7 @@ from typing import Any
 
 from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
-from robolearn.cli.node_record import OPTIONS, Plan, make_writer
+from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
 SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
@@ -83,15 +83,15 @@ class Record(Command):
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         begun = time.perf_counter()
-        plan = Plan(
+        setup = RecordingSetup(
             self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
             {name: getattr(self, name) for name in OPTIONS},
         )  # fmt: skip
-        contract = plan.contract()
-        task = plan.words(contract)
+        contract = setup.contract()
+        task = setup.words(contract)
         prepare()
         choose_domain(self.domain, contract.name == "sim")
-        device = plan.device(contract)  # before anything is written or started: it may not be there
+        device = setup.device(contract)  # before anything is written or started: it may not be there
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
                 result = self._record(contract, device, writer, task)
@@ -180,6 +180,8 @@ class Record(Command):
         return programs
 
     def _result(self, contract: Any, writer: Any, task: str, first: int, node: Any) -> dict[str, Any]:
+        from robolearn.deploy.deployment import number
+
         report = node.report.values if node is not None and node.report else {}
         monitor = node.monitor if node is not None else {}
         return {
@@ -192,7 +194,7 @@ class Record(Command):
             "successes": node.episodes.successes if node is not None else 0,
             "dropped": node.episodes.dropped if node is not None else 0,
             "frames": writer.frames,
-            "latency_ms": {p: _number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
+            "latency_ms": {p: number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
             "late_steps": node.late_steps if node is not None else 0,
             "violations": monitor.get("violations"),
             "monitor": monitor or None,
@@ -213,10 +215,3 @@ def _unhurried_logs() -> Iterator[None]:
     finally:
         listener.stop()
         root.handlers = handlers
-
-
-def _number(text: Any) -> float | None:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return None

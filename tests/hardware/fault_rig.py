@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from hardware.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
 from hardware.monitor import LimitMonitor
 from hardware.observer import JointReader
 from hardware.safety import JointTarget, SafetyFilter, SafetyState
-from hardware.streaming import ChunkRefused, ChunkStream
 from robots import make_control
 from robots.stations import load_contract
 
@@ -76,7 +76,7 @@ class FaultRig:
         self.wall = WALL
         self.latency = 0.02
         self.filter = SafetyFilter(CONTRACT.robot, CONTRACT.joints, CONTRACT.limits, PERIOD, lambda: self.now)
-        self.stream = ChunkStream(CONTROL.spec.names, STEP, clock=lambda: self.now)
+        self.stream = ActionChunkBuffer(CONTROL.spec.names, STEP, clock=lambda: self.now)
         self.joints = JointReader(CONTRACT, lambda: self.now)
         self.monitor = LimitMonitor.of(CONTRACT.robot, PERIOD)
         self.links = {name: Link(seed + i) for i, name in enumerate(("chunks", "targets", "states", "deadman"))}
