@@ -31,8 +31,8 @@ class NotObserved(RobolearnError):
 
 
 @dataclass
-class Source:
-    """When something last arrived, and when its stamp last moved."""
+class Freshness:
+    """Whether one input is fresh: when it last arrived, and when its stamp last moved."""
 
     name: str
     max_age_s: float
@@ -83,7 +83,7 @@ class JointReader:
     def __init__(self, contract: Contract, clock: Callable[[], float] = time.monotonic) -> None:
         topic = contract.joint_states
         self.contract = contract
-        self.source = Source(f"joint states on {topic.topic}", topic.max_age_s, clock)
+        self.source = Freshness(f"joint states on {topic.topic}", topic.max_age_s, clock)
         self.q: Array | None = None
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
         self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
@@ -138,7 +138,7 @@ class JointReader:
 
 @dataclass
 class _Picture:
-    source: Source
+    source: Freshness
     decode: Callable[[], NDArray[np.uint8]] | None = None
     print: int = 0
     seen_at: Array = field(default_factory=lambda: np.zeros(0))  # where the arm was when the picture last changed
@@ -160,18 +160,18 @@ class Observer:
         self.contract = contract
         self.features = tuple(features)
         self.joints = JointReader(contract, clock)
-        self._objects: Source | None = None
+        self._objects: Freshness | None = None
         self._object_values: Array = np.zeros(0)
         if "objects" in features:
             if contract.objects is None:
                 raise BadInput(f"contract {contract.name}", got="no objects topic", expected="objects")
-            self._objects = Source(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
+            self._objects = Freshness(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
         self._pictures: dict[str, _Picture] = {}
         for feature in features:
             if feature.startswith("images."):
                 name = feature.removeprefix("images.")
                 camera = contract.cameras[name]
-                self._pictures[name] = _Picture(Source(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
+                self._pictures[name] = _Picture(Freshness(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
         """Take the task's vector in; whether it is whole and newer than the last."""

@@ -20,6 +20,7 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
 from robots.stations.pictures import picture as picture  # beside its inverses
 
@@ -169,7 +170,11 @@ def pose(position: Array, quaternion: Array, stamp: Time, frame: str = "base") -
 
 # --- states --------------------------------------------------------------------------------------------------
 
-LEVELS = {"armed": DiagnosticStatus.OK, "disarmed": DiagnosticStatus.OK, "braking": DiagnosticStatus.WARN}
+LEVELS: dict[str, bytes] = {
+    SafetyState.ARMED: DiagnosticStatus.OK,
+    SafetyState.DISARMED: DiagnosticStatus.OK,
+    SafetyState.BRAKING: DiagnosticStatus.WARN,
+}
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ class SafetyReport:
     @property
     def arming(self) -> str:
         """Which arming this is, empty unless armed. A state may be missed between two armings, but not their number."""
-        return self.values.get("arming", "?") if self.state == "armed" else ""
+        return self.values.get("arming", "?") if self.state == SafetyState.ARMED else ""
 
 
 def safety_report(state: str, reason: str, values: Mapping[str, object], stamp: Time) -> DiagnosticArray:

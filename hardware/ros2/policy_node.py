@@ -29,8 +29,8 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.runtime import Node, Value
-from hardware.ros2.sources import Sources
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, begin_episodes, fit_policy, sees_every_step
 from robots.stations import Contract, load_contract
 
@@ -104,10 +104,10 @@ class PolicyNode(Node):
         self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
         self._alive_publisher = self.create_publisher(Empty, topics.POLICY_ALIVE, qos.ALIVE)
         self._alive_at = -math.inf
-        self._sources = Sources(self, contract, self.observer, needed.observation)
+        self._observation_inputs = ObservationInputs(self, contract, self.observer, needed.observation)
         self._inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            *self._sources.inputs,
+            *self._observation_inputs.inputs,
         ]
         self.beat(LOOK_S, self._tick)
         self.every(0.5, self._report)
@@ -167,7 +167,7 @@ class PolicyNode(Node):
         if acts:
             self._due = stamp + self._steps * self._period
         self._look = stamp + self._period if sees_every_step(self.policy) else math.inf
-        self._slot.put(_Question(self._arming, observation, self._sources.stamp, time.monotonic(), acts))
+        self._slot.put(_Question(self._arming, observation, self._observation_inputs.stamp, time.monotonic(), acts))
 
     def _think(self) -> None:
         while (question := self._slot.get()) is not None:

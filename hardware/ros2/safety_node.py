@@ -28,10 +28,10 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.latency import Latencies
-from hardware.observer import Source
+from hardware.observer import Freshness
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
-from hardware.safety import Command, JointTarget, SafetyFilter, SafetyRefused, SafetyState
+from hardware.safety import ArmCommand, JointTarget, SafetyFilter, SafetyRefused, SafetyState
 from hardware.safety.stuck import Stuck
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
@@ -73,7 +73,9 @@ class SafetyNode(Node):
         self._period = 1.0 / contract.stream_hz
         self._filter = SafetyFilter(contract.robot, contract.joints, contract.limits, self._period)
         self._dry_run = self.value("dry_run")
-        self._joints = Source(f"joint states on {contract.joint_states.topic}", contract.joint_states.max_age_s, _now)
+        self._joints = Freshness(
+            f"joint states on {contract.joint_states.topic}", contract.joint_states.max_age_s, _now
+        )
         self._arming = 0  # which one
         self._armed_at = 0.0
         self._told: tuple[str, str] = ("", "")  # state and reason as last published
@@ -269,7 +271,7 @@ class SafetyNode(Node):
             self._tell_accepted()
         self._tell_changes()
 
-    def _publish(self, command: Command, now: float) -> None:
+    def _publish(self, command: ArmCommand, now: float) -> None:
         if self._command_publisher is not None:
             self._command_publisher.publish(self._command_message(command))
         self._commands += 1
@@ -293,7 +295,7 @@ class SafetyNode(Node):
         self._accepted = (stamp.sec, stamp.nanosec, *accepted)
         self._accepted_publisher.publish(messages.target((*self.contract.joints, GRIPPER), accepted, stamp))
 
-    def _command_message(self, command: Command) -> Any:
+    def _command_message(self, command: ArmCommand) -> Any:
         kind = messages.message_type(self.contract.command.type)
         if kind is Float64MultiArray:
             return Float64MultiArray(data=command.positions.tolist())

@@ -31,9 +31,9 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
+from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.realtime import step_back
 from hardware.ros2.runtime import Node, Value
-from hardware.ros2.sources import Sources
 from hardware.setpoints import SetPoints
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
@@ -125,10 +125,10 @@ class TeleopNode(Node):
         self._deadman_publisher = self.create_publisher(Bool, topics.DEADMAN, qos.DEADMAN)
         self._calls = {n: self.create_client(Trigger, n) for n in (topics.ARM, topics.DISARM, topics.RESET)}
         self._wake = threading.Event()  # of the screen
-        self._sources = Sources(self, contract, self.observer, self.features)
+        self._observation_inputs = ObservationInputs(self, contract, self.observer, self.features)
         self.inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            *self._sources.inputs,
+            *self._observation_inputs.inputs,
         ]
         sys.setswitchinterval(0.001)  # a thread that shows or encodes must not hold up the arm for 5 ms
         self.status = self._make_status({})
@@ -265,7 +265,7 @@ class TeleopNode(Node):
             # Hold still: where the arm was told to go last, or where it stands.
             target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
             action, self._rests = None, False
-        self._asked = (q, target, stamp := self._unique(self._sources.stamp))
+        self._asked = (q, target, stamp := self._unique(self._observation_inputs.stamp))
         if observation is not None and self.episodes.phase is Phase.RECORDING:
             self.add_row(observation, q, target, action, stamp)
             self.step_count += 1

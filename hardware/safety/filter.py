@@ -38,7 +38,7 @@ from hardware.safety.motion import Motion, State
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
 from hardware.safety.states import Machine
-from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robolearn.core.errors import BadInput
 from robots.limits import Limits
 from robots.spec import RobotSpec
@@ -226,7 +226,7 @@ class SafetyFilter:
         except Exception as error:
             self._refuse(_exception(error))
 
-    def step(self) -> Command | None:
+    def step(self) -> ArmCommand | None:
         """Move the set-point by one period.
 
         Returns:
@@ -258,7 +258,7 @@ class SafetyFilter:
             "step_s": self._step_s,
         }
 
-    def _step(self) -> Command | None:
+    def _step(self) -> ArmCommand | None:
         now = math.nan
         try:
             now = self._clock()
@@ -292,7 +292,7 @@ class SafetyFilter:
         assert self._measured is not None
         checks.near("following", "set-point", self.joints, self._motion.q, self._measured, limits.max_jump)
 
-    def _follow(self) -> Command:
+    def _follow(self) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
         if self._goal is None or self._begins or (self._border and self._at_border()):
@@ -325,7 +325,7 @@ class SafetyFilter:
         assert self._goal is not None
         return not self._motion.at_rest or self._geometry.outside(np.array(self._goal)) > 0.0
 
-    def _brake(self) -> Command | None:
+    def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
         try:
             state = self._motion.braked()
@@ -341,7 +341,7 @@ class SafetyFilter:
             self._machine.stopped()
         return command
 
-    def _take(self, state: State) -> Command:
+    def _take(self, state: State) -> ArmCommand:
         self._motion.take(state)
         self._held = state[0]
         positions = np.array(state[0])
@@ -350,7 +350,7 @@ class SafetyFilter:
             self._pose = self._geometry.pose(positions)
         except Exception as error:  # joint commands do without it
             self._refuse(_exception(error))
-        return Command(positions, np.array(state[1]), self._pose, self._gripper)
+        return ArmCommand(positions, np.array(state[1]), self._pose, self._gripper)
 
     def _gripper_step(self, goal: float) -> float:
         """The opening one period on; where the gripper stands before its first target is not known."""

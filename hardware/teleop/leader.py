@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.device import Sample, Status
-from hardware.teleop.mapping import Felt, check_action, joint_action
+from hardware.teleop.mapping import RobotState, check_action, joint_action
 from hardware.teleop.sure import Sure
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
@@ -159,7 +159,7 @@ class Leader:
         if newest is None or observation is None:
             return Sample(None, True, events, stamp, self._sure.note)
         q, width = newest
-        note = "" if self._aligned else self._misaligned(q, Felt(observation, self.robot).q)
+        note = "" if self._aligned else self._misaligned(q, RobotState(observation, self.robot).q)
         self._aligned = not note
         action = joint_action(self.robot, q, width) if self._aligned else None
         return Sample(action, True, events, stamp, self._sure.note or note)

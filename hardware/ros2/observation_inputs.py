@@ -16,7 +16,7 @@ from hardware.ros2.runtime import Node
 from robots.stations import Contract
 
 
-class Sources:
+class ObservationInputs:
     """The subscriptions of `node` to what `features` are made of.
 
     Attributes:
