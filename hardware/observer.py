@@ -1,8 +1,8 @@
-"""From what the arm says to what a policy sees: the newest of every source, and whether it can be believed.
+"""From messages to a policy's observation: the newest of every input, and whether it is fresh and valid.
 
-How old a source is, is told by when it arrived on the steady clock. Its own stamps say what is newer, and whether it
-still moves: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture* under
-new stamps; pictures of an arm that has moved since cannot be the same to the bit.
+The age of an input is the steady time since its arrival. Its own stamps give the order of messages and show whether
+it still advances: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture*
+under new stamps; pictures of an arm that has moved since cannot be the same to the bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
 
 class NotObserved(RobolearnError):
-    """There is no observation that could be believed; the message names the source and what is wrong with it."""
+    """There is no valid observation; the message names the input and what is wrong with it."""
 
 
 @dataclass
@@ -224,7 +224,7 @@ class Observer:
         return stamps | {f"images.{name}": picture.source.stamp for name, picture in self._pictures.items()}
 
     def problem(self) -> str:
-        """What is wrong with the first source that cannot be believed, or nothing."""
+        """What is wrong with the first input that is not fresh or not valid, or nothing."""
         if problem := self.joints.problem():
             return problem
         if self._objects is not None and (problem := self._objects.problem()):
@@ -240,7 +240,7 @@ class Observer:
         """Feature → (1, …), as `robolearn.core.Observation` of one world.
 
         Raises:
-          NotObserved: a source cannot be believed.
+          NotObserved: an input is not fresh or not valid.
         """
         if problem := self.problem():
             raise NotObserved(problem)

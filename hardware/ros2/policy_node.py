@@ -1,8 +1,8 @@
 """The policy node: observation → action chunk, stamped with the moment of the observation.
 
-It asks the policy once per executed chunk. A chunk made from the observation of time s is executed over
-[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. The policy
-thinks in a thread of its own: meanwhile joint states stay fresh. It works only while the safety node says *armed*.
+One inference per executed chunk. A chunk made from the observation of time s is executed over
+[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. Inference
+runs in a thread of its own: meanwhile joint states stay fresh. It runs only while the safety node is *armed*.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.005  # how often is looked for something new
+LOOK_S = 0.005  # between two polls of the inputs
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 EARLY_S = 0.0005
 ALIVE_S = 0.02  # between heartbeats
@@ -44,16 +44,16 @@ PATIENCE_S = 0.012  # and are waited for no longer than this
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Request:
     arming: str
     observation: dict[str, NDArray]
     stamp: Time
     asked: float
-    acts: bool  # else the policy is to see it, and no more
+    acts: bool  # else the policy only takes it into its history
 
 
 class PolicyNode(Node):
-    """Asks a policy for action chunks.
+    """Runs a policy on observations and publishes its action chunks.
 
     Args:
       load: opens the policy that the parameter `policy` names on the device that `device` names.
@@ -75,7 +75,7 @@ class PolicyNode(Node):
             overrides=overrides,
         )
         self._load, self._given = load, contract
-        self._slot: queue.Queue[_Question | None] = queue.Queue(1)
+        self._slot: queue.Queue[_Request | None] = queue.Queue(1)
         self._worker: threading.Thread | None = None
 
     def configure(self) -> None:
@@ -111,9 +111,9 @@ class PolicyNode(Node):
         ]
         self.beat(LOOK_S, self._tick)
         self.every(0.5, self._report)
-        # A thread that thinks in Python must not make joint states wait for 5 ms, as it may by default.
+        # Inference holds the interpreter for up to 5 ms by default; joint states must not wait that long.
         sys.setswitchinterval(0.001)
-        self._worker = threading.Thread(target=self._think, name="policy", daemon=True)
+        self._worker = threading.Thread(target=self._infer, name="policy", daemon=True)
         self._worker.start()
 
     def destroy_node(self) -> None:
@@ -148,7 +148,7 @@ class PolicyNode(Node):
     # --- asking --------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Hand the policy an observation, if it is time for one and the policy has none."""
+        """Request an inference, if it is time for one and none is running."""
         if not self.active or not self._arming or self._busy or self._fault:
             return
         stamp, apart = self.observer.stamps()
@@ -167,23 +167,21 @@ class PolicyNode(Node):
         if acts:
             self._due = stamp + self._steps * self._period
         self._look = stamp + self._period if sees_every_step(self.policy) else math.inf
-        self._slot.put(_Question(self._arming, observation, self._observation_inputs.stamp, time.monotonic(), acts))
+        self._slot.put(_Request(self._arming, observation, self._observation_inputs.stamp, time.monotonic(), acts))
 
-    def _think(self) -> None:
-        while (question := self._slot.get()) is not None:
+    def _infer(self) -> None:
+        while (request := self._slot.get()) is not None:
             try:
-                if not question.acts:
-                    self.policy.see(question.observation)  # type: ignore[attr-defined]
+                if not request.acts:
+                    self.policy.see(request.observation)  # type: ignore[attr-defined]
                     continue
-                actions = np.asarray(self.policy.act(question.observation))[0]
+                actions = np.asarray(self.policy.act(request.observation))[0]
                 actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
-                if question.arming == self._arming:
-                    message = messages.chunk(
-                        self.contract.interface.action.names, actions, question.stamp, self._period
-                    )
+                if request.arming == self._arming:
+                    message = messages.chunk(self.contract.interface.action.names, actions, request.stamp, self._period)
                     self._chunk_publisher.publish(message)
                     self._chunks += 1
-                    self._latency.add(time.monotonic() - question.asked)
+                    self._latency.add(time.monotonic() - request.asked)
             except Exception as error:
                 self._fault = f"the policy failed: {error}" if isinstance(error, RobolearnError) else repr(error)
                 log.error("%s", self._fault)

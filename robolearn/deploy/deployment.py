@@ -118,7 +118,7 @@ def programs(deployment: Deployment) -> list[Program]:
     robot, priority, simulation = deployment.robot, deployment.realtime_priority, deployment.simulation
     # A simulated arm may stand still for a moment on a busy machine: nothing falls.
     grace: dict[str, Any] = {} if simulation is None else {"grace_ms": SIM_GRACE_MS}
-    # A policy of LeRobot's has no names for the components of its observation.
+    # Policies of LeRobot store no names of the components of their observation.
     names = deployment.contract.object_names
     objects = {"objects": ",".join(names)} if names else {}
     policy: dict[str, Any] = {
