@@ -9,8 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from robolearn.core import BadInput
 from robolearn.rl.gae import gae
 from robolearn.rl.noise import NoiseConfig, NoiseNet
 from robolearn.rl.ppo import (
@@ -22,6 +20,8 @@ from robolearn.rl.ppo import (
     standardise,
     value_loss,
 )
+
+from robolearn.core import BadInput
 from robolearn.rl.reward_scale import RewardScale
 
 

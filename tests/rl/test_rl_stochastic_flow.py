@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from robolearn.rl.noise import NoiseConfig
+from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
 from torch import Tensor
 
 from policies.flow import FlowPolicy
 from policies.policy import ChunkPolicy
 from robolearn.core import ArraySpec, Interface
-from robolearn.rl.noise import NoiseConfig
-from robolearn.rl.stochastic_flow import StochasticFlow, sample_with_noise
 
 Make = Callable[..., ChunkPolicy]
 STATE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)
