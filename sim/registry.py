@@ -65,13 +65,13 @@ def task_names() -> tuple[str, ...]:
 
 
 def _gym(task: str, num_envs: int, workers: int | None) -> Env:
-    from sim.outside import make_gym
+    from sim.adapters import make_gym
 
     return make_gym(task, num_envs, workers=workers)
 
 
 def _robosuite(task: str, num_envs: int, workers: int | None) -> Env:
-    from sim.outside import make_robosuite
+    from sim.adapters import make_robosuite
 
     return make_robosuite(task, num_envs, workers=workers)
 

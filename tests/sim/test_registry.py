@@ -59,7 +59,7 @@ def test_outside_tasks_get_their_name_and_workers(
         seen.append((args, options))
         return "the worlds"
 
-    monkeypatch.setattr("sim.outside.make_gym", make)
-    monkeypatch.setattr("sim.outside.make_robosuite", make)
+    monkeypatch.setattr("sim.adapters.make_gym", make)
+    monkeypatch.setattr("sim.adapters.make_robosuite", make)
     assert sim.registry.make_env(task, 5, threads=threads) == "the worlds"
     assert seen == [((task, 5), {"workers": workers})]
