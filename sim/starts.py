@@ -1,4 +1,4 @@
-"""The option ``start_ids`` of `reset`: equal ids give equal starts, whatever the worlds' numbers.
+"""Which episode a world meets: option ``start_ids`` of `reset`. Equal ids give equal starts in any world.
 
 The j-th episode of a world depends on (seed, start id, j) alone. By default the id of world w is w. A group of worlds
 with one id meets the same sequence of episodes, so that returns within the group differ by the actions alone.
@@ -13,6 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+
+
+def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:
+    """The generator of all that is drawn for the `episode`-th episode of a start id, counted from 0."""
+    return np.random.default_rng([seed, start_id, episode])
 
 
 def start_ids(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.int64] | None:

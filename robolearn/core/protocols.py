@@ -20,10 +20,15 @@ class Env(Protocol):
 
     A world that ends is reset within the same step. The returned observation is then the first of the new
     episode, and the last one of the old episode is in ``infos["final_obs"]`` (feature → (N, …)), valid where
-    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) says whether the step solved the task.
+    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) is whether the step solved the task; it is
+    missing where the task defines no success.
 
-    `reset(seed=s)` restarts all worlds; the sequence of starts of world w depends on (s, w) alone, so two
-    policies that are compared with one seed meet the same starts, whatever their episodes' lengths.
+    `reset(seed=s)` restarts all worlds. The j-th episode of world w depends on (s, start id of w, j) alone, with
+    everything that is drawn for it (start, friction, mass, delay), so two policies that are compared with one seed
+    meet the same episodes, whatever their lengths. The start id of world w is w, or ``start_ids[w]`` with
+    ``reset(options={"start_ids": (N,) ints})``: worlds with equal ids meet equal episodes, the j-th of one being the
+    j-th of the other, also in the resets within steps. `reset()` goes on with the next episode of each world; ids
+    without a seed begin their sequences of the present seed anew.
     """
 
     num_envs: int

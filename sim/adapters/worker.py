@@ -1,6 +1,6 @@
 """Worlds in worker processes, and the same worlds in this process: two pools with one interface.
 
-A worker is a plain child process that gets a JSON description of its envs and answers over its standard streams. Against
+A worker is a plain child process that gets its envs described in JSON and answers over its standard streams. Against
 `multiprocessing` this pickles nothing, needs no ``if __name__ == "__main__"`` in the user's script, and does not
 import that script (and torch with it) once per worker. A worker ends by itself when its parent is gone.
 """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
-from sim.embedded.task import Array, Start, State
+from sim.embedded.task import Array, Start, State, draw
 
 HALF = 0.02  # half the cube's edge [m]
 RAISED = 0.06  # height above the table that counts as lifted [m]
@@ -35,15 +35,16 @@ def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> No
     )
 
 
-def draw_cube(rng: np.random.Generator, x: tuple[float, float], y: tuple[float, float]) -> Array:
-    """(7,) a cube lying in a rectangle of the table, turned by up to 45°."""
-    pos = [rng.uniform(*x), rng.uniform(*y), HALF]
-    return np.concatenate([pos, yaw_quat(rng.uniform(-np.pi / 4, np.pi / 4))])
+def draw_cube(rng: np.random.Generator, x: tuple[float, float], y: tuple[float, float], share: float) -> Array:
+    """(7,) a cube lying in the middle `share` of a rectangle of the table, turned by up to 45° times `share`."""
+    pos = [draw(rng, *x, share), draw(rng, *y, share), HALF]
+    return np.concatenate([pos, yaw_quat(float(draw(rng, -np.pi / 4, np.pi / 4, share)))])
 
 
-def draw_offset(rng: np.random.Generator) -> Array:
-    """(3,) where the tcp starts, relative to its home position [m]."""
-    return rng.uniform([-0.05, -0.05, -0.15], [0.05, 0.05, -0.08])
+def draw_tcp(rng: np.random.Generator, share: float) -> tuple[Array, float]:
+    """Where the tcp starts, relative to its home: (3,) position [m] and yaw [rad]."""
+    offset = draw(rng, [-0.05, -0.05, -0.15], [0.05, 0.05, -0.08], share)
+    return offset, float(draw(rng, -0.15, 0.15, share))
 
 
 def observe_cube(state: State) -> Array:
@@ -72,13 +73,15 @@ class Lift:
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)
     observation_names: tuple[str, ...] = CUBE_NAMES
+    start_range: float = 1.0
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_cube(spec, (0.85, 0.22, 0.18, 1.0))
 
     def start(self, rng: np.random.Generator) -> Start:
-        cube = draw_cube(rng, (0.40, 0.60), (-0.12, 0.12))
-        return Start(tcp_offset=draw_offset(rng), tcp_yaw=rng.uniform(-0.15, 0.15), bodies={"cube": cube})
+        cube = draw_cube(rng, (0.40, 0.60), (-0.12, 0.12), self.start_range)
+        offset, yaw = draw_tcp(rng, self.start_range)
+        return Start(tcp_offset=offset, tcp_yaw=yaw, bodies={"cube": cube})
 
     def observe(self, state: State) -> Array:
         return observe_cube(state)
@@ -89,7 +92,7 @@ class Lift:
     def failure(self, state: State) -> NDArray[np.bool_]:
         return state.bodies["cube"].pos[:, 2] < -HALF  # it fell off the table
 
-    def dense_reward(self, state: State) -> Array:
+    def progress(self, state: State) -> Array:
         cube = state.bodies["cube"].pos
         reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
         height = np.clip((cube[:, 2] - HALF) / RAISED, 0.0, 1.0)

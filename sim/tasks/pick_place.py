@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse
-from sim.embedded.task import Array, Start, State
-from sim.tasks.lift import CUBE_NAMES, HALF, add_cube, draw_cube, draw_offset, observe_cube
+from sim.embedded.task import Array, Start, State, draw
+from sim.tasks.lift import CUBE_NAMES, HALF, add_cube, draw_cube, draw_tcp, observe_cube
 
 RADIUS = 0.03  # largest distance of the cube's centre from the disc's that counts as placed [m]
 RELEASED = 0.055  # gripper opening that counts as let go [m]
@@ -34,6 +34,7 @@ class PickPlace:
         "target_z",
         *(f"cube_target_{axis}" for axis in "xyz"),
     )
+    start_range: float = 1.0
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_cube(spec, (0.20, 0.42, 0.80, 1.0))
@@ -47,9 +48,10 @@ class PickPlace:
         )
 
     def start(self, rng: np.random.Generator) -> Start:
-        cube = draw_cube(rng, (0.40, 0.58), (-0.22, -0.06))
-        target = np.array([rng.uniform(0.40, 0.58), rng.uniform(0.08, 0.22), 0.001, 1.0, 0.0, 0.0, 0.0])
-        return Start(draw_offset(rng), rng.uniform(-0.15, 0.15), bodies={"cube": cube, "target": target})
+        share = self.start_range
+        cube = draw_cube(rng, (0.40, 0.58), (-0.22, -0.06), share)
+        target = np.array([*draw(rng, [0.40, 0.08], [0.58, 0.22], share), 0.001, 1.0, 0.0, 0.0, 0.0])
+        return Start(*draw_tcp(rng, share), bodies={"cube": cube, "target": target})
 
     def observe(self, state: State) -> Array:
         target = state.bodies["target"].pos
@@ -65,8 +67,8 @@ class PickPlace:
     def failure(self, state: State) -> NDArray[np.bool_]:
         return state.bodies["cube"].pos[:, 2] < -HALF
 
-    def dense_reward(self, state: State) -> Array:
+    def progress(self, state: State) -> Array:
         cube = state.bodies["cube"].pos
         reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
         near = 1.0 - np.tanh(6.0 * np.linalg.norm(cube[:, :2] - state.bodies["target"].pos[:, :2], axis=-1))
-        return np.where(self.success(state), 1.0, 0.3 * reach + 0.5 * near)
+        return 0.4 * reach + 0.6 * near

@@ -12,9 +12,11 @@ from sim.registry import make_env
 from sim.tasks import TASKS
 
 
-def solve(task: str, quality: Quality | str, n: int = 64, seed: int = 0) -> tuple[NDArray, NDArray, NDArray]:
+def solve(
+    task: str, quality: Quality | str, n: int = 64, seed: int = 0, robot: str = "panda"
+) -> tuple[NDArray, NDArray, NDArray]:
     """One episode in each of n worlds: (n,) success, (n,) length and (T, n, 7) actions."""
-    env = make_env(task, n, threads=1)
+    env = make_env(task, n, robot=robot, threads=1)
     expert = make_expert(task, env.interface, n, quality, seed)
     observation, _ = env.reset(seed=seed)
     active, success, length, actions = np.ones(n, bool), np.zeros(n, bool), np.zeros(n, int), []
@@ -34,6 +36,11 @@ def test_the_expert_solves_its_task(task: str) -> None:
     assert success.sum() >= 61  # 95 % of 64
     assert np.median(length) < 0.75 * TASKS[task]().max_episode_steps
     assert actions.dtype == np.float32 and np.abs(actions).max() <= 1.0
+
+
+@pytest.mark.parametrize("robot", ["fr3", "ur5e"])
+def test_the_expert_lifts_with_every_arm(robot: str) -> None:
+    assert solve("lift", "expert", robot=robot)[0].sum() >= 61  # 95 % of 64
 
 
 def test_quality_orders_the_demonstrators() -> None:
