@@ -6,6 +6,8 @@ derived fields describe the state one step earlier.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
@@ -19,6 +21,24 @@ from sim.embedded.task import Array, Pose, Start, State, Task
 FRICTION_SPREAD = 0.3  # friction is scaled by 1 ± this, anew in each episode
 MASS_SPREAD = 0.1
 MAX_DELAY_S = 0.02  # commands take effect after 0 to this: sensing, inference and communication take time
+
+
+@dataclass(frozen=True)
+class _Nominal:
+    """A body whose physics is drawn, and its values in the model."""
+
+    id: int
+    geoms: slice
+    friction: Array
+    mass: float
+    inertia: Array
+
+    @staticmethod
+    def of(model: mujoco.MjModel, name: str) -> _Nominal:
+        body = model.body(name)
+        geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
+        friction, inertia = model.geom_friction[geoms, 0].copy(), model.body_inertia[body.id].copy()
+        return _Nominal(int(body.id), geoms, friction, float(model.body_mass[body.id]), inertia)
 
 
 class Physics:
@@ -70,6 +90,7 @@ class Physics:
             self._friction, self._mass, self._inertia = (
                 self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
             )
+        self._randomised = [_Nominal.of(m, name) for name in task.randomised]
 
     def command_arms(self, rows: NDArray[np.int64], q: Array) -> None:
         """Let the arms of the worlds `rows` (M,) follow the joint set-points `q` (M, n) [rad]."""
@@ -145,17 +166,15 @@ class Physics:
         """Draw friction, mass and delay of `worlds` (M,): the first numbers of an episode's generators `rngs` (M)."""
         if not self.randomise:
             return
-        m = self.model
+        most = round(MAX_DELAY_S / self.task.timestep)
         for w, rng in zip(worlds, rngs, strict=True):
-            for name in self.task.randomised:
-                body = m.body(name)
-                geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
+            for body in self._randomised:
                 friction = rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
-                self._friction[w, geoms, 0] = m.geom_friction[geoms, 0] * friction
+                self._friction[w, body.geoms, 0] = body.friction * friction
                 mass = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
-                self._mass[w, body.id] = m.body_mass[body.id] * mass
-                self._inertia[w, body.id] = m.body_inertia[body.id] * mass
-            self.delay[w] = rng.integers(round(MAX_DELAY_S / self.task.timestep) + 1)
+                self._mass[w, body.id] = body.mass * mass
+                self._inertia[w, body.id] = body.inertia * mass
+            self.delay[w] = rng.integers(most + 1)
         self.batch.set_const(worlds)
 
     def _posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import mujoco
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
@@ -54,11 +54,10 @@ class Start:
     held: Mapping[str, Array] = field(default_factory=dict)
 
 
-def draw(rng: np.random.Generator, low: ArrayLike, high: ArrayLike, share: float) -> Array:
-    """Uniform in the middle `share` of the ranges from `low` to `high`, of their shape."""
-    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
-    cut = 0.5 * (1.0 - share) * (high - low)
-    return rng.uniform(low + cut, high - cut)
+def draw(rng: np.random.Generator, ranges: Array, share: float) -> Array:
+    """(k,) uniform in the middle `share` of the `ranges` (k, 2)."""
+    low, high = ranges[:, 0], ranges[:, 1]
+    return 0.5 * (low + high) + share * (high - low) * (rng.random(len(ranges)) - 0.5)
 
 
 class Task(Protocol):

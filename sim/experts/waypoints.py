@@ -51,9 +51,9 @@ class Quality:
 QUALITIES: dict[str, Quality] = {
     "expert": Quality(),
     "narrow": Quality(strategies=2, start_range=0.5),
-    "fair": Quality(noise=0.10, bias=1.3, haste=0.2, strategies=2),
-    "mixed": Quality(noise=0.10, bias=1.5, haste=0.3, strategies=2),
-    "poor": Quality(noise=0.20, bias=2.0, haste=0.6, strategies=2),
+    "fair": Quality(noise=0.10, bias=1.0, haste=0.2, strategies=2),
+    "mixed": Quality(noise=0.10, bias=1.25, haste=0.3, strategies=2),
+    "poor": Quality(noise=0.20, bias=1.8, haste=0.6, strategies=2),
 }
 
 

@@ -15,6 +15,11 @@ from sim.embedded.task import Array, Start, State, draw
 HALF = 0.02  # half the cube's edge [m]
 RAISED = 0.06  # height above the table that counts as lifted [m]
 
+YAW = (-np.pi / 4, np.pi / 4)  # of the cube, which looks the same four times [rad]
+# Where the tcp starts, relative to its home: three coordinates [m], yaw [rad].
+TCP = ((-0.05, 0.05), (-0.05, 0.05), (-0.15, -0.08), (-0.15, 0.15))
+STARTS = np.array([(0.40, 0.60), (-0.12, 0.12), YAW, *TCP])  # cube, then tcp
+
 
 def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> None:
     """A free 4 cm cube of 100 g called `cube`."""
@@ -35,16 +40,9 @@ def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> No
     )
 
 
-def draw_cube(rng: np.random.Generator, x: tuple[float, float], y: tuple[float, float], share: float) -> Array:
-    """(7,) a cube lying in the middle `share` of a rectangle of the table, turned by up to 45° times `share`."""
-    pos = [draw(rng, *x, share), draw(rng, *y, share), HALF]
-    return np.concatenate([pos, yaw_quat(float(draw(rng, -np.pi / 4, np.pi / 4, share)))])
-
-
-def draw_tcp(rng: np.random.Generator, share: float) -> tuple[Array, float]:
-    """Where the tcp starts, relative to its home: (3,) position [m] and yaw [rad]."""
-    offset = draw(rng, [-0.05, -0.05, -0.15], [0.05, 0.05, -0.08], share)
-    return offset, float(draw(rng, -0.15, 0.15, share))
+def cube_pose(x: float, y: float, yaw: float) -> Array:
+    """(7,) a cube that lies on the table."""
+    return np.concatenate([[x, y, HALF], yaw_quat(yaw)])
 
 
 def observe_cube(state: State) -> Array:
@@ -79,9 +77,8 @@ class Lift:
         add_cube(spec, (0.85, 0.22, 0.18, 1.0))
 
     def start(self, rng: np.random.Generator) -> Start:
-        cube = draw_cube(rng, (0.40, 0.60), (-0.12, 0.12), self.start_range)
-        offset, yaw = draw_tcp(rng, self.start_range)
-        return Start(tcp_offset=offset, tcp_yaw=yaw, bodies={"cube": cube})
+        x, y, yaw, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw)})
 
     def observe(self, state: State) -> Array:
         return observe_cube(state)

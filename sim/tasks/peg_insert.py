@@ -23,6 +23,14 @@ BLOCK = 0.045  # half the width of the block around it [m]
 HEIGHT = 0.050  # of the block [m]
 DEPTH = 0.030  # insertion that counts as success [m]
 
+STARTS = np.array(
+    [
+        (0.42, 0.58), (-0.12, 0.12), (-0.5, 0.5),  # the hole: place [m], yaw [rad]
+        (-0.06, 0.06), (-0.003, 0.003),  # the peg in the gripper: tilt about the pads' normal [rad], place [m]
+        (-0.05, 0.05), (-0.05, 0.05), (-0.03, 0.03), (-0.15, 0.15),  # the tcp, relative to its home: place, yaw
+    ]
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class PegInsert:
@@ -80,15 +88,10 @@ class PegInsert:
             )
 
     def start(self, rng: np.random.Generator) -> Start:
-        share = self.start_range
-        x, y, yaw = draw(rng, [0.42, -0.12, -0.5], [0.58, 0.12, 0.5], share)
-        hole = np.concatenate([[x, y, HEIGHT], yaw_quat(float(yaw))])  # the hole's mouth
-        # Tilt about the pads' normal [rad], and how far along them the peg is held [m].
-        tilt, along = draw(rng, [-0.06, -0.003], [0.06, 0.003], share)
+        x, y, yaw, tilt, along, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        hole = np.concatenate([[x, y, HEIGHT], yaw_quat(yaw)])  # the hole's mouth
         held = np.array([along, 0.0, 0.025, np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])
-        offset = draw(rng, [-0.05, -0.05, -0.03], [0.05, 0.05, 0.03], share)
-        tcp_yaw = float(draw(rng, -0.15, 0.15, share))
-        return Start(offset, tcp_yaw, 2 * RADIUS - 0.0004, {"hole": hole}, {"peg": held})
+        return Start(np.array(offset), tcp_yaw, 2 * RADIUS - 0.0004, {"hole": hole}, {"peg": held})
 
     def observe(self, state: State) -> Array:
         hole = state.bodies["hole"].pos

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse
 from sim.embedded.task import Array, Start, State, draw
-from sim.tasks.lift import CUBE_NAMES, HALF, add_cube, draw_cube, draw_tcp, observe_cube
+from sim.tasks.lift import CUBE_NAMES, HALF, TCP, YAW, add_cube, cube_pose, observe_cube
 
 RADIUS = 0.03  # largest distance of the cube's centre from the disc's that counts as placed [m]
 RELEASED = 0.055  # gripper opening that counts as let go [m]
 AT_REST = 0.05  # speed below which the cube lies still [m/s]
+
+STARTS = np.array([(0.40, 0.58), (-0.22, -0.06), YAW, (0.40, 0.58), (0.08, 0.22), *TCP])  # cube, disc, tcp
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,9 @@ class PickPlace:
         )
 
     def start(self, rng: np.random.Generator) -> Start:
-        share = self.start_range
-        cube = draw_cube(rng, (0.40, 0.58), (-0.22, -0.06), share)
-        target = np.array([*draw(rng, [0.40, 0.08], [0.58, 0.22], share), 0.001, 1.0, 0.0, 0.0, 0.0])
-        return Start(*draw_tcp(rng, share), bodies={"cube": cube, "target": target})
+        x, y, yaw, target_x, target_y, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        target = np.array([target_x, target_y, 0.001, 1.0, 0.0, 0.0, 0.0])
+        return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw), "target": target})
 
     def observe(self, state: State) -> Array:
         target = state.bodies["target"].pos
