@@ -102,12 +102,12 @@ class OnPolicy:
 
     # --- the seam: `robolearn.rl.algorithms.Algorithm` ---------------------------------------------------------
 
-    def prepare(self, engine: Engine) -> None:
+    def prepare(self, engine: Engine, most: int) -> None:
         """Choose the noise, where it is not given."""
         noise = self._config.noise
         if not noise.sigma_max:
             self.calibration = calibrate_noise(
-                self._explore, self.base.execute_steps, engine, noise, self.seed, self.device
+                self._explore, self.base.execute_steps, engine, noise, self.seed, self.device, most
             )
             noise = self.calibration.noise
             self._build(noise)
