@@ -27,9 +27,9 @@ def test_a_chunk_stops_where_the_episode_ends():
     assert env.action_space.shape == (4, 1)
     env.reset(seed=0)
     _, reward, terminated, _, info = env.step(np.zeros((3, 1)))
-    assert (reward, terminated, info["steps"], info["success"]) == (pytest.approx(0.3), False, 3, None)
+    assert (reward, terminated, len(info["step_rewards"]), info["success"]) == (pytest.approx(0.3), False, 3, None)
     observation, reward, terminated, _, info = env.step(np.full((4, 1), 2.0))
-    assert (reward, terminated, info["steps"], info["success"]) == (pytest.approx(1.1), True, 2, None)
+    assert (reward, terminated, len(info["step_rewards"]), info["success"]) == (pytest.approx(1.1), True, 2, None)
     assert observation[1] == 5
     assert env.unwrapped.executed == [0, 0, 0, 2, 2]
     with pytest.raises(BadInput, match="Ta, Da"):
@@ -50,7 +50,7 @@ def test_a_world_resets_within_the_step_and_keeps_the_final_observation():
     world = World(build(TASK), index=0)
     start = world.reset(seed=7, start_id=0)["proprio"]
     outcome = world.chunk(np.zeros((8, 1), np.float32))
-    assert outcome.steps == 5 and outcome.terminated and not outcome.truncated and outcome.success is None
+    assert len(outcome.rewards) == 5 and outcome.terminated and not outcome.truncated and outcome.success is None
     assert outcome.final is not None
     # zero is the middle of the env's bounds [-2, 6]
     np.testing.assert_allclose(outcome.final["proprio"], [start[0], 5, 2.0])
@@ -75,7 +75,7 @@ def test_a_non_finite_observation_truncates_at_the_last_finite_one():
     world.reset(seed=0, start_id=0)
     outcome = world.chunk(np.zeros((5, 1), np.float32))
     assert outcome.truncated and not outcome.terminated and not outcome.success
-    assert outcome.steps == 3 and outcome.reward == pytest.approx(0.2)
+    assert len(outcome.rewards) == 3 and sum(outcome.rewards) == pytest.approx(0.2)
     assert outcome.final is not None and outcome.final["proprio"][1] == 2
     assert outcome.observation["proprio"][1] == 0
     assert "non-finite proprio" in outcome.warning
