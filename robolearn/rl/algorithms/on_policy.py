@@ -187,7 +187,8 @@ class OnPolicy:
 
             return share
 
-        metrics = self.policy_step.improve(len(batch), c.epochs, loss, kl, target_at(c.target_kl, progress))
+        target = target_at(c.target_kl, progress) * len(self.actor.noised)
+        metrics = self.policy_step.improve(len(batch), c.epochs, loss, kl, target)
         metrics["clip_fraction"] = clip_fraction(now.joint() - old.joint(), c.clip).item()
         return metrics
 
