@@ -1,8 +1,8 @@
-"""One embedded world in real time: it follows whatever set-points it was last given, as a position controller does.
+"""One embedded world in real time: it follows the last set-points, as a position controller does.
 
-The same model, starts, success, failure and time limit as world 0 of `MujocoWorlds`, which a test holds it to. What
-is missing is what belongs to others on a real arm: what an action means, how set-points move, delays. Time passes
-only in `advance`, so that the caller decides what real time is.
+The same model, starts, success, failure and time limit as world 0 of `MujocoWorlds`; a test compares the two. On a
+real arm the meaning of an action, the motion of set-points and delays belong to other stages, so they are missing
+here. Time passes only in `advance`: the caller decides what real time is.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from robots import CONTROL_HZ, PANDA, RobotSpec
 from sim.embedded.camera import Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
+from sim.starts import episode_rng
 from sim.tasks import TASKS
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,11 @@ class RealtimeWorld:
       cameras: cameras that `image` may be asked for (``"front"``, ``"side"``, ``"wrist"``).
       image_size: edge of their square pictures [px].
       robot: the arm.
-      randomise: give this world friction and masses of its own, those of world 0 of `MujocoWorlds(seed=seed)`;
+      randomise: draw friction and masses anew in each episode, those of world 0 of `MujocoWorlds` with this seed;
         without, it is world 0 of ``MujocoWorlds(randomise=False)``.
 
     Raises:
-      BadInput: an unknown task or camera.
+      BadInput: an unknown task or camera, or an arm without a parallel gripper.
     """
 
     def __init__(
@@ -60,22 +61,18 @@ class RealtimeWorld:
         self.robot, self.task, self.seed = robot, TASKS[task](), seed
         self.control_hz, self.object_names = CONTROL_HZ, tuple(self.task.observation_names)
         self.episode = -1
-        self._physics = Physics(robot, self.task, 1, threads=1)
+        self._physics = Physics(robot, self.task, 1, threads=1, randomise=randomise)
         self._cameras = Cameras(self._physics.model, cameras, image_size, later=True)
         self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
-        # One generator for everything, in the order in which MujocoWorlds draws from it.
-        self._rngs = [np.random.default_rng([seed, 0])]
-        if randomise:
-            self._physics.randomise(self._rngs)
         self._lock = threading.Lock()  # the state, between physics and pictures
         self._shown: mujoco.MjData | None = None
         self.reset()
 
     def reset(self) -> int:
         """Begin the next episode, the arm at its start and holding there; returns the seed of the sequence."""
-        with self._lock:
-            self._physics.begin(_ONE, self._rngs)
         self.episode += 1
+        with self._lock:
+            self._physics.begin(_ONE, [episode_rng(self.seed, 0, self.episode)])
         self._ticks, self._due, self._begun = 0, 0.0, False
         self._outcome: dict[str, Any] | None = None
         self._broken = False
@@ -122,7 +119,7 @@ class RealtimeWorld:
         self._ticks += 1
         if failed is None and self._ticks % self._per_control:
             return
-        if failed is not None or self._physics.astray().any():
+        if failed is not None or self._physics.diverged().any():
             log.warning("physics diverged in %s: the world stands still until it is reset", self.task.name)
             self._broken = True
             with self._lock:

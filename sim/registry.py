@@ -1,21 +1,28 @@
-"""Task names → worlds: ``lift`` is ours, ``robosuite:Lift`` and ``gym:module:Id-v0`` are other people's."""
+"""Task names → worlds: ``lift`` is embedded, ``robosuite:Lift`` and ``gym:module:Id-v0`` go through adapters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Env
+from sim.shaping import SHAPING_GAMMA
+
+ROBOT = "panda"  # the arm where none is named
 
 
 def make_env(
     task: str,
     num_envs: int,
     *,
+    robot: str = ROBOT,
     cameras: tuple[str, ...] = (),
     image_size: int = 96,
     reward: str = "sparse",
+    shaping_gamma: float = SHAPING_GAMMA,
     action_kind: str = "tcp_delta",
+    start_range: float = 1.0,
     threads: int = 0,
 ) -> Env:
     """Worlds for a task name.
@@ -23,35 +30,51 @@ def make_env(
     Args:
       task: ``lift``, ``pick_place``, ``peg_insert``; ``robosuite:Lift`` …; ``gym:module:Id-v0``.
       num_envs: number of worlds N.
+      robot: the arm (embedded tasks), one of `robot_names`.
       cameras: cameras to observe (embedded tasks), square, with an edge of `image_size` [px].
-      reward: ``"sparse"`` or ``"dense"`` (embedded tasks).
+      reward: ``"sparse"`` or ``"dense"`` (embedded tasks), see `sim.shaping`.
+      shaping_gamma: γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a
+        chunk of Ta steps.
       action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks).
+      start_range: share of each range of starts to draw from, about its centre (embedded tasks).
       threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
 
     Raises:
       BadInput: an unknown task, or an option that the task does not have.
     """
     family = task.split(":", 1)[0]
-    if ":" in task and family in OUTSIDE:
-        if cameras or reward != "sparse" or action_kind != "tcp_delta":
-            raise BadInput(
-                f"task {task}",
-                got="cameras, reward or action kind",
-                expected="an embedded task",
-                available=task_names(),
-            )
-        return OUTSIDE[family](task, num_envs, threads or None)
+    if ":" in task and family in ADAPTERS:
+        options = {
+            "robot": robot != ROBOT,
+            "cameras": bool(cameras),
+            "reward": reward != "sparse",
+            "action kind": action_kind != "tcp_delta",
+            "start range": start_range != 1.0,
+        }
+        for name, given in options.items():
+            if given:
+                raise BadInput(
+                    f"task {task}", got=f"option {name}", expected="an embedded task", available=task_names()
+                )
+        return ADAPTERS[family].make(task, num_envs, threads or None)
+    from robots import ROBOTS
     from sim.embedded.world import MujocoWorlds
     from sim.tasks import TASKS
 
     if task not in TASKS:
-        raise BadInput("task", got=task, available=(*TASKS, "robosuite:<Name>", "gym:<module>:<Id-v0>"))
+        raise BadInput("task", got=task, available=(*TASKS, *(adapter.form for adapter in ADAPTERS.values())))
+    if robot not in ROBOTS:
+        raise BadInput("robot", got=robot, available=robot_names())
+    if not 0.0 < start_range <= 1.0:
+        raise BadInput("start range", got=start_range, expected="above 0, at most 1")
     return MujocoWorlds(
-        TASKS[task](),
+        TASKS[task](start_range=start_range),
         num_envs,
+        robot=ROBOTS[robot],
         cameras=cameras,
         image_size=image_size,
         reward=reward,
+        shaping_gamma=shaping_gamma,
         action_kind=action_kind,
         threads=threads,
     )
@@ -64,16 +87,35 @@ def task_names() -> tuple[str, ...]:
     return tuple(TASKS)
 
 
+def robot_names() -> tuple[str, ...]:
+    """The arms that the embedded tasks can be done with."""
+    from robots import ROBOTS
+    from sim.embedded.scene import fits
+
+    return tuple(name for name, robot in ROBOTS.items() if fits(robot))
+
+
 def _gym(task: str, num_envs: int, workers: int | None) -> Env:
-    from sim.outside import make_gym
+    from sim.adapters import make_gym
 
     return make_gym(task, num_envs, workers=workers)
 
 
 def _robosuite(task: str, num_envs: int, workers: int | None) -> Env:
-    from sim.outside import make_robosuite
+    from sim.adapters import make_robosuite
 
     return make_robosuite(task, num_envs, workers=workers)
 
 
-OUTSIDE: dict[str, Callable[[str, int, int | None], Env]] = {"gym": _gym, "robosuite": _robosuite}
+@dataclass(frozen=True)
+class Adapter:
+    """A family of foreign tasks: how its names look, and what makes N worlds of one in a number of processes."""
+
+    form: str
+    make: Callable[[str, int, int | None], Env]
+
+
+ADAPTERS = {
+    "robosuite": Adapter("robosuite:<Name>", _robosuite),
+    "gym": Adapter("gym:<module>:<Id-v0>", _gym),
+}

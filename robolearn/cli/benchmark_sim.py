@@ -45,7 +45,7 @@ class BenchmarkSim(Command):
             measures[f"env_{n}"] = lambda env=env: _chunks(env, self.seconds)
             measures[f"bound_{n}"] = lambda env=env: _physics(env, self.seconds)
         if self.robosuite:
-            from sim.outside import make_robosuite
+            from sim.adapters import make_robosuite
 
             rival = make_robosuite("robosuite:Lift", len(threads), workers=len(threads))
             rival.reset(seed=0)

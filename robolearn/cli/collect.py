@@ -19,7 +19,12 @@ class Collect(Command):
     episodes: int = 200
     """How many episodes, successful or not."""
     quality: str = "mixed"
-    """expert, fair, mixed (two strategies, each with its own bias, some haste) or poor."""
+    """expert; narrow (an expert on the middle half of the starts alone); fair, mixed or poor (two strategies, each with
+    its own error of aim, some haste)."""
+    robot: str = "panda"
+    """The arm: panda, fr3 or ur5e."""
+    start_range: float | None = None
+    """Share of each range of starts to draw from, about its centre; by default the quality's, 1 except for narrow."""
     out: Path
     """The data set's folder."""
     seed: int = 0
@@ -34,21 +39,23 @@ class Collect(Command):
         from robolearn.data.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
         from robolearn.runs import Progress
-        from sim.experts import make_expert
+        from sim.experts import make_expert, named_quality
         from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
         begun = time.perf_counter()
         worlds = min(self.worlds, self.episodes)
-        env = make_env(self.task, worlds)
+        quality = named_quality(self.quality)
+        share = quality.start_range if self.start_range is None else self.start_range
+        env = make_env(self.task, worlds, robot=self.robot, start_range=share)
         try:
-            make_expert(self.task, env.interface, worlds, self.quality, self.seed)  # an unknown quality writes nothing
+            make_expert(self.task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
                 have = writer.episodes
                 # A resumed recording must not meet the starts and the mistakes of the first part again.
                 seed = self.seed * 1_000_003 + have
-                expert = make_expert(self.task, env.interface, worlds, self.quality, seed if have else self.seed)
+                expert = make_expert(self.task, env.interface, worlds, quality, seed if have else self.seed)
                 with Progress(f"collecting {self.task}", total=max(self.episodes - have, 0), unit="episodes",
                               quiet=self.json) as progress:  # fmt: skip
                     collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress)
@@ -59,6 +66,8 @@ class Collect(Command):
             "dataset": str(self.out),
             "task": self.task,
             "quality": self.quality,
+            "robot": self.robot,
+            "start_range": share,
             "episodes": total,
             "frames": frames,
             "expert_success": float(Dataset.open(self.out).success.mean()),

@@ -77,22 +77,26 @@ def rate_text(rate: Mapping[str, Any]) -> str:
     return f"{100 * rate['rate']:.1f}% ({low:.1f}–{high:.1f}, {rate['episodes']} episodes)"
 
 
-def world_action_kind(policy: Any) -> str:
-    """The action kind to ask a world for: the policy's, where embedded worlds offer it, else their default."""
-    kind = policy.interface.action_kind
-    return kind if kind in ("tcp_delta", "joint_position") else "tcp_delta"
+def world_options(task: str, policies: Sequence[Any]) -> dict[str, Any]:
+    """What to ask the embedded world of `task` for, so that `policies` can live in it: arm, action kind, cameras.
 
-
-def cameras_for(task: str, policies: Sequence[Any]) -> dict[str, Any]:
-    """The cameras to ask the world of `task` for, and their size, by what `policies` look at.
-
-    Only an embedded world is asked: what others show they show anyway.
+    Nothing for other worlds, which have what they have; nor what a policy's files leave open.
     """
-    pictures = {k: s for p in policies for k, s in p.interface.observation.items() if is_image(s)}
-    if not pictures or ":" in task:
+    if ":" in task:
         return {}
-    names = tuple(key.removeprefix("images.") for key in pictures)
-    return {"cameras": names, "image_size": next(iter(pictures.values())).shape[0]}
+    from robots import ROBOTS
+
+    interface = policies[0].interface
+    options: dict[str, Any] = {}
+    if interface.embodiment in ROBOTS:
+        options["robot"] = interface.embodiment
+    if interface.action_kind in ("tcp_delta", "joint_position"):
+        options["action_kind"] = interface.action_kind
+    pictures = {k: s for p in policies for k, s in p.interface.observation.items() if is_image(s)}
+    if pictures:
+        options["cameras"] = tuple(key.removeprefix("images.") for key in pictures)
+        options["image_size"] = next(iter(pictures.values())).shape[0]
+    return options
 
 
 def _lines(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

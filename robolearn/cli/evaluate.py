@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least, cameras_for, check_seed, rate_text, world_action_kind
+from robolearn.cli.command import Command, at_least, check_seed, rate_text, world_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,8 @@ class Evaluate(Command):
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [open_policy(path) for path in paths]
-        worlds, kind = min(self.worlds, self.episodes), world_action_kind(policies[0])
-        env = make_env(self.task, worlds, action_kind=kind, **cameras_for(self.task, policies))
+        worlds = min(self.worlds, self.episodes)
+        env = make_env(self.task, worlds, **world_options(self.task, policies))
         try:
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from robolearn.cli.command import (
     Command,
     at_least,
-    cameras_for,
     check_seed,
     peek,
-    world_action_kind,
+    world_options,
 )
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
@@ -90,8 +89,10 @@ class Finetune(Command):
             "algorithm": algorithm_name(config),
             "settings": plain(config),
         }
-        env = make_env(self.task, config.num_envs, reward=self.reward, action_kind=world_action_kind(policy),
-                       **cameras_for(self.task, [policy]))  # fmt: skip
+        # Shaping discounts control steps, the algorithm decisions of Ta of them.
+        shaping = config.gamma ** (1.0 / policy.execute_steps)
+        env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
+                       **world_options(self.task, [policy]))  # fmt: skip
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed)
             every = runner.iterations_between_states(self.checkpoint_every)

@@ -3,7 +3,7 @@
 from robolearn.core.errors import BadInput, NonFinite, RobolearnError
 from robolearn.core.protocols import ChunkEnv, Env, Policy, StepResult, Teleoperator, bind_policy
 from robolearn.core.specs import ArraySpec, Interface, check_compatible
-from robolearn.core.types import ActionChunk, Episode, Observation, Transition
+from robolearn.core.types import ActionChunk, Episode, Observation
 
 __all__ = [
     "ActionChunk",
@@ -19,7 +19,6 @@ __all__ = [
     "RobolearnError",
     "StepResult",
     "Teleoperator",
-    "Transition",
     "bind_policy",
     "check_compatible",
 ]

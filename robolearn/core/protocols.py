@@ -20,16 +20,20 @@ class Env(Protocol):
 
     A world that ends is reset within the same step. The returned observation is then the first of the new
     episode, and the last one of the old episode is in ``infos["final_obs"]`` (feature → (N, …)), valid where
-    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) says whether the step solved the task; a task
-    without a notion of success leaves it out, and is judged by its return.
+    ``infos["_final_obs"]`` (N,) is true. ``infos["success"]`` (N,) is whether the step solved the task; it is
+    missing where the task defines no success, and episodes are judged by their return.
 
-    `reset(seed=s)` restarts all worlds; the sequence of starts of world w depends on (s, w) alone, so two
-    policies that are compared with one seed meet the same starts, whatever their episodes' lengths.
-    ``options={"start_ids": (N,) int}`` puts an id in the place of w: worlds with equal ids begin their episodes
-    alike.
+    `reset(seed=s)` restarts all worlds. The j-th episode of world w depends on (s, start id of w, j) alone, with
+    everything that is drawn for it (start, friction, mass, delay), so two policies that are compared with one seed
+    meet the same episodes, whatever their lengths. The start id of world w is w, or ``start_ids[w]`` with
+    ``reset(options={"start_ids": (N,) ints})``: worlds with equal ids meet equal episodes, the j-th of one being the
+    j-th of the other, also in the resets within steps. `reset()` goes on with the next episode of each world; ids
+    without a seed begin their sequences of the present seed anew.
 
     Attributes:
       max_episode_steps: control steps before the clock ends an episode; 0 where that is not known.
+      reports_success: whether ``infos["success"]`` is there; may become true at the first sight of a flag.
+      continuing: no episode ends but by the clock, so a time limit means nothing to the task.
       steps_together: every world moves in every step, as in a batch on a GPU; `active` is not supported.
     """
 
@@ -38,6 +42,8 @@ class Env(Protocol):
     task: str  # the name for --task
     prompt: str  # the task in words
     max_episode_steps: int
+    reports_success: bool
+    continuing: bool
     steps_together: bool
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]: ...

@@ -1,4 +1,4 @@
-"""The shared words: `Observation`, `ActionChunk`, `Transition`, `Episode`."""
+"""The shared words: `Observation`, `ActionChunk`, `Episode`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,6 @@ N is the number of worlds; a single world has N = 1."""
 
 ActionChunk = NDArray[np.float32]
 """(N, Tp, Da): Tp predicted actions of Da components in [-1, 1] for each of N worlds."""
-
-
-@dataclass(frozen=True)
-class Transition:
-    """One environment step of N worlds.
-
-    `next_observation` is the final observation of an episode that ended here, never the reset one, so that
-    the bootstrap target is ``reward + γ (1 − terminated) V(next_observation)``.
-    """
-
-    observation: Observation
-    action: NDArray[np.float32]  # (N, Da), the action that was executed
-    reward: NDArray[np.float32]  # (N,)
-    next_observation: Observation
-    terminated: NDArray[np.bool_]  # (N,)
-    truncated: NDArray[np.bool_]  # (N,)
 
 
 @dataclass(frozen=True)

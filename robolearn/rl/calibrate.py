@@ -87,7 +87,13 @@ Act = Callable[[Observation, float, float, torch.Generator], Tensor]
 
 
 def calibrate_noise(
-    act: Act, execute: int, engine: Engine, noise: NoiseConfig, seed: int, device: str | torch.device = "cpu"
+    act: Act,
+    execute: int,
+    engine: Engine,
+    noise: NoiseConfig,
+    seed: int,
+    device: str | torch.device = "cpu",
+    most: float = math.inf,
 ) -> Calibration:
     """Measure success against noise, and choose where to begin and the range.
 
@@ -98,14 +104,27 @@ def calibrate_noise(
       noise: what is given besides the range; an `initial` that is given is not chosen.
       seed: of starts and noise; the same starts for every candidate.
       device: of the policy.
+      most: control steps to spend; what would take more, by what the last measurement took, is not tried.
     """
     begun = engine.env_steps, engine.simulation_s, time.perf_counter()
 
+    last = 0
+
+    def affordable() -> bool:
+        return engine.env_steps - begun[0] + last <= most
+
     def measured(initial: float, sigma: float) -> NDArray[np.float64]:
-        return _one_episode_each(_Exploring(act, execute, initial, sigma, seed, device), engine, seed)
+        nonlocal last
+        before = engine.env_steps
+        result = _one_episode_each(_Exploring(act, execute, initial, sigma, seed, device), engine, seed)
+        last = engine.env_steps - before
+        return result
 
     starts = INITIAL if noise.initial is None else (noise.initial,)
-    results = [measured(initial, 0.0) for initial in starts]
+    results = [measured(starts[0], 0.0)]
+    while len(results) < len(starts) and affordable():
+        results.append(measured(starts[len(results)], 0.0))
+    starts = starts[: len(results)]
     start_rates = [float(result.mean()) for result in results]
     best = int(np.argmax(start_rates))
     metric = "success" if engine.success_reported else "return"
@@ -116,6 +135,8 @@ def calibrate_noise(
     level = rate - (1.0 - KEEP) * abs(rate)
     rates = [rate]
     for sigma in () if fails else CANDIDATES:
+        if not affordable():
+            break
         rates.append(float(measured(initial, sigma).mean()))
         if rates[-1] < level:
             break  # more noise will not bring it back

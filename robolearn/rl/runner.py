@@ -20,7 +20,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, bind_policy
 from robolearn.rl.algorithms import Algorithm, make_algorithm
 from robolearn.rl.buffer import ReturnTracker, collect
-from robolearn.rl.calibrate import CANDIDATES, INITIAL, Calibration
+from robolearn.rl.calibrate import Calibration
 from robolearn.rl.settings import ActorCriticConfig, AlgorithmConfig
 from robolearn.rollout import Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 EPISODES_BETWEEN = 2  # two states of worlds whose own state cannot be read
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
+CALIBRATION_SHARE = 4  # calibration spends at most this part of the budget, 1/4
 
 
 class Runner:
@@ -82,7 +83,8 @@ class Runner:
     def iterate(self, i: int) -> dict[str, float]:
         """Collect and learn once; returns the metrics."""
         if i == 0:
-            self.algorithm.prepare(self.engine)
+            self.algorithm.prepare(self.engine, self.budget // CALIBRATION_SHARE)
+            self._check_rest()
             self._restart(self.seed)
         elif (options := self.algorithm.reset_options()) is not None:
             self._restart(self.seed * 1_000_003 + i, options)
@@ -131,7 +133,7 @@ class Runner:
         if self.env.snapshot() is not None or self.algorithm.reset_options() is not None:
             return asked
         assert isinstance(self.config, ActorCriticConfig)
-        longest = EPISODES_BETWEEN * self.env.max_episode_steps
+        longest = EPISODES_BETWEEN * (self.env.max_episode_steps or UNKNOWN_EPISODE)
         return max(asked, math.ceil(longest / (self.config.chunks_per_rollout * self.execute)))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -168,12 +170,25 @@ class Runner:
         self.returns.now[:] = 0.0
         self.algorithm.begin()
 
+    def _check_rest(self) -> None:
+        """Raise `BadInput` where calibration left too little: the worlds' episodes are longer than the budget bears."""
+        alone = self.config.critic_warmup if isinstance(self.config, ActorCriticConfig) else 0
+        least = self.env_steps + (alone + 1) * self._each
+        if self.budget < least:
+            raise BadInput(
+                "--env-steps",
+                got=self.budget,
+                expected=f"at least {least}: choosing the noise took {self.env_steps}, and {alone + 1} x {self._each} "
+                "are to learn from",
+                hint="Fewer --worlds need less, and --sigma-max with --initial-noise leaves nothing to choose",
+            )
+
     def _restart_seed(self) -> int:
         return self.seed * 1_000_003 + self.env_steps
 
 
 def _is_infinite(config: ActorCriticConfig, env: Env) -> bool:
-    return config.time_limit == "infinite" or (config.time_limit == "auto" and env.max_episode_steps <= 0)
+    return config.time_limit == "infinite" or (config.time_limit == "auto" and not env.reports_success)
 
 
 def iteration_cost(config: AlgorithmConfig, max_episode_steps: int, execute: int) -> int:
@@ -184,17 +199,16 @@ def iteration_cost(config: AlgorithmConfig, max_episode_steps: int, execute: int
 
 
 def check_budget(config: AlgorithmConfig, max_episode_steps: int, execute: int, env_steps: int) -> None:
-    """Raise `BadInput` unless the budget pays for calibration and one iteration of the actor."""
-    initial = len(INITIAL) if config.noise.initial is None else 1
-    episodes = 0 if config.noise.sigma_max else (len(CANDIDATES) + initial) * config.num_envs
-    calibration = episodes * (max_episode_steps or UNKNOWN_EPISODE)
+    """Raise `BadInput` unless the budget pays for one iteration of the actor, beside the share of calibration."""
     alone = config.critic_warmup if isinstance(config, ActorCriticConfig) else 0
     each = iteration_cost(config, max_episode_steps, execute)
-    least = calibration + (alone + 1) * each
+    least = (alone + 1) * each
+    if not config.noise.sigma_max:
+        least = math.ceil(least * CALIBRATION_SHARE / (CALIBRATION_SHARE - 1))
     if env_steps < least:
         raise BadInput(
             "--env-steps",
             got=env_steps,
-            expected=f"at least {least}: {calibration} to choose the noise, {alone + 1} x {each} to learn from",
+            expected=f"at least {least}, for {alone + 1} iterations of {each}",
             hint="Fewer --worlds need less",
         )

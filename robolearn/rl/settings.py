@@ -67,9 +67,9 @@ class OnPolicyConfig:
     clip: float = 0.1
     """ε: how far a ratio of likelihoods may go, each normalised by the root of its number of components."""
     target_kl: float = 0.4
-    """How far one iteration moves the policy: KL divergence of a chunk's noised steps [nats]; it falls on a cosine to a
-    half. The learning rate is raised where the divergence stays below half of it and lowered above twice, epochs end at
-    4 times it, and a step that went further is shortened."""
+    """How far one iteration moves the policy: KL divergence of a chunk, per noised denoising step [nats]; it falls on a
+    cosine to a half. The learning rate is raised where the divergence stays below half of it and lowered above twice,
+    epochs end at 4 times it, and a step that went further is shortened."""
     entropy: float = 0.0
     """Weight of the entropy term."""
     regulariser: Literal["none", "kl", "w2"] = "none"

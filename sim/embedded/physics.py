@@ -6,6 +6,8 @@ derived fields describe the state one step earlier.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
@@ -13,32 +15,57 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import IKConfig, RobotSpec, solve
-from sim.embedded.scene import build_model
+from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, Pose, Start, State, Task
 
-FRICTION_SPREAD = 0.3  # each world's friction is scaled by 1 ± this
+FRICTION_SPREAD = 0.3  # friction is scaled by 1 ± this, anew in each episode
 MASS_SPREAD = 0.1
-MAX_DELAY_S = 0.02  # each world's commands take effect after 0 to this: sensing, thinking and talking take time
+MAX_DELAY_S = 0.02  # commands take effect after 0 to this: sensing, inference and communication take time
+
+
+@dataclass(frozen=True)
+class _Nominal:
+    """A body whose physics is drawn, and its values in the model."""
+
+    id: int
+    geoms: slice
+    friction: Array
+    mass: float
+    inertia: Array
+
+    @staticmethod
+    def of(model: mujoco.MjModel, name: str) -> _Nominal:
+        body = model.body(name)
+        geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
+        friction, inertia = model.geom_friction[geoms, 0].copy(), model.body_inertia[body.id].copy()
+        return _Nominal(int(body.id), geoms, friction, float(model.body_mass[body.id]), inertia)
 
 
 class Physics:
-    """The state of N worlds with an arm and a task; who owns it moves set-points and keeps the time of episodes.
+    """The state of N worlds with an arm and a task; its owner moves set-points and keeps the time of episodes.
 
     Args:
       robot: the arm.
       task: what lies around it.
       num_worlds: N.
       threads: worker threads of the batch.
+      randomise: draw friction, mass and delay of commands anew in each episode.
+
+    Raises:
+      BadInput: an arm without a parallel gripper.
 
     Attributes:
       model: the compiled world.
       batch: its N states.
       qpos, qvel: (N, …) views of them; writing moves the worlds.
       arm_q, arm_v, finger_q, finger_v: where the joints of arm and gripper lie in `qpos` and `qvel`.
+      delay: (N,) physics steps before a command takes effect, for the owner to apply.
     """
 
-    def __init__(self, robot: RobotSpec, task: Task, num_worlds: int, threads: int) -> None:
-        self.robot, self.task, self.num_worlds = robot, task, num_worlds
+    def __init__(self, robot: RobotSpec, task: Task, num_worlds: int, threads: int, *, randomise: bool = True) -> None:
+        check_robot(robot)
+        self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
+        self.delay = np.zeros(num_worlds, dtype=np.int64)
         self.model = m = build_model(robot, task)
         self.batch = Batch(m, num_worlds, nthread=threads)
         self.qpos, self.qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
@@ -59,11 +86,11 @@ class Physics:
                 joint = m.joint(int(body.jntadr[0]))
                 self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
         self._home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
-        self._nominal = {
-            "geom_friction": m.geom_friction.copy(),
-            "body_mass": m.body_mass.copy(),
-            "body_inertia": m.body_inertia.copy(),
-        }
+        if randomise:
+            self._friction, self._mass, self._inertia = (
+                self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
+            )
+        self._randomised = [_Nominal.of(m, name) for name in task.randomised]
 
     def command_arms(self, rows: NDArray[np.int64], q: Array) -> None:
         """Let the arms of the worlds `rows` (M,) follow the joint set-points `q` (M, n) [rad]."""
@@ -83,7 +110,7 @@ class Physics:
             return broken
         return None
 
-    def astray(self) -> NDArray[np.bool_]:
+    def diverged(self) -> NDArray[np.bool_]:
         """(N,) worlds whose state makes no sense."""
         # NaN and infinity fail this comparison too.
         return ~(np.abs(self.qpos).max(1) < 1e3) | ~(np.abs(self.qvel).max(1) < 1e4)
@@ -113,12 +140,13 @@ class Physics:
     # --- starts --------------------------------------------------------------------------------------------
 
     def begin(self, worlds: NDArray[np.int64], rngs: list[np.random.Generator]) -> Array:
-        """Put `worlds` (M,) at the start of a new episode, drawn from the generator of each.
+        """Put `worlds` (M,) at the start of a new episode, each drawn from its generator in `rngs` (M).
 
         Returns:
           (M, n) where the arms are [rad]; their set-points are there too.
         """
-        starts = [self.task.start(rngs[w]) for w in worlds]
+        self.draw_physics(worlds, rngs)
+        starts = [self.task.start(rng) for rng in rngs]
         self.clear(worlds)
         q, pos, rot = self._posture(starts)
         self.qpos[np.ix_(worlds, self.arm_q)] = q
@@ -133,6 +161,21 @@ class Physics:
                 quat = matrix_to_quat(rot[k] @ quat_to_matrix(pose[3:]))
                 self._put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
         return q
+
+    def draw_physics(self, worlds: NDArray[np.int64], rngs: list[np.random.Generator]) -> None:
+        """Draw friction, mass and delay of `worlds` (M,): the first numbers of an episode's generators `rngs` (M)."""
+        if not self.randomise:
+            return
+        most = round(MAX_DELAY_S / self.task.timestep)
+        for w, rng in zip(worlds, rngs, strict=True):
+            for body in self._randomised:
+                friction = rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
+                self._friction[w, body.geoms, 0] = body.friction * friction
+                mass = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
+                self._mass[w, body.id] = body.mass * mass
+                self._inertia[w, body.id] = body.inertia * mass
+            self.delay[w] = rng.integers(most + 1)
+        self.batch.set_const(worlds)
 
     def _posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
         n = len(starts)
@@ -151,24 +194,3 @@ class Physics:
         else:
             a = self._free[name][0]
             self.qpos[world, a : a + 7] = pose
-
-    def randomise(self, rngs: list[np.random.Generator]) -> NDArray[np.int64]:
-        """Each world's own friction and mass, drawn from the generator of each.
-
-        Returns:
-          (N,) each world's own delay of commands [physics steps], for the caller to keep.
-        """
-        delay = np.zeros(self.num_worlds, dtype=np.int64)
-        friction, mass, inertia = (self.batch.expand(name) for name in self._nominal)
-        friction[:], mass[:], inertia[:] = self._nominal.values()
-        for w, rng in enumerate(rngs):
-            for name in self.task.randomised:
-                body = self.model.body(name)
-                geoms = slice(int(body.geomadr[0]), int(body.geomadr[0] + body.geomnum[0]))
-                friction[w, geoms, 0] *= rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
-                scale = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
-                mass[w, body.id] *= scale
-                inertia[w, body.id] *= scale
-            delay[w] = rng.integers(round(MAX_DELAY_S / self.task.timestep) + 1)
-        self.batch.set_const()
-        return delay

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mujoco
 
-from robots import RobotSpec
+from robolearn.core.errors import BadInput
+from robots import ROBOTS, RobotSpec
 from sim.embedded.task import Task
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
@@ -13,9 +14,26 @@ GRASP_SOLREF = (0.01, 1.0)
 GRASP_SOLIMP = (0.95, 0.99, 0.001, 0.5, 2.0)
 
 
+def fits(robot: RobotSpec) -> bool:
+    """Whether the tasks are made for `robot`: two fingers that slide, and a tcp that can look straight down."""
+    return robot.gripper.closed_open is None and len(robot.gripper.joints) == 2 and len(robot.joints) >= 6
+
+
+def check_robot(robot: RobotSpec) -> None:
+    """Raise BadInput where `robot` does not fit."""
+    if not fits(robot):
+        raise BadInput(
+            "robot of the embedded tasks",
+            got=robot.name,
+            expected="six or more joints and a parallel gripper of two sliding fingers",
+            available=[name for name, other in ROBOTS.items() if fits(other)],
+        )
+
+
 def build_model(robot: RobotSpec, task: Task) -> mujoco.MjModel:
     """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0."""
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
+    _collide(spec, robot)
     spec.option.timestep = task.timestep
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
@@ -40,6 +58,18 @@ def build_model(robot: RobotSpec, task: Task) -> mujoco.MjModel:
     return spec.compile()
 
 
+def _collide(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
+    """Let the links of the arm meet table and objects. They do not meet each other: ``contype & conaffinity`` is 0.
+
+    The base and the first link, which turns about the vertical, come near neither.
+    """
+    first = spec.joint(robot.joints[0]).parent
+    still = {first.name, first.parent.name}
+    for geom in spec.geoms:
+        if geom.parent.name not in still:
+            geom.contype, geom.conaffinity = 1, 2
+
+
 def _look(spec: mujoco.MjSpec) -> None:
     spec.visual.headlight.ambient = [0.45, 0.45, 0.47]
     spec.visual.headlight.diffuse = [0.45, 0.45, 0.45]
@@ -62,7 +92,7 @@ def _look(spec: mujoco.MjSpec) -> None:
         type=mujoco.mjtGeom.mjGEOM_PLANE,
         pos=[0, 0, -0.75],
         size=[3, 3, 0.1],
-        contype=2,
+        contype=0,  # for what falls off the table; no arm reaches it
         conaffinity=2,
         rgba=[0.55, 0.57, 0.60, 1.0],
     )

@@ -1,4 +1,4 @@
-"""What a task adds to the arm: bodies, starts, an observation, success, failure, a dense reward."""
+"""What a task adds to the arm: bodies, starts, an observation, success, failure, a measure of progress."""
 
 from __future__ import annotations
 
@@ -54,12 +54,18 @@ class Start:
     held: Mapping[str, Array] = field(default_factory=dict)
 
 
+def draw(rng: np.random.Generator, ranges: Array, share: float) -> Array:
+    """(k,) uniform in the middle `share` of the `ranges` (k, 2)."""
+    low, high = ranges[:, 0], ranges[:, 1]
+    return 0.5 * (low + high) + share * (high - low) * (rng.random(len(ranges)) - 0.5)
+
+
 class Task(Protocol):
     """One task, one file in `sim/tasks`."""
 
     @property
     def name(self) -> str:
-        """What ``--task`` says."""
+        """The name for ``--task``."""
         ...
 
     @property
@@ -84,7 +90,7 @@ class Task(Protocol):
 
     @property
     def randomised(self) -> tuple[str, ...]:
-        """Bodies whose friction and mass differ from world to world."""
+        """Bodies whose friction and mass differ from episode to episode."""
         ...
 
     @property
@@ -94,6 +100,11 @@ class Task(Protocol):
 
     def build(self, spec: mujoco.MjSpec) -> None:
         """Add the task's bodies to a scene that holds the arm and a table whose top is z = 0."""
+        ...
+
+    @property
+    def start_range(self) -> float:
+        """Share of each range that starts are drawn from, about its centre."""
         ...
 
     def start(self, rng: np.random.Generator) -> Start:
@@ -112,6 +123,6 @@ class Task(Protocol):
         """(N,) the task can no longer be solved."""
         ...
 
-    def dense_reward(self, state: State) -> Array:
-        """(N,) in [0, 1], for those who ask for it; the default reward is 1 on success, else 0."""
+    def progress(self, state: State) -> Array:
+        """(N,) in [0, 1], larger nearer to success: the potential that shapes the dense reward."""
         ...

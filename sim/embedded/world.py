@@ -5,13 +5,12 @@ Nothing here runs Python per world, except the drawing of a new start when an ep
 Set-points travel as they do behind the safety filter of a real arm (`robots.motion`), and take effect late by a
 delay that differs from world to world, so that a policy means the same thing in both.
 
-The trajectory of world w depends on (seed, w) and its actions alone: not on the number of threads, nor on the
-number of worlds.
+The j-th episode of world w depends on (seed, start id of w, j) and its actions alone: not on the number of threads,
+nor on the number of worlds, nor on earlier episodes. Friction, mass and delay are drawn with its start.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -31,6 +30,10 @@ from robots.proprio import proprio, proprio_spec
 from sim.embedded.camera import Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, State, Task
+from sim.shaping import SCALE, SHAPING_GAMMA, shape
+from sim.starts import episode_rng, start_ids
+
+REWARDS = ("sparse", "dense")
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +48,21 @@ class MujocoWorlds(VectorEnv):
       action_kind: ``"tcp_delta"`` or ``"joint_position"``.
       cameras: names of cameras to observe (``"front"``, ``"side"``, ``"wrist"``); each adds ``images.<name>``.
       image_size: edge of the square camera observations [px].
-      reward: ``"sparse"`` (1 on success) or ``"dense"``.
-      randomise: give each world its own friction, mass and delay of commands.
+      reward: ``"sparse"`` (1 on success) or ``"dense"``, the same with potential-based shaping (`sim.shaping`).
+      shaping_gamma: γ of the shaping, a control step.
+      randomise: draw friction, mass and delay of commands anew in each episode.
       threads: worker threads; 0 uses every CPU that this process may run on.
 
+    Attributes:
+      reports_success: True; ``infos["success"]`` is always there.
+      continuing: False; success and failure end episodes.
+
     Raises:
-      BadInput: an unknown camera, reward or action kind, or no GL for cameras.
+      BadInput: an unknown camera, reward or action kind, an arm that does not fit, or no GL for cameras.
     """
 
+    reports_success = True
+    continuing = False
     steps_together = False
 
     def __init__(
@@ -65,21 +75,23 @@ class MujocoWorlds(VectorEnv):
         cameras: tuple[str, ...] = (),
         image_size: int = 96,
         reward: str = "sparse",
+        shaping_gamma: float = SHAPING_GAMMA,
         randomise: bool = True,
         threads: int = 0,
     ) -> None:
         if num_envs < 1:
             raise BadInput("number of worlds", got=num_envs, expected="1 or more")
-        if reward not in ("sparse", "dense"):
-            raise BadInput("reward", got=reward, available=("sparse", "dense"))
+        if reward not in REWARDS:
+            raise BadInput("reward", got=reward, available=REWARDS)
+        if not 0.0 < shaping_gamma <= 1.0:
+            raise BadInput("shaping_gamma", got=shaping_gamma, expected="above 0, at most 1")
         self.num_envs = num_envs
         self.robot = robot
         self.world_task = task
         self.task, self.prompt, self.max_episode_steps = task.name, task.prompt, task.max_episode_steps
-        self._dense = reward == "dense"
-        self._randomise = randomise
+        self._shaping_gamma = shaping_gamma if reward == "dense" else None
         self._control = make_control(action_kind, robot)
-        self._physics = Physics(robot, task, num_envs, threads or available_cpus())
+        self._physics = Physics(robot, task, num_envs, threads or available_cpus(), randomise=randomise)
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
         self._cameras = Cameras(self.model, cameras, image_size)
@@ -98,9 +110,10 @@ class MujocoWorlds(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._seed = 0
-        self._rngs: list[np.random.Generator] = []
+        self._ids = np.arange(num_envs)
+        self._episode = np.full(num_envs, -1)  # number of the episode in the sequence of the world's start id
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
-        self._delay = np.zeros(num_envs, dtype=np.int64)  # physics steps before a command takes effect
+        self._potential = np.zeros(num_envs)  # Φ of the current states, where the reward is shaped
         self._goal, self._set_q, self._set_v = np.zeros((3, num_envs, n_joints))
         self._max_velocity, self._max_acceleration = np.array(robot.velocity), np.array(robot.acceleration)
         self._observation: dict[str, NDArray] = {}
@@ -110,45 +123,62 @@ class MujocoWorlds(VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, NDArray], dict[str, Any]]:
-        """Begin a new episode in every world; with a seed, begin the whole sequence of episodes anew."""
-        if seed is not None or not self._rngs:
+        """Begin a new episode in every world.
+
+        Args:
+          seed: begins the sequences of episodes anew; None goes on in them.
+          options: ``{"start_ids": (N,) ints}`` begins the sequences of these ids; by default the id of world w is w.
+
+        Raises:
+          BadInput: another option, or ids of another shape.
+        """
+        ids = start_ids(options, self.num_envs)
+        unseeded = self._episode[0] < 0
+        if seed is not None or unseeded:
             self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else int(seed)
-            self._rngs = [np.random.default_rng([self._seed, w]) for w in range(self.num_envs)]
-            if self._randomise:
-                self._delay = self._physics.randomise(self._rngs)
+        if seed is not None or unseeded or ids is not None:
+            self._ids = np.arange(self.num_envs) if ids is None else ids
+            self._episode[:] = -1
         self._begin(np.arange(self.num_envs))
         self._observation = self._observe(self._state())
+        self._potential = self._phi(self._truth)
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
 
     def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """One control step; see `robolearn.core.Env.step`."""
-        actions = self._shaped(actions, (self.num_envs, self._control.spec.size))
+        actions = self._checked(actions, (self.num_envs, self._control.spec.size), active)
         return self._step(actions, None if active is None or active.all() else active)
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """See `robolearn.core.Env.step_chunk`."""
         n = self.num_envs
-        chunks = self._shaped(chunks, (n, *np.shape(chunks)[1:2], self._control.spec.size))
+        chunks = self._checked(chunks, (n, *np.shape(chunks)[1:2], self._control.spec.size), active)
+        if chunks.shape[1] == 0:
+            raise BadInput("action chunks", got=f"shape {chunks.shape}", expected="at least one action")
         going = np.ones(n, dtype=bool) if active is None else active.copy()
         rewards, steps = np.zeros(chunks.shape[:2], dtype=np.float32), np.zeros(n, dtype=np.int64)
         terminated, truncated, success = (np.zeros(n, dtype=bool) for _ in range(3))
+        infos: dict[str, Any] = {}
         final: dict[str, NDArray] = {}
         for i in range(chunks.shape[1]):
-            steps += going
             _, r, term, trunc, infos = self._step(chunks[:, i], None if going.all() else going)
             rewards[:, i] = r
             terminated |= term
             truncated |= trunc
             success |= infos["success"]
+            steps += infos["steps"]
             ended = infos["_final_obs"]
-            if ended.any():
-                for key, value in infos["final_obs"].items():
-                    final.setdefault(key, np.zeros_like(value))[ended] = value[ended]
-                going &= ~ended
-                if not going.any():
-                    break
-        infos = {"success": success, "steps": steps, "step_rewards": rewards}
-        infos |= {"final_obs": final, "_final_obs": terminated | truncated}
+            if final or ended.any():  # what ended earlier keeps its last observation
+                before, final = final, dict(infos["final_obs"])
+                for key, value in before.items():
+                    final[key] = np.where(going.reshape(-1, *[1] * (value.ndim - 1)), final[key], value)
+            going &= ~ended
+            if not going.any():
+                break
+        infos |= {"success": success, "steps": steps, "step_rewards": rewards}
+        infos["_final_obs"] = terminated | truncated
+        if final:
+            infos["final_obs"] = final
         return self._observation, rewards.sum(axis=1), terminated, truncated, infos
 
     def close(self, **kwargs: Any) -> None:
@@ -158,10 +188,6 @@ class MujocoWorlds(VectorEnv):
     # --- one control step ----------------------------------------------------------------------------------
 
     def _step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None) -> StepResult:
-        if not self._rngs:
-            raise BadInput("step", got="a step before the first reset", expected="env.reset(seed=...)")
-        if not np.isfinite(actions).all():
-            raise NonFinite(f"action of world {int(np.argwhere(~np.isfinite(actions))[0, 0])} is not finite")
         n = self.num_envs
         ids = None if active is None else np.flatnonzero(active)
         rows = np.arange(n) if ids is None else ids
@@ -169,7 +195,7 @@ class MujocoWorlds(VectorEnv):
         tcp = truth.tcp_pos[rows], truth.tcp_rot[rows]
         goal, width = self._control.targets(truth.q[rows], tcp, actions[rows])
         broken = self._move(rows, goal, 0.5 * width)
-        broken |= self._physics.astray()
+        broken |= self._physics.diverged()
         moved = np.ones(n, dtype=bool) if active is None else active
         self._elapsed += moved
 
@@ -184,16 +210,25 @@ class MujocoWorlds(VectorEnv):
         success = alive & self.world_task.success(state)
         terminated = success | (alive & self.world_task.failure(state))
         truncated = (moved & (self._elapsed >= self.max_episode_steps) & ~terminated) | broken
-        reward = (alive * self.world_task.dense_reward(state) if self._dense else success).astype(np.float32)
-
+        reward = success.astype(np.float64)
         ended = terminated | truncated
-        infos: dict[str, Any] = {"success": success, "_final_obs": ended, "final_obs": {}}
+        infos: dict[str, Any] = {
+            "success": success,
+            "steps": moved.astype(np.int64),
+            "_final_obs": ended,
+            "final_obs": observation,
+        }
+        if self._shaping_gamma is not None:
+            potential = np.where(alive, self._phi(state), self._potential)
+            shaped = shape(reward, self._potential, potential, ended, self._shaping_gamma)
+            reward = np.where(alive, shaped, 0.0)
+            self._potential = potential
         if ended.any():
-            infos["final_obs"] = observation
             self._begin(np.flatnonzero(ended))
             observation = self._observe(self._state())
+            self._potential = self._phi(self._truth)
         self._observation = observation
-        return observation, reward, terminated, truncated, infos
+        return observation, reward.astype(np.float32), terminated, truncated, infos
 
     def _move(self, rows: NDArray[np.int64], goal: Array, finger: Array) -> NDArray[np.bool_]:
         """One control step of physics in the worlds `rows`; (N,) which of them failed.
@@ -206,7 +241,7 @@ class MujocoWorlds(VectorEnv):
         broken = np.zeros(self.num_envs, dtype=bool)
         everywhere = None if len(rows) == self.num_envs else rows
         for i in range(self._substeps):
-            now = self._delay[rows] == i
+            now = self._physics.delay[rows] == i
             if now.any():
                 self._goal[rows[now]] = goal[now]
                 self._physics.command_fingers(rows[now], finger[now])
@@ -220,11 +255,24 @@ class MujocoWorlds(VectorEnv):
                 broken |= failed
         return broken
 
-    def _shaped(self, actions: NDArray[np.float32], expected: tuple[int, ...]) -> NDArray[np.float32]:
+    def _checked(
+        self, actions: NDArray[np.float32], expected: tuple[int, ...], active: NDArray[np.bool_] | None
+    ) -> NDArray[np.float32]:
+        if self._episode[0] < 0:
+            raise BadInput("step", got="a step before the first reset", expected="env.reset(seed=...)")
         actions = np.asarray(actions)
         if actions.shape != expected:
             raise BadInput("actions", got=f"shape {actions.shape}", expected=expected)
+        bad = ~np.isfinite(actions).reshape(self.num_envs, -1).all(1)
+        if active is not None:
+            bad &= active  # the action of a world that rests does not matter
+        if bad.any():
+            raise NonFinite(f"action of world {int(bad.argmax())} is not finite")
         return actions
+
+    def _phi(self, state: State) -> Array:
+        """(N,) Φ, or zeros where the reward is not shaped."""
+        return self._potential if self._shaping_gamma is None else SCALE * self.world_task.progress(state)
 
     def _state(self) -> State:
         self._truth = self._physics.state()
@@ -239,9 +287,13 @@ class MujocoWorlds(VectorEnv):
 
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
-        self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs)
+        self._episode[ids] += 1
+        self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
+
+    def _rngs(self, worlds: NDArray[np.int64]) -> list[np.random.Generator]:
+        return [episode_rng(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)
@@ -252,26 +304,28 @@ class MujocoWorlds(VectorEnv):
 
     def snapshot(self) -> dict[str, NDArray]:
         """Everything that the future of these worlds depends on."""
-        rngs = json.dumps([rng.bit_generator.state for rng in self._rngs]).encode()
         return {
             "seed": np.array([self._seed]),
+            "start_ids": self._ids.copy(),
+            "episode": self._episode.copy(),
             "state": self.batch.state.copy(),
             "elapsed": self._elapsed.copy(),
             "motion": np.stack([self._goal, self._set_q, self._set_v]),
-            "rngs": np.frombuffer(rngs, dtype=np.uint8).copy(),
         }
 
     def restore(self, snapshot: dict[str, NDArray]) -> dict[str, NDArray]:
         """Continue from `snapshot`; returns the current observation."""
         if snapshot["state"].shape != self.batch.state.shape:
             raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
-        self.reset(seed=int(snapshot["seed"][0]))
+        self._seed = int(snapshot["seed"][0])
+        self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
+        worlds = np.arange(self.num_envs)
+        self._physics.draw_physics(worlds, self._rngs(worlds))  # friction, mass and delay are no part of the state
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
-        for rng, state in zip(self._rngs, json.loads(snapshot["rngs"].tobytes()), strict=True):
-            rng.bit_generator.state = state
         self._observation = self._observe(self._state())
+        self._potential = self._phi(self._truth)
         return self._observation
 
     def physics_step(self) -> None:

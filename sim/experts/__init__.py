@@ -16,15 +16,20 @@ SCRIPTS: dict[str, type[Script]] = {
 }
 
 
+def named_quality(name: str) -> Quality:
+    """The quality called `name`."""
+    if name not in QUALITIES:
+        raise BadInput("quality", got=name, available=QUALITIES)
+    return QUALITIES[name]
+
+
 def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality | str, seed: int) -> ScriptedExpert:
     """The demonstrator of an embedded task."""
     if task not in SCRIPTS:
         raise BadInput("scripted expert for task", got=task, available=SCRIPTS)
     if isinstance(quality, str):
-        if quality not in QUALITIES:
-            raise BadInput("quality", got=quality, available=QUALITIES)
-        quality = QUALITIES[quality]
+        quality = named_quality(quality)
     return ScriptedExpert(SCRIPTS[task](), interface, num_envs, quality, seed)
 
 
-__all__ = ["QUALITIES", "Quality", "ScriptedExpert", "make_expert"]
+__all__ = ["QUALITIES", "Quality", "ScriptedExpert", "make_expert", "named_quality"]

@@ -9,7 +9,7 @@ from sim.experts.lift import LiftScript
 from sim.experts.waypoints import Array, View, Waypoint, downward, yaw_of
 
 # Error of aim on the disc of each strategy at bias 1, base frame [m].
-PLACE_BIAS = np.array([[0.016, 0.010], [-0.012, -0.016]])
+PLACE_BIAS = np.array([[0.016, 0.010], [0.012, 0.016]])
 
 
 class PickPlaceScript:

@@ -2,9 +2,13 @@
 
     action = clip( T_tcp⁻¹ · waypoint / step size )          (proportional, in the tcp frame)
 
-Quality is adjustable, because a policy that has only seen perfect demonstrations leaves RL nothing to repair.
-Zero-mean noise alone does not make worse policies: imitation averages it away. A bias that depends on the
-strategy that the demonstrator happened to choose does.
+Quality is adjustable, because policies that learn from many perfect demonstrations of every start leave RL nothing to
+repair. There are two ways to be worse, and zero-mean noise is not one of them: imitation averages it away.
+
+- Errors of aim (`fair`, `mixed`, `poor`): some demonstrations fail. The errors of all strategies have the same sign;
+  where two strategies err in opposite directions, their mean is a good demonstration.
+- Coverage (`narrow`): nearly all demonstrations succeed, from the middle of the range of starts alone. What a policy
+  lacks is what a user's lacks who has demonstrated little: the rest of the range, precision, recovery.
 """
 
 from __future__ import annotations
@@ -34,19 +38,22 @@ class Quality:
       bias: size of the strategy-dependent error of the demonstrator's aim, 1 = as large as the task names.
       haste: chance that a waypoint is left too early, per episode.
       strategies: how many of the task's strategies are used.
+      start_range: share of each range of starts that is demonstrated, about its centre; for whoever makes the worlds.
     """
 
     noise: float = 0.0
     bias: float = 0.0
     haste: float = 0.0
     strategies: int = 1
+    start_range: float = 1.0
 
 
 QUALITIES: dict[str, Quality] = {
     "expert": Quality(),
-    "fair": Quality(noise=0.10, bias=1.3, haste=0.2, strategies=2),
-    "mixed": Quality(noise=0.10, bias=1.5, haste=0.3, strategies=2),
-    "poor": Quality(noise=0.20, bias=2.0, haste=0.6, strategies=2),
+    "narrow": Quality(strategies=2, start_range=0.5),
+    "fair": Quality(noise=0.10, bias=1.0, haste=0.2, strategies=2),
+    "mixed": Quality(noise=0.10, bias=1.25, haste=0.3, strategies=2),
+    "poor": Quality(noise=0.20, bias=1.8, haste=0.6, strategies=2),
 }
 
 

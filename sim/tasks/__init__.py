@@ -9,4 +9,4 @@ from sim.tasks.lift import Lift
 from sim.tasks.peg_insert import PegInsert
 from sim.tasks.pick_place import PickPlace
 
-TASKS: dict[str, Callable[[], Task]] = {"lift": Lift, "pick_place": PickPlace, "peg_insert": PegInsert}
+TASKS: dict[str, Callable[..., Task]] = {"lift": Lift, "pick_place": PickPlace, "peg_insert": PegInsert}

@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
-from sim.embedded.task import Array, Start, State
+from sim.embedded.task import Array, Start, State, draw
 
 HALF = 0.02  # half the cube's edge [m]
 RAISED = 0.06  # height above the table that counts as lifted [m]
+
+YAW = (-np.pi / 4, np.pi / 4)  # of the cube, which looks the same four times [rad]
+# Where the tcp starts, relative to its home: three coordinates [m], yaw [rad].
+TCP = ((-0.05, 0.05), (-0.05, 0.05), (-0.15, -0.08), (-0.15, 0.15))
+STARTS = np.array([(0.40, 0.60), (-0.12, 0.12), YAW, *TCP])  # cube, then tcp
 
 
 def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> None:
@@ -35,15 +40,9 @@ def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> No
     )
 
 
-def draw_cube(rng: np.random.Generator, x: tuple[float, float], y: tuple[float, float]) -> Array:
-    """(7,) a cube lying in a rectangle of the table, turned by up to 45°."""
-    pos = [rng.uniform(*x), rng.uniform(*y), HALF]
-    return np.concatenate([pos, yaw_quat(rng.uniform(-np.pi / 4, np.pi / 4))])
-
-
-def draw_offset(rng: np.random.Generator) -> Array:
-    """(3,) where the tcp starts, relative to its home position [m]."""
-    return rng.uniform([-0.05, -0.05, -0.15], [0.05, 0.05, -0.08])
+def cube_pose(x: float, y: float, yaw: float) -> Array:
+    """(7,) a cube that lies on the table."""
+    return np.concatenate([[x, y, HALF], yaw_quat(yaw)])
 
 
 def observe_cube(state: State) -> Array:
@@ -72,13 +71,14 @@ class Lift:
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)
     observation_names: tuple[str, ...] = CUBE_NAMES
+    start_range: float = 1.0
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_cube(spec, (0.85, 0.22, 0.18, 1.0))
 
     def start(self, rng: np.random.Generator) -> Start:
-        cube = draw_cube(rng, (0.40, 0.60), (-0.12, 0.12))
-        return Start(tcp_offset=draw_offset(rng), tcp_yaw=rng.uniform(-0.15, 0.15), bodies={"cube": cube})
+        x, y, yaw, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw)})
 
     def observe(self, state: State) -> Array:
         return observe_cube(state)
@@ -89,7 +89,7 @@ class Lift:
     def failure(self, state: State) -> NDArray[np.bool_]:
         return state.bodies["cube"].pos[:, 2] < -HALF  # it fell off the table
 
-    def dense_reward(self, state: State) -> Array:
+    def progress(self, state: State) -> Array:
         cube = state.bodies["cube"].pos
         reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
         height = np.clip((cube[:, 2] - HALF) / RAISED, 0.0, 1.0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
-from sim.embedded.task import Array, Start, State
+from sim.embedded.task import Array, Start, State, draw
 
 RADIUS = 0.008  # of the peg [m]
 HALF_LENGTH = 0.040  # of the peg with its round ends [m]
@@ -22,6 +22,14 @@ HOLE = 0.010  # half the width of the square hole [m]
 BLOCK = 0.045  # half the width of the block around it [m]
 HEIGHT = 0.050  # of the block [m]
 DEPTH = 0.030  # insertion that counts as success [m]
+
+STARTS = np.array(
+    [
+        (0.42, 0.58), (-0.12, 0.12), (-0.5, 0.5),  # the hole: place [m], yaw [rad]
+        (-0.06, 0.06), (-0.003, 0.003),  # the peg in the gripper: tilt about the pads' normal [rad], place [m]
+        (-0.05, 0.05), (-0.05, 0.05), (-0.03, 0.03), (-0.15, 0.15),  # the tcp, relative to its home: place, yaw
+    ]
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class PegInsert:
         *(f"tip_hole_{axis}" for axis in "xyz"),
         *(f"peg_axis_{axis}" for axis in "xyz"),
     )
+    start_range: float = 1.0
 
     def build(self, spec: mujoco.MjSpec) -> None:
         peg = spec.worldbody.add_body(name="peg", pos=[0.5, 0.0, 0.2])
@@ -71,17 +80,18 @@ class PegInsert:
                 size=[sx, sy, HEIGHT / 2],
                 contype=2,
                 conaffinity=3,
+                # Of two frictions that meet MuJoCo takes the larger, which would always be the peg's.
+                priority=1,
+                condim=4,
                 friction=[0.4, 0.01, 0.0001],
                 rgba=[0.35, 0.40, 0.48, 1.0],
             )
 
     def start(self, rng: np.random.Generator) -> Start:
-        xy = [rng.uniform(0.42, 0.58), rng.uniform(-0.12, 0.12)]
-        hole = np.concatenate([[*xy, HEIGHT], yaw_quat(rng.uniform(-0.5, 0.5))])  # the hole's mouth
-        tilt = rng.uniform(-0.06, 0.06)  # about the pads' normal
-        held = np.array([rng.uniform(-0.003, 0.003), 0.0, 0.025, np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])
-        offset = rng.uniform([-0.05, -0.05, -0.03], [0.05, 0.05, 0.03])
-        return Start(offset, rng.uniform(-0.15, 0.15), 2 * RADIUS - 0.0004, {"hole": hole}, {"peg": held})
+        x, y, yaw, tilt, along, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        hole = np.concatenate([[x, y, HEIGHT], yaw_quat(yaw)])  # the hole's mouth
+        held = np.array([along, 0.0, 0.025, np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])
+        return Start(np.array(offset), tcp_yaw, 2 * RADIUS - 0.0004, {"hole": hole}, {"peg": held})
 
     def observe(self, state: State) -> Array:
         hole = state.bodies["hole"].pos
@@ -98,7 +108,7 @@ class PegInsert:
         gap = np.linalg.norm(state.bodies["peg"].pos - state.tcp_pos, axis=-1)
         return gap > 0.08  # the peg was lost
 
-    def dense_reward(self, state: State) -> Array:
+    def progress(self, state: State) -> Array:
         hole = state.bodies["hole"].pos
         tip, _ = _tip(state)
         goal = hole - np.array([0.0, 0.0, DEPTH])

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse
-from sim.embedded.task import Array, Start, State
-from sim.tasks.lift import CUBE_NAMES, HALF, add_cube, draw_cube, draw_offset, observe_cube
+from sim.embedded.task import Array, Start, State, draw
+from sim.tasks.lift import CUBE_NAMES, HALF, TCP, YAW, add_cube, cube_pose, observe_cube
 
 RADIUS = 0.03  # largest distance of the cube's centre from the disc's that counts as placed [m]
 RELEASED = 0.055  # gripper opening that counts as let go [m]
 AT_REST = 0.05  # speed below which the cube lies still [m/s]
+
+STARTS = np.array([(0.40, 0.58), (-0.22, -0.06), YAW, (0.40, 0.58), (0.08, 0.22), *TCP])  # cube, disc, tcp
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class PickPlace:
         "target_z",
         *(f"cube_target_{axis}" for axis in "xyz"),
     )
+    start_range: float = 1.0
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_cube(spec, (0.20, 0.42, 0.80, 1.0))
@@ -47,9 +50,9 @@ class PickPlace:
         )
 
     def start(self, rng: np.random.Generator) -> Start:
-        cube = draw_cube(rng, (0.40, 0.58), (-0.22, -0.06))
-        target = np.array([rng.uniform(0.40, 0.58), rng.uniform(0.08, 0.22), 0.001, 1.0, 0.0, 0.0, 0.0])
-        return Start(draw_offset(rng), rng.uniform(-0.15, 0.15), bodies={"cube": cube, "target": target})
+        x, y, yaw, target_x, target_y, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        target = np.array([target_x, target_y, 0.001, 1.0, 0.0, 0.0, 0.0])
+        return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw), "target": target})
 
     def observe(self, state: State) -> Array:
         target = state.bodies["target"].pos
@@ -65,8 +68,8 @@ class PickPlace:
     def failure(self, state: State) -> NDArray[np.bool_]:
         return state.bodies["cube"].pos[:, 2] < -HALF
 
-    def dense_reward(self, state: State) -> Array:
+    def progress(self, state: State) -> Array:
         cube = state.bodies["cube"].pos
         reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
         near = 1.0 - np.tanh(6.0 * np.linalg.norm(cube[:, :2] - state.bodies["target"].pos[:, :2], axis=-1))
-        return np.where(self.success(state), 1.0, 0.3 * reach + 0.5 * near)
+        return 0.4 * reach + 0.6 * near

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from robolearn.cli.main import main
+from robolearn.cli.quickstart import Quickstart
 from robolearn.runs.run import read_metrics
 
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
@@ -107,9 +108,8 @@ def test_a_single_success_is_shown_without_an_interval(
 def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "quick"
     out.mkdir()
-    begun = {"task": "lift", "seed": 0, "episodes": 8, "quality": "mixed", "train_steps": 1500, "flow": "rectified",
-             "denoise_steps": 4, "env_steps": 300_000}  # fmt: skip
-    (out / "settings.json").write_text(json.dumps(begun))
+    begun = Quickstart(out=out).plan().settings
+    (out / "settings.json").write_text(json.dumps(begun | {"episodes": 8}))
     assert run("quickstart", "--out", out, "--resume", "--json") == 2
     assert "'episodes': got 100, expected 8, as when the run began" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["settings.json"]

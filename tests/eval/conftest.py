@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robolearn.core import ArraySpec, Interface
+from robolearn.core import ArraySpec, Interface, Policy
 
 INTERFACE = Interface(
     observation={"objects": ArraySpec((3,), names=("difficulty", "length", "t"))},
@@ -33,6 +33,7 @@ class FakeEnv:
     interface = INTERFACE
     task = "fake"
     prompt = "push harder than it is difficult"
+    steps_together = False
 
     def __init__(self, num_envs: int, length: Callable[[float, bool], int], max_episode_steps: int = 50) -> None:
         self.num_envs, self.length, self.max_episode_steps = num_envs, length, max_episode_steps
@@ -50,15 +51,16 @@ class FakeEnv:
         difficulty = [start(self.seed, w, int(self.index[w])) for w in range(self.num_envs)]
         return {"objects": np.stack([difficulty, self.index, self.t], axis=1).astype(np.float32)}
 
-    def step(self, actions: np.ndarray) -> tuple:
-        return self.step_chunk(actions[:, None])
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> tuple:
+        return self.step_chunk(actions[:, None], active)
 
     def step_chunk(self, chunks: np.ndarray, active: np.ndarray | None = None) -> tuple:
         n = self.num_envs
         moving = np.ones(n, bool) if active is None else active.copy()
         self.calls.append(moving.copy())
-        reward, steps = np.zeros(n, np.float32), np.zeros(n, int)
+        rewards, steps = np.zeros((n, chunks.shape[1]), np.float32), np.zeros(n, int)
         terminated, truncated, success = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, bool)
+        final = self._observe()
         for a in range(chunks.shape[1]):
             for w in np.flatnonzero(moving).tolist():
                 difficulty = start(self.seed, w, self.index[w])
@@ -67,14 +69,17 @@ class FakeEnv:
                 self.t[w] += 1
                 steps[w] += 1
                 if self.t[w] >= self.length(difficulty, bool(self.solved[w])):
-                    terminated[w], success[w], reward[w] = True, self.solved[w], float(self.solved[w])
+                    terminated[w], success[w], rewards[w, a] = True, self.solved[w], float(self.solved[w])
                 elif self.t[w] >= self.max_episode_steps:
                     truncated[w] = True
                 if terminated[w] or truncated[w]:
                     moving[w] = False
+                    final["objects"][w] = difficulty, self.index[w], self.t[w]
                     self.t[w] = 0
                     self.index[w] += 1
-        return self._observe(), reward, terminated, truncated, {"success": success, "steps": steps}
+        infos = {"success": success, "steps": steps, "step_rewards": rewards}
+        infos |= {"final_obs": final, "_final_obs": terminated | truncated}
+        return self._observe(), rewards.sum(1), terminated, truncated, infos
 
     def snapshot(self) -> None:
         return None
@@ -95,7 +100,7 @@ class FakeEnv:
         pass
 
 
-class FakePolicy:
+class FakePolicy(Policy):
     """Pushes with `strength` plus, if asked, noise of its own drawn per call for all the worlds."""
 
     interface = INTERFACE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import numpy as np
 import pytest
@@ -11,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robolearn.core import BadInput, Env, NonFinite, Policy, RobolearnError
-from robolearn.eval.rollout import evaluate, quotas
+from robolearn.core.protocols import ChunkEnv
+from robolearn.eval.rollout import evaluate
+from robolearn.rollout import spread
 
 
 def test_the_fakes_keep_the_protocols(fake) -> None:
-    assert isinstance(fake.Env(1, lambda d, s: 1), Env)
+    assert isinstance(fake.Env(1, lambda d, s: 1), Env) and isinstance(fake.Env(1, lambda d, s: 1), ChunkEnv)
     assert isinstance(fake.Policy(0.5), Policy)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 1000), st.integers(1, 100))
-def test_quotas_are_even_and_add_up(n: int, worlds: int) -> None:
-    q = quotas(n, worlds)
+def test_shares_are_even_and_add_up(n: int, worlds: int) -> None:
+    q = spread(n, worlds)
     assert q.sum() == n and q.max() - q.min() <= 1 and (np.diff(q) <= 0).all()
 
 
@@ -44,7 +45,7 @@ def test_exactly_n_episodes_whatever_their_length(
 
     result = evaluate(fake.Env(worlds, length), fake.Policy(0.5, execute), episodes, seed)
     assert result.episodes == episodes == result.success.episodes
-    assert np.array_equal(np.bincount(result.world, minlength=worlds), quotas(episodes, worlds))
+    assert np.array_equal(np.bincount(result.world, minlength=worlds), spread(episodes, worlds))
     difficulty = [fake.start(seed, w, j) for w, j in zip(result.world, result.index, strict=True)]
     assert result.succeeded.tolist() == [d <= np.float32(0.5) for d in difficulty]
     assert result.steps.tolist() == [length(d, False) for d in difficulty]
@@ -91,8 +92,9 @@ def test_the_same_seed_gives_the_same_episodes_watched_or_not(fake) -> None:
     plain = evaluate(env, policy, 30, 5)
     seen = np.zeros((4, 8), int)
 
-    def watch(worlds: np.ndarray, index: np.ndarray) -> None:
+    def watch(worlds: np.ndarray, index: np.ndarray, observation: dict) -> None:
         seen[worlds, index] += 1
+        assert np.array_equal(observation["objects"][worlds, 1], index)
 
     watched = evaluate(env, policy, 30, 5, watch=watch)
     for name in ("succeeded", "steps", "returns", "terminated", "truncated"):
@@ -117,7 +119,7 @@ def test_truncation_progress_and_json(fake) -> None:
     assert data["wall_s"]["total"] == pytest.approx(data["wall_s"]["policy"] + data["wall_s"]["simulation"])
 
 
-def test_what_cannot_be_evaluated_is_refused(fake, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_evaluated_is_refused(fake) -> None:
     env = fake.Env(2, lambda d, solved: 3)
     with pytest.raises(BadInput, match="episodes: got 0, expected at least 1"):
         evaluate(env, fake.Policy(0.5), 0, 0)
@@ -142,17 +144,25 @@ def test_what_cannot_be_evaluated_is_refused(fake, caplog: pytest.LogCaptureFixt
     with pytest.raises(RobolearnError, match="expected at most 10"):
         evaluate(endless, fake.Policy(0.5), 1, 0)
 
-    mute, step_mute = fake.Env(2, lambda d, solved: 3), None
-    step_mute = mute.step_chunk
-    mute.step_chunk = lambda chunks, active: (*step_mute(chunks, active)[:4], {"steps": active.astype(int) * 3})
-    with caplog.at_level(logging.WARNING):
-        assert evaluate(mute, fake.Policy(0.5), 4, 0).success.rate == 0
-    assert "never reported" in caplog.text
+
+def test_a_world_without_a_notion_of_success_says_so(fake) -> None:
+    mute = fake.Env(2, lambda d, solved: 3)
+    step = mute.step_chunk
+
+    def without(chunks: np.ndarray, active: np.ndarray) -> tuple:
+        *rest, infos = step(chunks, active)
+        return (*rest, {key: value for key, value in infos.items() if key != "success"})
+
+    mute.step_chunk = without
+    result = evaluate(mute, fake.Policy(0.5), 4, 0)
+    assert not result.success_reported and not result.succeeded.any()  # a reward at the end is no success
+    assert result.returns.any()
+    assert evaluate(fake.Env(2, lambda d, solved: 3), fake.Policy(0.5), 4, 0).success_reported
 
 
 def test_a_policy_that_sees_every_step_is_shown_each_once_and_told_where_episodes_begin(fake) -> None:
     class Watchful(fake.Policy):
-        sees_every_step = True
+        observes_every_step = True
 
         def reset(self, seed: int) -> None:
             super().reset(seed)
@@ -168,8 +178,8 @@ def test_a_policy_that_sees_every_step_is_shown_each_once_and_told_where_episode
             self.fresh[:] = False
             self.diary.append((what, int(index), int(t)))
 
-        def see(self, observation: dict) -> None:
-            self.note("sees", observation)
+        def observe(self, observation: dict) -> None:
+            self.note("observes", observation)
 
         def act(self, observation: dict) -> np.ndarray:
             self.note("acts", observation)
@@ -178,7 +188,7 @@ def test_a_policy_that_sees_every_step_is_shown_each_once_and_told_where_episode
     policy = Watchful(0.5, execute_steps=3)
     result = evaluate(fake.Env(1, lambda d, s: 5), policy, 2, seed=1)
     blind = evaluate(fake.Env(1, lambda d, s: 5), fake.Policy(0.5, execute_steps=3), 2, seed=1)
-    steps = [("acts", 0), ("sees", 1), ("sees", 2), ("acts", 3), ("sees", 4)]
+    steps = [("acts", 0), ("observes", 1), ("observes", 2), ("acts", 3), ("observes", 4)]
     assert policy.diary == [(what, e, t) for e in range(2) for what, t in steps]
     assert result.steps.tolist() == blind.steps.tolist() == [5, 5]
     assert result.succeeded.tolist() == blind.succeeded.tolist()
@@ -186,8 +196,8 @@ def test_a_policy_that_sees_every_step_is_shown_each_once_and_told_where_episode
 
 def test_a_policy_that_does_not_know_its_world_takes_what_it_lacks_from_it(fake) -> None:
     class Guest(fake.Policy):
-        def fit(self, world) -> None:
-            self.interface = world
+        def bind(self, offered) -> None:
+            self.interface = offered
 
     guest = Guest(0.5)
     guest.interface = None

@@ -24,7 +24,7 @@ INTERFACE = Interface(
 class Counter:
     """Worlds that count: world w's episodes last 2 + w steps; every second one of a world is a success."""
 
-    interface, task, prompt, max_episode_steps = INTERFACE, "count", "count up", 50
+    interface, task, prompt, max_episode_steps, steps_together = INTERFACE, "count", "count up", 50, False
 
     def __init__(self, num_envs: int) -> None:
         self.num_envs = num_envs
@@ -37,16 +37,18 @@ class Counter:
         self._buffer = np.zeros((self.num_envs, 3), np.float32)
         return self._observe(), {}
 
-    def step_chunk(self, chunks: NDArray, active: NDArray | None = None) -> tuple:
-        assert chunks.shape[1] == 1 and active is not None
-        self.executed.append((chunks[:, 0].copy(), active.copy()))
+    def step(self, actions: NDArray, active: NDArray | None = None) -> tuple:
+        assert active is not None
+        self.executed.append((actions.copy(), active.copy()))
         self._step += active
         ended = active & (self._step == 2 + np.arange(self.num_envs))
         success = ended & (self._episode % 2 == 0)
         reward = np.where(active, 0.5 * self._step, 0.0).astype(np.float32)
+        final = {key: value.copy() for key, value in self._observe().items()}
         self._episode += ended
         self._step[ended] = 0
-        return self._observe(), reward, success, ended & ~success, {"success": success}
+        infos = {"success": success, "final_obs": final, "_final_obs": ended}
+        return self._observe(), reward, success, ended & ~success, infos
 
     def _observe(self) -> dict[str, NDArray]:
         """One buffer that is written over: whoever wants to keep it has to copy it."""

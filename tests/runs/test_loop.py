@@ -25,7 +25,8 @@ from robolearn.runs.run import read_metrics
 class Walk:
     """A small trainer with weights, an optimiser and randomness of its own."""
 
-    def __init__(self, stop_at: int | None = None, signal_at: int | None = None) -> None:
+    def __init__(self, iterations: int = 12, stop_at: int | None = None, signal_at: int | None = None) -> None:
+        self.iterations = iterations
         torch.manual_seed(0)
         self.model = torch.nn.Linear(3, 3)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.05)
@@ -73,7 +74,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The uninterrupted run that the others must equal."""
     path = tmp_path_factory.mktemp("whole")
     with Run.create(path, {}) as run:
-        result = run_loop(run, Walk(), 12, checkpoint_every=5)
+        result = run_loop(run, Walk(), checkpoint_every=5)
     assert result["iterations"] == 12 and result["resumed_at"] == 0
     return path
 
@@ -88,22 +89,22 @@ def test_an_interrupt_inside_an_iteration_leaves_the_last_state_and_resume_is_ex
     tmp_path: Path, whole: Path
 ) -> None:
     with Run.create(tmp_path, {}) as run, pytest.raises(KeyboardInterrupt):
-        run_loop(run, Walk(stop_at=8), 12, checkpoint_every=5)
+        run_loop(run, Walk(stop_at=8), checkpoint_every=5)
     found = load_latest_state(tmp_path / "state")
     assert found is not None and found[1]["iteration"] == 5
     assert len(exported(tmp_path)) == 3
     with Run.create(tmp_path, {}, resume=True) as run:
-        assert run_loop(run, Walk(), 12, checkpoint_every=5)["resumed_at"] == 5
+        assert run_loop(run, Walk(), checkpoint_every=5)["resumed_at"] == 5
     assert exported(tmp_path) == exported(whole)
     assert losses(tmp_path) == losses(whole)
 
 
 def test_ctrl_c_lets_the_iteration_end_and_saves_it(tmp_path: Path, whole: Path) -> None:
     with Run.create(tmp_path, {}) as run, pytest.raises(KeyboardInterrupt):
-        run_loop(run, Walk(signal_at=6), 12, checkpoint_every=5)
+        run_loop(run, Walk(signal_at=6), checkpoint_every=5)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with Run.create(tmp_path, {}, resume=True) as run:
-        assert run_loop(run, Walk(), 12, checkpoint_every=5)["resumed_at"] == 7
+        assert run_loop(run, Walk(), checkpoint_every=5)["resumed_at"] == 7
     assert exported(tmp_path) == exported(whole)
 
 
@@ -127,7 +128,7 @@ class Killed(Walk):
         super().export(path)
 
 with Run.create(sys.argv[1], {}) as run:
-    run_loop(run, Killed(), 12, checkpoint_every=4)
+    run_loop(run, Killed(), checkpoint_every=4)
 """
 
 
@@ -138,9 +139,9 @@ def test_an_interrupt_while_the_last_state_is_saved_stops_what_would_follow(tmp_
             return super().state()
 
     with Run.create(tmp_path, {}) as run, pytest.raises(KeyboardInterrupt):
-        run_loop(run, Late(), 3, checkpoint_every=5)
+        run_loop(run, Late(3), checkpoint_every=5)
     with Run.create(tmp_path, {}, resume=True) as run:
-        assert run_loop(run, Walk(), 3, checkpoint_every=5)["resumed_at"] == 3
+        assert run_loop(run, Walk(3), checkpoint_every=5)["resumed_at"] == 3
 
 
 @pytest.mark.parametrize("where", ["iterate", "export"])
@@ -150,31 +151,31 @@ def test_sigkill_and_resume_equal_an_uninterrupted_run(tmp_path: Path, whole: Pa
     assert killed.returncode == -signal.SIGKILL
     assert inspect_run(tmp_path).status == "resumable"
     with Run.create(tmp_path, {}, resume=True) as run:
-        assert run_loop(run, Walk(), 12, checkpoint_every=4)["resumed_at"] == 8
+        assert run_loop(run, Walk(), checkpoint_every=4)["resumed_at"] == 8
     assert exported(tmp_path) == exported(whole)
     assert losses(tmp_path) == losses(whole)
 
 
 def test_resuming_a_finished_run_writes_a_missing_policy_and_a_longer_total_goes_on(tmp_path: Path) -> None:
     with Run.create(tmp_path, {}) as run:
-        run_loop(run, Walk(), 3, checkpoint_every=5)
+        run_loop(run, Walk(3), checkpoint_every=5)
     before = exported(tmp_path)
     (tmp_path / "policy").rename(tmp_path / ".policy.old")  # as a kill between two renames leaves it
     with Run.create(tmp_path, {}, resume=True) as run:
-        assert run_loop(run, Walk(), 3, checkpoint_every=5)["resumed_at"] == 3
+        assert run_loop(run, Walk(3), checkpoint_every=5)["resumed_at"] == 3
         assert exported(tmp_path) == before
-        run_loop(run, Walk(), 4, checkpoint_every=5)
+        run_loop(run, Walk(4), checkpoint_every=5)
         with pytest.raises(BadInput, match="total iterations: got 2"):
-            run_loop(run, Walk(), 2, checkpoint_every=5)
+            run_loop(run, Walk(2), checkpoint_every=5)
 
 
 def test_the_state_of_another_model_is_refused(tmp_path: Path) -> None:
     with Run.create(tmp_path, {}) as run:
-        run_loop(run, Walk(), 1, checkpoint_every=1)
-        other = Walk()
+        run_loop(run, Walk(1), checkpoint_every=1)
+        other = Walk(2)
         other.model = torch.nn.Linear(4, 3)
         with pytest.raises(BadInput, match="does not fit"):
-            run_loop(run, other, 2, checkpoint_every=1)
+            run_loop(run, other, checkpoint_every=1)
 
 
 def test_progress_is_told_and_logged_without_a_terminal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -183,7 +184,7 @@ def test_progress_is_told_and_logged_without_a_terminal(tmp_path: Path, caplog: 
         Run.create(tmp_path, {}) as run,
         Progress("walking", 3, quiet=True, unit="iterations", show=("loss",), every_s=0.0) as progress,
     ):
-        run_loop(run, Walk(), 3, checkpoint_every=5, progress=progress)
+        run_loop(run, Walk(3), checkpoint_every=5, progress=progress)
     lines = [record.message for record in caplog.records if record.message.startswith("walking")]
     assert len(lines) == 3 and lines[-1].startswith("walking: 3 of 3 iterations, 0 s, loss 0.")
 

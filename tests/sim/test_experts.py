@@ -8,13 +8,18 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Teleoperator
 from sim.experts import QUALITIES, Quality, make_expert
+from sim.experts.lift import LIFT_BIAS
+from sim.experts.peg_insert import PEG_BIAS
+from sim.experts.pick_place import PLACE_BIAS
 from sim.registry import make_env
 from sim.tasks import TASKS
 
 
-def solve(task: str, quality: Quality | str, n: int = 64, seed: int = 0) -> tuple[NDArray, NDArray, NDArray]:
+def solve(
+    task: str, quality: Quality | str, n: int = 64, seed: int = 0, robot: str = "panda", start_range: float = 1.0
+) -> tuple[NDArray, NDArray, NDArray]:
     """One episode in each of n worlds: (n,) success, (n,) length and (T, n, 7) actions."""
-    env = make_env(task, n, threads=1)
+    env = make_env(task, n, robot=robot, start_range=start_range, threads=1)
     expert = make_expert(task, env.interface, n, quality, seed)
     observation, _ = env.reset(seed=seed)
     active, success, length, actions = np.ones(n, bool), np.zeros(n, bool), np.zeros(n, int), []
@@ -34,6 +39,23 @@ def test_the_expert_solves_its_task(task: str) -> None:
     assert success.sum() >= 61  # 95 % of 64
     assert np.median(length) < 0.75 * TASKS[task]().max_episode_steps
     assert actions.dtype == np.float32 and np.abs(actions).max() <= 1.0
+
+
+@pytest.mark.parametrize("robot", ["fr3", "ur5e"])
+def test_the_expert_lifts_with_every_arm(robot: str) -> None:
+    assert solve("lift", "expert", robot=robot)[0].sum() >= 61  # 95 % of 64
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_narrow_demonstrations_succeed_with_both_strategies(task: str) -> None:
+    assert QUALITIES["narrow"].strategies == 2 and QUALITIES["narrow"].start_range == 0.5
+    assert solve(task, "narrow", start_range=0.5)[0].sum() >= 61  # 95 % of 64
+
+
+@pytest.mark.parametrize("errors", [LIFT_BIAS, PEG_BIAS, PLACE_BIAS], ids=["lift", "peg", "place"])
+def test_the_errors_of_two_strategies_do_not_cancel(errors: NDArray) -> None:
+    """The mean of two failing demonstrations must not be a good one."""
+    assert np.linalg.norm(errors.mean(0)) > 0.9 * np.linalg.norm(errors, axis=1).mean()
 
 
 def test_quality_orders_the_demonstrators() -> None:
@@ -103,7 +125,7 @@ def test_what_an_expert_cannot_do_is_bad_input() -> None:
     with pytest.raises(BadInput, match="got joint_position, expected tcp_delta"):
         make_expert("lift", joints.interface, 1, "expert", 0)
     with pytest.raises(
-        BadInput, match=r"quality: got expret; available: expert, fair, mixed, poor \(did you mean expert"
+        BadInput, match=r"quality: got expret; available: expert, narrow, fair, mixed, poor \(did you mean expert"
     ):
         make_expert("lift", env.interface, 1, "expret", 0)
     with pytest.raises(BadInput, match="got robosuite:Lift; available: lift, pick_place, peg_insert"):

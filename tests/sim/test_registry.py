@@ -9,7 +9,7 @@ import pytest
 import sim.registry
 from robolearn.core import BadInput
 from sim.embedded.world import MujocoWorlds
-from sim.registry import make_env, task_names
+from sim.registry import make_env, robot_names, task_names
 
 
 def test_embedded_tasks_by_name() -> None:
@@ -22,10 +22,10 @@ def test_embedded_tasks_by_name() -> None:
 
 
 def test_options_reach_the_world() -> None:
-    env = make_env("lift", 1, reward="dense", action_kind="joint_position", threads=1)
+    env = make_env("lift", 1, reward="dense", shaping_gamma=0.5, action_kind="joint_position", threads=1)
     env.reset(seed=0)
     assert env.interface.action_kind == "joint_position"
-    assert env.step(env.action_space.sample())[1][0] > 0  # the dense reward is never quite 0
+    assert env.step(env.action_space.sample())[1][0] < -0.001  # γ Φ − Φ with a small γ
     assert env.batch.nthread == 1
 
 
@@ -35,6 +35,18 @@ def test_an_unknown_task_lists_the_known(task: str) -> None:
         make_env(task, 1)
 
 
+def test_robots_by_name() -> None:
+    assert robot_names() == ("panda", "fr3", "ur5e")
+    assert make_env("lift", 1, threads=1).interface.embodiment == "panda"
+    assert (
+        make_env("lift", 1, robot="ur5e", threads=1).interface.observation["proprio"].names[0] == "shoulder_pan_joint"
+    )
+    with pytest.raises(BadInput, match=r"robot: got fr33; available: panda, fr3, ur5e \(did you mean fr3"):
+        make_env("lift", 1, robot="fr33")
+    with pytest.raises(BadInput, match=r"got so101, expected six or more joints and a parallel .* panda, fr3, ur5e"):
+        make_env("lift", 1, robot="so101")
+
+
 def test_a_near_miss_is_suggested() -> None:
     with pytest.raises(BadInput, match="did you mean peg_insert"):
         make_env("peg_inset", 1)
@@ -42,15 +54,19 @@ def test_a_near_miss_is_suggested() -> None:
 
 @pytest.mark.parametrize("task", ["gym:nowhere:Id-v0", "robosuite:Lift"])
 @pytest.mark.parametrize(
-    "option", [{"cameras": ("front",)}, {"reward": "dense"}, {"action_kind": "joint_position"}], ids=str
-)
-def test_outside_tasks_refuse_what_they_cannot_do(task: str, option: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=f"task {task}: got cameras, reward or action kind"):
+    "option",
+    [{"cameras": ("front",)}, {"reward": "dense"}, {"action_kind": "joint_position"}, {"robot": "fr3"},
+     {"start_range": 0.5}],
+    ids=str,
+)  # fmt: skip
+def test_adapted_tasks_refuse_what_they_cannot_do(task: str, option: dict[str, Any]) -> None:
+    name = next(iter(option)).replace("_", " ")
+    with pytest.raises(BadInput, match=f"task {task}: got option {name}, expected an embedded task"):
         make_env(task, 1, **option)
 
 
 @pytest.mark.parametrize(("task", "threads", "workers"), [("gym:a:B-v0", 3, 3), ("robosuite:Lift", 0, None)])
-def test_outside_tasks_get_their_name_and_workers(
+def test_adapted_tasks_get_their_name_and_workers(
     monkeypatch: pytest.MonkeyPatch, task: str, threads: int, workers: int | None
 ) -> None:
     seen = []
@@ -59,7 +75,7 @@ def test_outside_tasks_get_their_name_and_workers(
         seen.append((args, options))
         return "the worlds"
 
-    monkeypatch.setattr("sim.outside.make_gym", make)
-    monkeypatch.setattr("sim.outside.make_robosuite", make)
+    monkeypatch.setattr("sim.adapters.make_gym", make)
+    monkeypatch.setattr("sim.adapters.make_robosuite", make)
     assert sim.registry.make_env(task, 5, threads=threads) == "the worlds"
     assert seen == [((task, 5), {"workers": workers})]

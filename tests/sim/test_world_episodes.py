@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +20,9 @@ from sim.experts import make_expert
 from sim.registry import make_env
 from sim.tasks import TASKS
 
+sys.path.insert(0, str(Path(__file__).parent))
+stepping = importlib.import_module("stepping")
+assert_same_results, steps_of = stepping.assert_same_results, stepping.steps_of
 LIMIT = TASKS["lift"]().max_episode_steps
 
 
@@ -228,26 +234,40 @@ def test_resting_does_not_change_what_comes_after(shared: MujocoWorlds) -> None:
     np.testing.assert_array_equal(at_rest(shared, 1), straight)
 
 
+@pytest.mark.parametrize("reward", ["sparse", "dense"])
 @pytest.mark.parametrize("task", TASKS)
-def test_dense_reward_grows_towards_success_and_never_exceeds_one(task: str) -> None:
-    env = MujocoWorlds(TASKS[task](), 8, reward="dense", threads=1)
+def test_a_chunk_with_resting_worlds_and_ends_is_its_steps(task: str, reward: str) -> None:
+    """Observations, rewards, ends and infos, in worlds that rest, go on, succeed, fail and run out of time."""
+    env, twin = (MujocoWorlds(TASKS[task](), 8, reward=reward, threads=1) for _ in range(2))
     expert = make_expert(task, env.interface, 8, "expert", 0)
     observation, _ = env.reset(seed=0)
+    twin.reset(seed=0)
     expert.reset(np.ones(8, bool))
-    rewards, lengths, active = [], np.zeros(8, int), np.ones(8, bool)
-    while active.any():
-        observation, reward, terminated, truncated, _infos = env.step_chunk(
-            expert.command(observation)[:, None], active
-        )
-        rewards.append(np.where(active, reward, np.nan))
-        lengths += active
-        assert not reward[~active].any()
-        active &= ~(terminated | truncated)
-    table = np.array(rewards)
-    first, last = table[0], table[lengths - 1, np.arange(8)]
-    assert np.nanmin(table) >= 0 and np.nanmax(table) <= 1
-    assert np.all(last > first + 0.2)
-    assert np.unique(table[~np.isnan(table)]).size > 50
+    rng, ends = np.random.default_rng(0), np.zeros(2, int)
+    for _ in range(70):
+        # Half of the worlds follow the expert, some do something, some do nothing.
+        chunks = np.repeat(expert.command(observation)[:, None], 3, 1)
+        chunks[4:6] = rng.uniform(-1, 1, (2, 3, 7))
+        chunks[6:] = [0, 0, 0, 0, 0, 0, -1]
+        active = rng.random(8) < 0.9
+        result = env.step_chunk(chunks, active)
+        assert_same_results(result, steps_of(twin, chunks, active))
+        np.testing.assert_array_equal(env.batch.state, twin.batch.state)
+        observation = result[0]
+        expert.reset(result[2] | result[3])
+        ends += result[2].sum(), result[3].sum()
+    assert (ends > 0).all()
+    nothing = env.step_chunk(chunks, np.zeros(8, bool))
+    assert_same_results(nothing, steps_of(twin, chunks, np.zeros(8, bool)))
+    np.testing.assert_array_equal(nothing[0]["objects"], observation["objects"])
+    assert not nothing[4]["steps"].any() and not nothing[1].any()
+
+
+def test_final_observations_are_the_next_ones_of_every_transition(shared: MujocoWorlds) -> None:
+    shared.reset(seed=0)
+    observation, _, _, _, infos = shared.step(still(4), np.array([True, True, False, True]))
+    np.testing.assert_array_equal(infos["final_obs"]["proprio"], observation["proprio"])
+    np.testing.assert_array_equal(infos["steps"], [1, 1, 0, 1])
 
 
 def test_joint_positions_go_where_they_are_sent() -> None:
@@ -302,7 +322,10 @@ def test_an_action_that_is_not_finite_is_refused_before_anything_moves(shared: M
     action[2, 5] = bad
     with pytest.raises(NonFinite, match="action of world 2"):
         shared.step(action)
+    with pytest.raises(NonFinite, match="action of world 2"):
+        shared.step_chunk(np.stack([still(4), action], 1))
     np.testing.assert_array_equal(shared.batch.state, before)
+    shared.step(action, np.arange(4) != 2)  # the action of a world that rests does not matter
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (4, 8), (3, 7), (7,)])
@@ -322,6 +345,12 @@ def test_what_the_caller_asks_wrongly() -> None:
         MujocoWorlds(TASKS["lift"](), 0)
     with pytest.raises(BadInput, match=r"got spars; available: sparse, dense \(did you mean sparse\?"):
         MujocoWorlds(TASKS["lift"](), 1, reward="spars")
+    with pytest.raises(BadInput, match=r"shaping_gamma: got 1\.5, expected above 0, at most 1"):
+        MujocoWorlds(TASKS["lift"](), 1, reward="dense", shaping_gamma=1.5)
+    with pytest.raises(BadInput, match="at least one action"):
+        shaped = MujocoWorlds(TASKS["lift"](), 1, threads=1)
+        shaped.reset(seed=0)
+        shaped.step_chunk(still(1, 0))
     with pytest.raises(BadInput, match="action kind: got torque; available: tcp_delta, joint_position"):
         MujocoWorlds(TASKS["lift"](), 1, action_kind="torque")
     with pytest.raises(BadInput, match=r"camera: got top; available: .*front"):

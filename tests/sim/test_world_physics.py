@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sim.embedded.physics import FRICTION_SPREAD, MASS_SPREAD
+from robots import ROBOTS
+from sim.embedded.physics import FRICTION_SPREAD, MASS_SPREAD, MAX_DELAY_S
+from sim.embedded.scene import build_model
 from sim.embedded.world import MujocoWorlds
 from sim.tasks import TASKS
 
@@ -62,28 +65,105 @@ def test_a_held_peg_is_kept_while_closed_and_lost_when_opened() -> None:
     assert infos["steps"].max() < 20
 
 
-def test_friction_and_mass_differ_by_world_and_by_seed() -> None:
+def test_friction_mass_and_delay_differ_by_world_by_episode_and_by_seed() -> None:
     env = make("lift", 32)
     cube = env.model.body("cube")
     geom = int(cube.geomadr[0])
 
-    def draws(seed: int) -> NDArray:
+    def draws(seed: int | None) -> NDArray:
         env.reset(seed=seed)
-        friction, mass, inertia = (
-            np.array(env.batch.expand(name)) for name in ("geom_friction", "body_mass", "body_inertia")
+        friction, mass, inertia, weight = (
+            np.array(env.batch.expand(name))
+            for name in ("geom_friction", "body_mass", "body_inertia", "body_invweight0")
         )
         np.testing.assert_allclose(inertia[:, cube.id] / env.model.body_inertia[cube.id],
                                    np.tile(mass[:, [cube.id]] / cube.mass, 3))  # fmt: skip
+        np.testing.assert_allclose(weight[:, cube.id, 0], 1.0 / mass[:, cube.id], rtol=1e-6)  # what follows from it
         others = np.arange(env.model.nbody) != cube.id
         np.testing.assert_array_equal(mass[:, others], np.tile(env.model.body_mass[others], (32, 1)))
         return np.stack([friction[:, geom, 0] / env.model.geom_friction[geom, 0], mass[:, cube.id] / cube.mass], -1)
 
-    one, two = draws(1), draws(2)
+    one, next_episode, two = draws(1), draws(None), draws(2)
     for column, spread in enumerate((FRICTION_SPREAD, MASS_SPREAD)):
         assert np.abs(one[:, column] - 1).max() <= spread
         assert np.ptp(one[:, column]) > spread and len(np.unique(one[:, column])) == 32
-    assert np.all(one != two)
+    assert np.all(one != two) and np.all(one != next_episode)
     np.testing.assert_array_equal(draws(1), one)  # not scaled on top of the last draw
+    assert set(env._physics.delay) == set(range(round(MAX_DELAY_S / env.world_task.timestep) + 1))
+
+
+def test_an_episode_that_ends_draws_its_worlds_physics_anew_and_no_others() -> None:
+    env = make("peg_insert", 4)
+    env.reset(seed=0)
+    before = np.array(env.batch.expand("geom_friction"))
+    active = np.array([True, False, True, False])
+    _, _, terminated, _, _ = env.step_chunk(hold(4, 40, 1.0), active)  # drops the peg
+    np.testing.assert_array_equal(terminated, active)
+    changed = np.any(env.batch.expand("geom_friction") != before, axis=(1, 2))
+    np.testing.assert_array_equal(changed, active)
+
+
+def test_the_friction_of_peg_and_hole_is_the_holes() -> None:
+    """Of two frictions MuJoCo takes the larger, unless one geom has priority."""
+    env = make("peg_insert", 4)
+    env.reset(seed=0)
+    hole = env.model.body("hole")
+    mine = np.array(env.batch.expand("geom_friction"))[:, int(hole.geomadr[0]), 0]
+    assert len(np.unique(mine)) == 4
+    peg = env.model.geom("peg").id
+    address = env.model.joint("peg").qposadr[0]
+    for w in range(4):
+        model, data = env.batch.get_model(w), env.batch.get_data(w)
+        data.qpos[address : address + 3] = data.mocap_pos[0] + [0.03, 0.0, 0.035]  # its tip 5 mm inside the wall
+        data.qpos[address + 3 : address + 7] = 1.0, 0.0, 0.0, 0.0
+        mujoco.mj_forward(model, data)
+        found = [
+            contact.friction[0]
+            for contact in data.contact[: data.ncon]
+            if peg in contact.geom and {int(model.geom_bodyid[g]) for g in contact.geom} & {hole.id}
+        ]
+        assert found and np.allclose(found, mine[w])
+
+
+@pytest.mark.parametrize("robot", ["panda", "fr3", "ur5e"])
+def test_the_links_of_the_arm_meet_the_table_and_not_each_other(robot: str) -> None:
+    """Whatever overlaps the table, by MuJoCo's distance, which knows no filter, has a contact with it."""
+    model = build_model(ROBOTS[robot], TASKS["lift"]())
+    data = mujoco.MjData(model)
+    rng = np.random.default_rng(0)
+    joints = [model.joint(name) for name in ROBOTS[robot].joints]
+    moving = [model.body(int(joint.bodyid[0])).name for joint in joints[1:]]
+    geoms = [g for g in range(model.ngeom) if model.body(int(model.geom_bodyid[g])).name in moving]
+    table, seen = model.geom("table").id, set()
+    for _ in range(300):
+        for joint in joints:
+            data.qpos[joint.qposadr[0]] = rng.uniform(*joint.range)
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_collision(model, data)
+        pairs = [set(map(int, contact.geom)) for contact in data.contact[: data.ncon]]
+        arms = [sum(model.body(int(model.geom_bodyid[g])).name.startswith(robot) for g in pair) for pair in pairs]
+        assert max(arms, default=0) < 2
+        for g in geoms:
+            if mujoco.mj_geomDistance(model, data, g, table, 0.01, None) < -1e-3:
+                assert {g, table} in pairs
+                seen.add(int(model.geom_bodyid[g]))
+    assert len(seen) >= 3
+
+
+def test_an_arm_that_is_pushed_at_the_table_stops_there() -> None:
+    """The forearm of an arm that lies down rests on the table."""
+    env = make("lift", 1, action_kind="joint_position", randomise=False)
+    env.reset(seed=0)
+    q = np.array([0.0, 1.7, 0.0, -0.4, 0.0, 1.9, 0.8])
+    low, high = env.robot.lower, env.robot.upper
+    action = np.append(2 * (q - low) / (high - low) - 1, 1.0).astype(np.float32)
+    lowest = 1.0
+    for _ in range(60):
+        env.step(action[None])
+        data = env.batch.get_data(0)
+        mujoco.mj_forward(env.model, data)
+        lowest = min(lowest, data.body("panda_link5").xpos[2])
+    assert lowest > 0.0
 
 
 def test_worlds_can_be_alike() -> None:

@@ -54,7 +54,7 @@ def train(dataset: Dataset, folder: Path, *, resume: bool = False, kill_at: int 
 
     trainer.iterate = until_killed  # type: ignore[method-assign]
     with Run.create(folder, config_to_json(CONFIG), resume=resume) as run:
-        run_loop(run, trainer, CONFIG.iterations, checkpoint_every=2)
+        run_loop(run, trainer, checkpoint_every=2)
 
 
 def test_an_interrupted_run_ends_with_the_same_policy(tmp_path, dataset):

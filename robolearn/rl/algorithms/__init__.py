@@ -29,8 +29,9 @@ class Algorithm(Protocol):
     scale: Scale
     calibration: Calibration | None
 
-    def prepare(self, engine: Engine) -> None:
-        """Before the first rollout: measure what is left to choose; the engine's worlds may be moved."""
+    def prepare(self, engine: Engine, most: int) -> None:
+        """Before the first rollout: measure what is left to choose; the engine's worlds may be moved, by at most
+        about `most` control steps."""
         ...
 
     def begin_iteration(self, progress: float) -> None:

@@ -102,12 +102,12 @@ class OnPolicy:
 
     # --- the seam: `robolearn.rl.algorithms.Algorithm` ---------------------------------------------------------
 
-    def prepare(self, engine: Engine) -> None:
+    def prepare(self, engine: Engine, most: int) -> None:
         """Choose the noise, where it is not given."""
         noise = self._config.noise
         if not noise.sigma_max:
             self.calibration = calibrate_noise(
-                self._explore, self.base.execute_steps, engine, noise, self.seed, self.device
+                self._explore, self.base.execute_steps, engine, noise, self.seed, self.device, most
             )
             noise = self.calibration.noise
             self._build(noise)
@@ -187,7 +187,8 @@ class OnPolicy:
 
             return share
 
-        metrics = self.policy_step.improve(len(batch), c.epochs, loss, kl, target_at(c.target_kl, progress))
+        target = target_at(c.target_kl, progress) * len(self.actor.noised)
+        metrics = self.policy_step.improve(len(batch), c.epochs, loss, kl, target)
         metrics["clip_fraction"] = clip_fraction(now.joint() - old.joint(), c.clip).item()
         return metrics
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from sim.outside import make_robosuite, raw_single
-from sim.outside.robosuite_env import RobosuiteSingle
+from sim.adapters import make_robosuite, raw_single
+from sim.adapters.robosuite_env import RobosuiteSingle
 
 
 def test_lift_steps_in_two_workers():
@@ -74,7 +74,7 @@ def test_bad_names_and_quiet_import():
         make_robosuite("robosuite:Lift", 1, workers=0, robot="Pandah")
     with pytest.raises(BadInput, match="robosuite:<Name>"):
         make_robosuite("robosuite:", 1)
-    code = "import os; from sim.outside import raw_single; raw_single('robosuite:Lift').reset()"
+    code = "import os; from sim.adapters import raw_single; raw_single('robosuite:Lift').reset()"
     code += "; print(os.environ['MUJOCO_GL'])"  # robosuite would set its own
     environment = os.environ | {"MUJOCO_GL": "disabled"}
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)

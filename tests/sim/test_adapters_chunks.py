@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput, NonFinite, RobolearnError
-from sim.outside.chunks import ChunkWrapper
-from sim.outside.facts import Facts, Recipe
-from sim.outside.features import FeatureMap
-from sim.outside.gym_env import build, make_gym, parse
-from sim.outside.world import World, start_seed
+from sim.adapters.chunks import ChunkWrapper
+from sim.adapters.facts import EnvFactory, Facts
+from sim.adapters.features import FeatureMap
+from sim.adapters.gym_env import build, make_gym, parse
+from sim.adapters.world import World, start_seed
 
 sys.path.insert(0, str(Path(__file__).parent))
-Counter = importlib.import_module("outside_counter").Counter
-TASK = "gym:outside_counter:OutsideCounter-v0"
+Counter = importlib.import_module("counter_env").Counter
+TASK = "gym:counter_env:Counter-v0"
 
 
 def test_a_chunk_stops_where_the_episode_ends():
@@ -27,9 +27,9 @@ def test_a_chunk_stops_where_the_episode_ends():
     assert env.action_space.shape == (4, 1)
     env.reset(seed=0)
     _, reward, terminated, _, info = env.step(np.zeros((3, 1)))
-    assert (reward, terminated, info["steps"], info["success"]) == (pytest.approx(0.3), False, 3, False)
+    assert (reward, terminated, len(info["step_rewards"]), info["success"]) == (pytest.approx(0.3), False, 3, None)
     observation, reward, terminated, _, info = env.step(np.full((4, 1), 2.0))
-    assert (reward, terminated, info["steps"], info["success"]) == (pytest.approx(1.1), True, 2, True)
+    assert (reward, terminated, len(info["step_rewards"]), info["success"]) == (pytest.approx(1.1), True, 2, None)
     assert observation[1] == 5
     assert env.unwrapped.executed == [0, 0, 0, 2, 2]
     with pytest.raises(BadInput, match="Ta, Da"):
@@ -38,9 +38,9 @@ def test_a_chunk_stops_where_the_episode_ends():
 
 @pytest.mark.parametrize(
     ("tells", "end", "success"),
-    [("", 1.0, True), ("", -1.0, False), ("success", 1.0, True), ("is_success", 0.5, False)],
+    [("", 1.0, None), ("", -1.0, None), ("success", 1.0, True), ("is_success", 0.5, False), ("late", 1.0, True)],
 )
-def test_success_is_what_the_env_tells_and_else_a_rewarded_termination(tells, end, success):
+def test_success_is_what_the_env_reports_and_never_a_rewarded_termination(tells, end, success):
     env = ChunkWrapper(Counter(tells=tells, reward_at_end=end))
     env.reset(seed=0)
     assert env.step(np.zeros((9, 1)))[4]["success"] is success
@@ -48,9 +48,9 @@ def test_success_is_what_the_env_tells_and_else_a_rewarded_termination(tells, en
 
 def test_a_world_resets_within_the_step_and_keeps_the_final_observation():
     world = World(build(TASK), index=0)
-    start = world.reset(seed=7)["proprio"]
+    start = world.reset(seed=7, start_id=0)["proprio"]
     outcome = world.chunk(np.zeros((8, 1), np.float32))
-    assert outcome.steps == 5 and outcome.terminated and not outcome.truncated and outcome.success
+    assert len(outcome.rewards) == 5 and outcome.terminated and not outcome.truncated and outcome.success is None
     assert outcome.final is not None
     # zero is the middle of the env's bounds [-2, 6]
     np.testing.assert_allclose(outcome.final["proprio"], [start[0], 5, 2.0])
@@ -60,7 +60,7 @@ def test_a_world_resets_within_the_step_and_keeps_the_final_observation():
 def test_the_starts_do_not_depend_on_how_long_the_episodes_last():
     def starts(first_chunk: int) -> list[float]:
         world = World(build(TASK), index=3)
-        found = [world.reset(seed=1)["proprio"][0]]
+        found = [world.reset(seed=1, start_id=3)["proprio"][0]]
         world.chunk(np.zeros((first_chunk, 1), np.float32))
         for _ in range(3):
             found.append(world.next_episode()["proprio"][0])
@@ -72,27 +72,19 @@ def test_the_starts_do_not_depend_on_how_long_the_episodes_last():
 
 def test_a_non_finite_observation_truncates_at_the_last_finite_one():
     world = World(build(TASK, kwargs={"nan_at": 3}), index=0)
-    world.reset(seed=0)
+    world.reset(seed=0, start_id=0)
     outcome = world.chunk(np.zeros((5, 1), np.float32))
     assert outcome.truncated and not outcome.terminated and not outcome.success
-    assert outcome.steps == 3 and outcome.reward == pytest.approx(0.2)
+    assert len(outcome.rewards) == 3 and sum(outcome.rewards) == pytest.approx(0.2)
     assert outcome.final is not None and outcome.final["proprio"][1] == 2
     assert outcome.observation["proprio"][1] == 0
     assert "non-finite proprio" in outcome.warning
 
 
-def test_an_episode_lost_to_nan_does_not_count_as_telling_success():
-    world = World(build(TASK, kwargs={"nan_at": 3}), index=0)
-    world.reset(seed=0)
-    assert not world.chunk(np.zeros((5, 1), np.float32)).success
-    world._env.unwrapped._env.unwrapped.nan_at = -1
-    assert world.chunk(np.zeros((5, 1), np.float32)).success
-
-
 def test_a_start_that_is_not_finite_is_an_error():
     world = World(build(TASK, kwargs={"nan_at": 0}), index=0)
     with pytest.raises(NonFinite, match="first observation"):
-        world.reset(seed=0)
+        world.reset(seed=0, start_id=0)
 
 
 def test_facts_of_an_env():
@@ -102,7 +94,7 @@ def test_facts_of_an_env():
     assert Facts.from_json(facts.to_json()) == facts
     assert build(TASK, max_episode_steps=3).facts.max_episode_steps == 3
     with pytest.raises(BadInput, match="env arguments"):
-        Recipe("a:b", {"x": object()}).to_json()
+        EnvFactory("a:b", {"x": object()}).to_json()
 
 
 def test_observations_get_names():
@@ -148,14 +140,14 @@ def test_bad_tasks_name_what_there_is(tmp_path, monkeypatch):
         make_gym("gym:gymnasium:Pendulum-v1", 0)
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "outside_mine.py").write_text("import a_library_nobody_has\n")
-    (tmp_path / "outside_broken.py").write_text("1 / 0\n")
-    with pytest.raises(BadInput, match="did you mean outside_mine"):
-        make_gym("gym:outside_mind:X-v0", 1)
+    (tmp_path / "my_file.py").write_text("import a_library_nobody_has\n")
+    (tmp_path / "broken_file.py").write_text("1 / 0\n")
+    with pytest.raises(BadInput, match="did you mean my_file"):
+        make_gym("gym:my_fale:X-v0", 1)
     with pytest.raises(BadInput, match="needs 'a_library_nobody_has'"):
-        make_gym("gym:outside_mine:X-v0", 1)
+        make_gym("gym:my_file:X-v0", 1)
     with pytest.raises(BadInput, match="ZeroDivisionError while importing"):
-        make_gym("gym:outside_broken:X-v0", 1)
+        make_gym("gym:broken_file:X-v0", 1)
 
 
 def test_unbounded_actions_are_refused():
@@ -164,9 +156,9 @@ def test_unbounded_actions_are_refused():
             super().__init__()
             self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
 
-    gymnasium.register("OutsideUnbounded-v0", entry_point=Unbounded, max_episode_steps=9)
+    gymnasium.register("Unbounded-v0", entry_point=Unbounded, max_episode_steps=9)
     try:
         with pytest.raises(BadInput, match="finite bounds"):
-            make_gym("gym:gymnasium:OutsideUnbounded-v0", 1)
+            make_gym("gym:gymnasium:Unbounded-v0", 1)
     finally:
-        del gymnasium.registry["OutsideUnbounded-v0"]
+        del gymnasium.registry["Unbounded-v0"]

@@ -1,4 +1,4 @@
-"""A tiny env whose every number can be told in advance, for the tests of outside worlds."""
+"""A tiny env whose every number can be told in advance, for the tests of the adapters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Counter(gymnasium.Env):
     """The observation is (start, steps, last action); it terminates after 5 steps.
 
     Args:
-      tells: the info key under which it reports success, or empty.
+      tells: the info key under which it reports success, empty for none, "late" for "success" at the end only.
       nan_at: its observation after so many steps is NaN; -1 for never.
       reward_at_end: reward of the fifth step; the others give 0.1.
       fail_at: raises after so many steps, -1 for never.
@@ -44,7 +44,11 @@ class Counter(gymnasium.Env):
         if self.count == self.die_at:
             os._exit(7)
         terminated = self.count == 5
-        info = {self.tells: terminated and self.reward_at_end > 0.5} if self.tells else {}
+        solved = terminated and self.reward_at_end > 0.5
+        if self.tells == "late":
+            info = {"success": solved} if terminated else {}
+        else:
+            info = {self.tells: solved} if self.tells else {}
         return self._observe(), self.reward_at_end if terminated else 0.1, terminated, False, info
 
     def render(self):
@@ -54,4 +58,4 @@ class Counter(gymnasium.Env):
         return np.array([self.start, self.count, np.nan if self.count == self.nan_at else self.last])
 
 
-gymnasium.register("OutsideCounter-v0", entry_point=Counter, max_episode_steps=20)
+gymnasium.register("Counter-v0", entry_point=Counter, max_episode_steps=20)

@@ -1,4 +1,4 @@
-"""The vector env over outside worlds, in this process and in workers; and the user's example."""
+"""The vector env over worlds of a foreign library, in this process and in workers; and the user's example."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput, Env, NonFinite, RobolearnError
-from sim.outside import OutsideVectorEnv, make_gym
+from sim.adapters import AdapterVectorEnv, make_gym
 
 sys.path.insert(0, str(Path(__file__).parent))
-TASK = "gym:outside_counter:OutsideCounter-v0"
+stepping = importlib.import_module("stepping")
+assert_same_results, steps_of = stepping.assert_same_results, stepping.steps_of
+TASK = "gym:counter_env:Counter-v0"
 
 
 @pytest.fixture(params=[0, 2], ids=["here", "workers"])
@@ -37,6 +39,7 @@ def test_it_is_an_env(env):
 
 
 def test_final_observations_steps_and_rest(env, capfd):
+    capfd.readouterr()
     first, _ = env.reset(seed=0)
     chunks = np.zeros((3, 4, 1), np.float32)
     observation, reward, terminated, _, infos = env.step_chunk(chunks, active=np.array([True, False, True]))
@@ -50,7 +53,7 @@ def test_final_observations_steps_and_rest(env, capfd):
     np.testing.assert_array_equal(infos["steps"], [1, 4, 1])
     np.testing.assert_array_equal(terminated, [True, False, True])
     np.testing.assert_array_equal(infos["_final_obs"], terminated)
-    np.testing.assert_array_equal(infos["success"], terminated)
+    assert "success" not in infos  # this env reports none
     np.testing.assert_allclose(infos["final_obs"]["proprio"][:, 1], [5, 4, 5])
     np.testing.assert_allclose(observation["proprio"][:, 1], [0, 4, 0])
     assert not truncated.any()
@@ -74,6 +77,71 @@ def test_starts_depend_on_seed_and_world_alone():
     np.testing.assert_array_equal(here, starts(3, 2, long=True))
     np.testing.assert_array_equal(here[:, :2], starts(2, 0, long=True))
     assert len(np.unique(here)) == here.size
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_equal_start_ids_meet_equal_episodes(workers):
+    """Whatever the worlds' numbers and the lengths of their episodes."""
+    env = make_gym(TASK, 4, workers=workers)
+    ids = {"start_ids": np.array([7, 2, 7, 2])}
+    first = env.reset(seed=3, options=ids)[0]["proprio"][:, 0].copy()
+    only = np.array([True, False, True, True])
+    second = env.step_chunk(np.zeros((4, 5, 1), np.float32), only)[0]["proprio"][:, 0].copy()  # ends three episodes
+    assert first[0] == first[2] != first[1] == first[3]
+    assert second[0] == second[2] != first[0] and second[1] == first[1] != second[3]
+    assert env.step_chunk(np.zeros((4, 5, 1), np.float32), ~only)[0]["proprio"][1, 0] == second[3]
+    np.testing.assert_array_equal(env.reset(options=ids)[0]["proprio"][:, 0], first)  # ids begin their sequences anew
+    default = env.reset(seed=3)[0]["proprio"][:, 0].copy()
+    np.testing.assert_array_equal(env.reset(seed=3, options={"start_ids": np.arange(4)})[0]["proprio"][:, 0], default)
+    assert default[2] == first[1]
+    for bad in ({"start_ids": [1, 2]}, {"start_ids": [0.5] * 4}, {"start_ids": [-1] * 4}, {"start": 1}):
+        with pytest.raises(BadInput, match="start_ids"):
+            env.reset(seed=0, options=bad)
+    env.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_chunk_is_its_steps_one_after_the_other(workers):
+    env, twin = (make_gym(TASK, 3, workers=workers, kwargs={"tells": "is_success"}) for _ in range(2))
+    env.reset(seed=1), twin.reset(seed=1)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        chunk, active = rng.uniform(-1, 1, (3, 3, 1)).astype(np.float32), rng.random(3) < 0.7
+        result = env.step_chunk(chunk, active)
+        assert_same_results(result, steps_of(twin, chunk, active))
+    env.close(), twin.close()
+
+
+def test_success_is_reported_or_absent_never_guessed():
+    """Hopper gets a positive reward for every step, the one that ends in a fall included."""
+    silent = make_gym("gym:gymnasium:Hopper-v5", 2, workers=0)
+    silent.reset(seed=0)
+    down = np.tile(np.array([1.0, -1.0, 1.0], np.float32), (2, 200, 1))
+    _, reward, terminated, _, infos = silent.step_chunk(down)
+    assert terminated.all() and (reward > 0).all()  # it fell
+    assert not silent.reports_success and "success" not in infos and not silent.continuing
+    silent.close()
+
+    probed = make_gym(TASK, 1, workers=0, kwargs={"tells": "success"})
+    assert probed.reports_success  # before the first step
+    assert make_gym("gym:gymnasium:Pendulum-v1", 1, workers=0).continuing
+
+    late = make_gym(TASK, 1, workers=0, kwargs={"tells": "late"})
+    late.reset(seed=0)
+    assert "success" not in late.step_chunk(np.zeros((1, 4, 1), np.float32))[4] and not late.reports_success
+    assert late.step_chunk(np.zeros((1, 4, 1), np.float32))[4]["success"].all() and late.reports_success
+    assert not late.step_chunk(np.zeros((1, 4, 1), np.float32))[4]["success"].any()  # but it stays
+
+
+def test_an_env_without_a_limit_lasts_until_it_ends():
+    gymnasium.register("Endless-v0", entry_point="counter_env:Counter")
+    try:
+        env = make_gym("gym:counter_env:Endless-v0", 1, workers=0)
+        assert env.max_episode_steps == 0
+        env.reset(seed=0)
+        assert env.step_chunk(np.zeros((1, 9, 1), np.float32))[4]["steps"] == 5
+    finally:
+        del gymnasium.registry["Endless-v0"]
 
 
 def test_returned_arrays_are_the_callers_own(env):
@@ -174,4 +242,4 @@ def test_demonstrations_of_the_example_are_imperfect_and_take_both_sides():
 
 
 def test_the_class_is_exported():
-    assert OutsideVectorEnv.__mro__[1] is gymnasium.vector.VectorEnv
+    assert AdapterVectorEnv.__mro__[1] is gymnasium.vector.VectorEnv

@@ -1,4 +1,4 @@
-"""What one outside env tells about itself, and the recipe by which a worker process builds it.
+"""Facts of one adapted env, and the factory by which a worker process builds it.
 
 Both cross the process boundary as JSON, so that nothing is pickled and a worker imports only what the env needs.
 """
@@ -23,19 +23,23 @@ Features = dict[str, NDArray]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a vector env must know of the env that it repeats N times.
+    """Properties of the env that a vector env repeats N times.
 
     Attributes:
       interface: observation and action specs and the control rate.
       task: the name for ``--task``.
       prompt: the task in words.
-      max_episode_steps: after so many steps an episode is truncated.
+      max_episode_steps: after so many steps an episode is truncated; 0 where that is unknown.
+      reports_success: every step's info holds ``"success"``.
+      continuing: episodes end by the time limit alone, never by `terminated`.
     """
 
     interface: Interface
     task: str
     prompt: str
     max_episode_steps: int
+    reports_success: bool = False
+    continuing: bool = False
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -48,11 +52,11 @@ class Facts:
         return Facts(**{**data, "interface": Interface.from_json(data["interface"])})
 
 
-class OutsideEnv(gymnasium.Env):
+class AdapterEnv(gymnasium.Env):
     """A single env whose observations are features and whose actions lie in [-1, 1].
 
-    Adapters to a foreign library derive from this. `step` reports ``info["success"]``; `render` returns an HWC
-    uint8 picture or None; `reset` with a seed determines the start completely.
+    Adapters to a foreign library derive from this. `step` reports ``info["success"]`` where the task defines a
+    success; `render` returns an HWC uint8 picture or None; `reset` with a seed determines the start completely.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -71,18 +75,18 @@ def feature_space(spec: ArraySpec) -> gymnasium.spaces.Box:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How to build one env in any process: a function by name and its JSON-able keyword arguments.
+class EnvFactory:
+    """Builds one env in any process: a function by name and its JSON-able keyword arguments.
 
     Attributes:
-      builder: ``"package.module:function"``; the function returns an `OutsideEnv`.
+      builder: ``"package.module:function"``; the function returns an `AdapterEnv`.
       kwargs: its keyword arguments.
     """
 
     builder: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    def build(self) -> OutsideEnv:
+    def build(self) -> AdapterEnv:
         """Import the builder and call it."""
         module, _, function = self.builder.partition(":")
         return getattr(importlib.import_module(module), function)(**self.kwargs)
@@ -95,6 +99,6 @@ class Recipe:
             raise BadInput("env arguments", got=str(error), expected="numbers, strings, lists and dicts") from None
 
     @staticmethod
-    def from_json(text: str) -> Recipe:
+    def from_json(text: str) -> EnvFactory:
         """The inverse of `to_json`."""
-        return Recipe(**json.loads(text))
+        return EnvFactory(**json.loads(text))

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, Interface
-from sim.outside.facts import Features
-from sim.outside.world import Outcome
+from sim.adapters.facts import Features
+from sim.adapters.world import Outcome
 
 _HEADER = struct.Struct("<cII")
-_OUTCOME = struct.Struct("<fI????")  # reward, steps, terminated, truncated, success, ended
+_OUTCOME = struct.Struct("<I??b?")  # executed steps, terminated, truncated, success (-1: not reported), ended
+_START = struct.Struct("<QQ")  # seed, start id
 
 BUILD, RESET, NEXT, CHUNK, FRAME = b"b", b"r", b"n", b"c", b"f"  # requests
 READY, OBSERVATION, OUTCOME, PICTURE = b"y", b"o", b"u", b"p"  # replies
@@ -61,26 +62,28 @@ def unpack_features(data: bytes, specs: Mapping[str, ArraySpec]) -> Features:
 def pack_outcome(outcome: Outcome, interface: Interface) -> bytes:
     """Numbers, the observation, and the final one where the episode ended. The warning travels apart."""
     numbers = _OUTCOME.pack(
-        outcome.reward,
-        outcome.steps,
+        len(outcome.rewards),
         outcome.terminated,
         outcome.truncated,
-        outcome.success,
+        -1 if outcome.success is None else outcome.success,
         outcome.final is not None,
     )
     final = b"" if outcome.final is None else pack_features(outcome.final, interface.observation)
-    return numbers + pack_features(outcome.observation, interface.observation) + final
+    rewards = np.array(outcome.rewards, np.float64).tobytes()
+    return numbers + rewards + pack_features(outcome.observation, interface.observation) + final
 
 
 def unpack_outcome(data: bytes, interface: Interface) -> Outcome:
     """The inverse of `pack_outcome`."""
     specs = interface.observation
-    reward, steps, terminated, truncated, success, ended = _OUTCOME.unpack_from(data)
-    body = data[_OUTCOME.size :]
+    steps, terminated, truncated, success, ended = _OUTCOME.unpack_from(data)
+    rewards = np.frombuffer(data, np.float64, count=steps, offset=_OUTCOME.size)
+    body = data[_OUTCOME.size + rewards.nbytes :]
     observation = unpack_features(body, specs)
     rest = body[sum(array.nbytes for array in observation.values()) :]
     final = unpack_features(rest, specs) if ended else None
-    return Outcome(observation, final, reward, terminated, truncated, success, steps)
+    solved = None if success < 0 else bool(success)
+    return Outcome(observation, final, tuple(rewards.tolist()), terminated, truncated, solved)
 
 
 def pack_picture(picture: NDArray[np.uint8] | None) -> bytes:
@@ -94,3 +97,13 @@ def unpack_picture(data: bytes) -> NDArray[np.uint8] | None:
         return None
     height, width = struct.unpack_from("<II", data)
     return np.frombuffer(data, np.uint8, offset=8).reshape(height, width, 3)
+
+
+def pack_start(seed: int, start_id: int) -> bytes:
+    """The seed and the start id of a world."""
+    return _START.pack(seed, start_id)
+
+
+def unpack_start(data: bytes) -> tuple[int, int]:
+    """The inverse of `pack_start`."""
+    return _START.unpack(data)

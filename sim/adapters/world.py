@@ -1,4 +1,4 @@
-"""One outside world: seeded starts, finite observations, chunks, and the reset within the step."""
+"""One world of a foreign library: seeded starts, finite observations, chunks, and the reset within the step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import NonFinite
-from sim.outside.chunks import ChunkWrapper
-from sim.outside.facts import Facts, Features, OutsideEnv
+from sim.adapters.chunks import ChunkWrapper
+from sim.adapters.facts import AdapterEnv, Facts, Features
 
 log = logging.getLogger(__name__)
 
@@ -24,18 +24,17 @@ class Outcome:
     Attributes:
       observation: the current one: of the next episode's start, if this one ended.
       final: the last observation of the episode that ended here, else None.
-      reward: sum over the executed steps.
-      steps: how many actions were executed.
+      rewards: of each executed step.
+      success: whether an executed step solved the task, None where the env did not report it.
       warning: something the user should know, or empty.
     """
 
     observation: Features
     final: Features | None
-    reward: float
+    rewards: tuple[float, ...]
     terminated: bool
     truncated: bool
-    success: bool
-    steps: int
+    success: bool | None
     warning: str = ""
 
 
@@ -46,7 +45,7 @@ class FiniteGuard(gymnasium.Wrapper):
     a network. A start that is not finite raises `NonFinite`: there is nothing to fall back on.
     """
 
-    def __init__(self, env: OutsideEnv) -> None:
+    def __init__(self, env: AdapterEnv) -> None:
         super().__init__(env)
         self._last: Features = {}
 
@@ -77,13 +76,13 @@ def _not_finite(observation: Features) -> str | None:
     return None
 
 
-def start_seed(seed: int, world: int, episode: int) -> int:
-    """The env's seed for one start: a function of (seed, world, episode) alone.
+def start_seed(seed: int, start_id: int, episode: int) -> int:
+    """The env's seed for one start: a function of (seed, start_id, episode) alone.
 
     Every start is seeded, not only the first: an env whose steps draw from the same generator as its reset would
     otherwise start differently after episodes of different lengths.
     """
-    return int(np.random.SeedSequence([seed, world, episode]).generate_state(1)[0] & 0x7FFFFFFF)
+    return int(np.random.SeedSequence([seed, start_id, episode]).generate_state(1)[0] & 0x7FFFFFFF)
 
 
 class World:
@@ -94,16 +93,16 @@ class World:
       index: number of this world among all of the vector env.
     """
 
-    def __init__(self, env: OutsideEnv, index: int) -> None:
+    def __init__(self, env: AdapterEnv, index: int) -> None:
         self.facts: Facts = env.facts
         self.index = index
         self._env = ChunkWrapper(FiniteGuard(env))
-        self._seed = 0
+        self._seed, self._start_id = 0, index
         self._episode = 0
 
-    def reset(self, seed: int) -> Features:
-        """Start over: the following starts depend on (seed, index) alone."""
-        self._seed, self._episode = seed, 0
+    def reset(self, seed: int, start_id: int) -> Features:
+        """Start over: the following starts depend on (seed, start_id) alone."""
+        self._seed, self._start_id, self._episode = seed, start_id, 0
         return self._start()
 
     def next_episode(self) -> Features:
@@ -111,13 +110,13 @@ class World:
         return self._start()
 
     def _start(self) -> Features:
-        observation, _ = self._env.reset(seed=start_seed(self._seed, self.index, self._episode))
+        observation, _ = self._env.reset(seed=start_seed(self._seed, self._start_id, self._episode))
         self._episode += 1
         return observation
 
     def chunk(self, actions: NDArray[np.float32]) -> Outcome:
         """Execute `actions` (Ta, Da); an episode that ends is followed by the next start."""
-        observation, reward, terminated, truncated, info = self._env.step(actions)
+        observation, _, terminated, truncated, info = self._env.step(actions)
         warning = ""
         if "non_finite" in info:
             warning = f"non-finite {info['non_finite']}: episode {self._episode - 1} truncated, world reset"
@@ -125,11 +124,10 @@ class World:
         return Outcome(
             observation=self._start() if ended else observation,
             final=observation if ended else None,
-            reward=float(reward),
+            rewards=info["step_rewards"],
             terminated=terminated,
             truncated=truncated,
             success=info["success"],
-            steps=info["steps"],
             warning=warning,
         )
 

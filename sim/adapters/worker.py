@@ -1,6 +1,6 @@
 """Worlds in worker processes, and the same worlds in this process: two pools with one interface.
 
-A worker is a plain child process that is told by JSON what to build and answers over its standard streams. Against
+A worker is a plain child process that gets its envs described in JSON and answers over its standard streams. Against
 `multiprocessing` this pickles nothing, needs no ``if __name__ == "__main__"`` in the user's script, and does not
 import that script (and torch with it) once per worker. A worker ends by itself when its parent is gone.
 """
@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, RobolearnError
-from sim.outside import wire
-from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
-from sim.outside.world import Outcome, World
+from sim.adapters import wire
+from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
+from sim.adapters.world import Outcome, World
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,8 @@ class Pool(Protocol):
 
     facts: Facts
 
-    def reset(self, seed: int | None) -> Iterator[Features]:
-        """Start all worlds over, or go on in their sequences where `seed` is None."""
+    def reset(self, starts: Sequence[tuple[int, int]] | None) -> Iterator[Features]:
+        """Start all worlds over at (seed, start id) each, or go on in their sequences where `starts` is None."""
         ...
 
     def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
@@ -52,8 +52,8 @@ class Pool(Protocol):
         ...
 
 
-def said(error: Exception) -> str:
-    """What happened; the name of an error of ours says nothing to the user."""
+def describe(error: Exception) -> str:
+    """The message of an error, with its type unless it is one of ours, whose names say nothing to a user."""
     return str(error) if isinstance(error, RobolearnError) else f"{type(error).__name__}: {error}"
 
 
@@ -64,15 +64,15 @@ class LocalPool:
       envs: the N adapters.
     """
 
-    def __init__(self, envs: Sequence[OutsideEnv]) -> None:
+    def __init__(self, envs: Sequence[AdapterEnv]) -> None:
         self._worlds = [World(env, index) for index, env in enumerate(envs)]
         self.facts = self._worlds[0].facts
 
-    def reset(self, seed: int | None) -> Iterator[Features]:
+    def reset(self, starts: Sequence[tuple[int, int]] | None) -> Iterator[Features]:
         """See `Pool`."""
         for world in self._worlds:
             try:
-                yield world.next_episode() if seed is None else world.reset(seed)
+                yield world.next_episode() if starts is None else world.reset(*starts[world.index])
             except Exception as error:
                 raise self._failure(world.index, error) from error
 
@@ -88,7 +88,7 @@ class LocalPool:
             yield w, outcome
 
     def _failure(self, world: int, error: Exception) -> RobolearnError:
-        return RobolearnError(f"world {world} of {self.facts.task} failed: {said(error)}")
+        return RobolearnError(f"world {world} of {self.facts.task} failed: {describe(error)}")
 
     def frame(self, world: int) -> NDArray[np.uint8] | None:
         """See `Pool`."""
@@ -103,13 +103,13 @@ class LocalPool:
 class _Worker:
     """The parent's end of one worker process that hosts `worlds`."""
 
-    def __init__(self, recipe: Recipe, worlds: Sequence[int]) -> None:
+    def __init__(self, factory: EnvFactory, worlds: Sequence[int]) -> None:
         self.worlds = worlds
         paths = [path or os.getcwd() for path in sys.path]
         # One thread per worker: there are as many workers as cores.
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from sim.outside.worker import main; main()"],
+            [sys.executable, "-P", "-c", "from sim.adapters.worker import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -118,7 +118,7 @@ class _Worker:
         self._requests: BinaryIO = self.process.stdin  # type: ignore[assignment]
         self._replies: BinaryIO = self.process.stdout  # type: ignore[assignment]
         order = np.asarray(worlds, np.uint32).tobytes()
-        self.send(wire.BUILD, len(worlds), order + recipe.to_json().encode())
+        self.send(wire.BUILD, len(worlds), order + factory.to_json().encode())
 
     def send(self, kind: bytes, world: int, payload: bytes = b"") -> None:
         """Ask for something; a worker that is gone is reported by the `receive` that follows."""
@@ -151,7 +151,7 @@ class _Worker:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     def close(self) -> None:
-        """End the process, politely first."""
+        """End the process: first by closing its streams, after 5 s by killing it."""
         for stream in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 stream.close()
@@ -166,19 +166,19 @@ class WorkerPool:
     """Worlds spread over worker processes.
 
     Args:
-      recipe: builds one env.
+      factory: builds one env.
       num_envs: N.
       workers: number of processes, at most N.
       task: the name for messages.
     """
 
-    def __init__(self, recipe: Recipe, num_envs: int, workers: int, task: str) -> None:
+    def __init__(self, factory: EnvFactory, num_envs: int, workers: int, task: str) -> None:
         self._task = task
         shares = np.array_split(np.arange(num_envs), min(workers, num_envs))
         self._workers: list[_Worker] = []
         try:
             for share in shares:
-                self._workers.append(_Worker(recipe, [int(w) for w in share]))
+                self._workers.append(_Worker(factory, [int(w) for w in share]))
             self._home = [worker for worker in self._workers for _ in worker.worlds]
             facts = [worker.receive(worker.worlds[0], task) for worker in self._workers]
         except BaseException:
@@ -186,11 +186,13 @@ class WorkerPool:
             raise
         self.facts = Facts.from_json(facts[0].decode())
 
-    def reset(self, seed: int | None) -> Iterator[Features]:
+    def reset(self, starts: Sequence[tuple[int, int]] | None) -> Iterator[Features]:
         """See `Pool`."""
-        kind, payload = (wire.NEXT, b"") if seed is None else (wire.RESET, str(seed).encode())
         for w, worker in enumerate(self._home):
-            worker.send(kind, w, payload)
+            if starts is None:
+                worker.send(wire.NEXT, w)
+            else:
+                worker.send(wire.RESET, w, wire.pack_start(*starts[w]))
         for w, worker in enumerate(self._home):
             yield wire.unpack_features(worker.receive(w, self._task), self.facts.interface.observation)
 
@@ -235,14 +237,14 @@ def main() -> None:
             except BadInput as error:
                 answer, body = wire.BAD_INPUT, str(error).encode()
             except Exception as error:
-                summary = said(error).replace("\n", " ")
+                summary = describe(error).replace("\n", " ")
                 answer, body = wire.ERROR, f"{summary}\n{traceback.format_exc()}".encode()
             wire.send(replies, answer, w, body)
     except BrokenPipeError:
         pass
     for world in worlds.values():
         world.close()
-    os._exit(0)  # nobody listens to what an interpreter has to say when it ends
+    os._exit(0)  # no clean-up of the interpreter: its messages would go nowhere
 
 
 def _read_ahead(requests: BinaryIO, inbox: SimpleQueue[tuple[bytes, int, bytes] | None]) -> None:
@@ -255,9 +257,9 @@ def _read_ahead(requests: BinaryIO, inbox: SimpleQueue[tuple[bytes, int, bytes] 
 
 def _answer(worlds: dict[int, World], replies: BinaryIO, kind: bytes, w: int, payload: bytes) -> tuple[bytes, bytes]:
     if kind == wire.BUILD:  # here `w` is how many worlds there are
-        recipe = Recipe.from_json(payload[4 * w :].decode())
+        factory = EnvFactory.from_json(payload[4 * w :].decode())
         for index in np.frombuffer(payload, np.uint32, count=w):
-            worlds[int(index)] = World(recipe.build(), int(index))
+            worlds[int(index)] = World(factory.build(), int(index))
         return wire.READY, next(iter(worlds.values())).facts.to_json().encode()
     world = worlds[w]
     interface = world.facts.interface
@@ -269,5 +271,5 @@ def _answer(worlds: dict[int, World], replies: BinaryIO, kind: bytes, w: int, pa
         return wire.OUTCOME, wire.pack_outcome(outcome, interface)
     if kind == wire.FRAME:
         return wire.PICTURE, wire.pack_picture(world.frame())
-    observation = world.next_episode() if kind == wire.NEXT else world.reset(int(payload))
+    observation = world.next_episode() if kind == wire.NEXT else world.reset(*wire.unpack_start(payload))
     return wire.OBSERVATION, wire.pack_features(observation, interface.observation)

@@ -3,9 +3,10 @@
 `<module>` is imported, so that the registration in it runs; it may lie in the current working directory. The env
 must have continuous actions with finite bounds (rescaled from [-1, 1]) and observations that `features.py` can name.
 
-Success is what the env tells in ``info["success"]`` or ``info["is_success"]``; an env that tells neither succeeds
-where an episode terminates with a positive reward. The control rate is ``metadata["render_fps"]``, else 1/``dt`` of
-the env, else 20 Hz. A failure that terminates keeps the env's own reward.
+Success is ``info["success"]`` or ``info["is_success"]``. An env with neither reports no success: it is judged by its
+return. The control rate is ``metadata["render_fps"]``, else 1/``dt`` of the env, else 20 Hz. A failure that terminates
+keeps the env's own reward. Episodes have no limit where neither the registration nor the env names one. An env is
+continuing where its attribute ``continuing`` says so, or where it is one of Gymnasium's that never terminate.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.core.cpus import available_cpus
-from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
-from sim.outside.features import FeatureMap
-from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool, said
+from sim.adapters.chunks import reported_success
+from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
+from sim.adapters.features import FeatureMap
+from sim.adapters.vector import AdapterVectorEnv
+from sim.adapters.worker import LocalPool, WorkerPool, describe
 
 log = logging.getLogger(__name__)
 
 DEFAULT_HZ = 20.0
-DEFAULT_STEPS = 1000
 LIGHT_STEP_S = 100e-6
 """[s] A step that costs less than this is cheaper than the message that would ask a worker for it."""
+CONTINUING = ("Pendulum", "HalfCheetah", "Swimmer", "Reacher", "Pusher", "HumanoidStandup")
+"""Gymnasium's own envs with continuous actions whose `step` never returns ``terminated`` (their documentation)."""
 
 
 def make_gym(
@@ -45,7 +48,7 @@ def make_gym(
     workers: int | None = None,
     max_episode_steps: int | None = None,
     kwargs: dict[str, Any] | None = None,
-) -> OutsideVectorEnv:
+) -> AdapterVectorEnv:
     """N worlds of a registered Gymnasium env.
 
     Args:
@@ -62,19 +65,21 @@ def make_gym(
     if num_envs < 1:
         raise BadInput("number of worlds", got=num_envs, expected="at least 1")
     arguments = {"task": task, "max_episode_steps": max_episode_steps, "kwargs": kwargs or {}}
-    recipe = Recipe("sim.outside.gym_env:build", arguments)
+    factory = EnvFactory("sim.adapters.gym_env:build", arguments)
     first = build(**arguments)  # here, so that bad input is found without a process
+    try:
+        reports_success, step_s = _probe(first, steps=10 if workers is None and num_envs > 1 else 1)
+    except Exception as error:  # the user's reset and step may raise anything
+        first.close()
+        raise RobolearnError(f"world 0 of {task} failed: {describe(error)}") from error
     if workers is None:
-        try:
-            heavy = num_envs > 1 and _step_seconds(first) > LIGHT_STEP_S
-        except Exception as error:  # the user's reset and step may raise anything
-            first.close()
-            raise RobolearnError(f"world 0 of {task} failed: {said(error)}") from error
-        workers = available_cpus() if heavy else 0
+        workers = available_cpus() if num_envs > 1 and step_s > LIGHT_STEP_S else 0
     if workers > 0:
         first.close()
-        return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)
-    return OutsideVectorEnv(LocalPool([first] + [recipe.build() for _ in range(num_envs - 1)]), num_envs)
+        pool = WorkerPool(factory, num_envs, workers, task)
+    else:
+        pool = LocalPool([first] + [factory.build() for _ in range(num_envs - 1)])
+    return AdapterVectorEnv(pool, num_envs, reports_success=reports_success)
 
 
 def build(task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> GymSingle:
@@ -150,22 +155,23 @@ def _registered_by(env_id: str, module: str) -> bool:
     return origin.split(":")[0].split(".")[0] == module.split(".")[0]
 
 
-def _step_seconds(env: GymSingle, steps: int = 10) -> float:
-    """[s] The median step of one env."""
+def _probe(env: GymSingle, steps: int) -> tuple[bool, float]:
+    """Whether a step reports success, and the median duration of one [s]."""
     env.reset(seed=0)
     action = np.zeros(env.facts.interface.action.shape, np.float32)
-    times = []
+    reports, times = False, []
     for _ in range(steps):
         start = time.perf_counter()
-        _, _, terminated, truncated, _ = env.step(action)
+        _, _, terminated, truncated, info = env.step(action)
         times.append(time.perf_counter() - start)
+        reports |= reported_success(info) is not None
         if terminated or truncated:
             env.reset(seed=0)
-    return float(np.median(times))
+    return reports, float(np.median(times))
 
 
-class GymSingle(OutsideEnv):
-    """A Gymnasium env as an `OutsideEnv`.
+class GymSingle(AdapterEnv):
+    """A Gymnasium env as an `AdapterEnv`.
 
     Args:
       env: as made by `gymnasium.make`.
@@ -185,7 +191,8 @@ class GymSingle(OutsideEnv):
             ),
             task=task,
             prompt=_prompt(env, task),
-            max_episode_steps=_step_limit(env),
+            max_episode_steps=_step_limit(env, task),
+            continuing=_continuing(env),
         )
         super().__init__(facts)
         self._steps = 0
@@ -205,7 +212,8 @@ class GymSingle(OutsideEnv):
             np.clip(scaled, self._low, self._high).astype(space.dtype)
         )
         self._steps += 1
-        truncated = bool(truncated) or (self._steps >= self.facts.max_episode_steps and not terminated)
+        limit = self.facts.max_episode_steps
+        truncated = bool(truncated) or (0 < limit <= self._steps and not terminated)
         return self._map(observation), float(reward), bool(terminated), truncated, info
 
     def render(self) -> Any:
@@ -239,14 +247,23 @@ def _control_hz(env: gymnasium.Env) -> float:
     return float(1.0 / dt) if isinstance(dt, (int, float)) and dt > 0 else DEFAULT_HZ
 
 
-def _step_limit(env: gymnasium.Env) -> int:
-    told = env.spec.max_episode_steps if env.spec is not None else None
+def _step_limit(env: gymnasium.Env, task: str) -> int:
+    limit = env.spec.max_episode_steps if env.spec is not None else None
     for name in ("max_episode_steps", "_max_episode_steps", "max_path_length", "horizon"):
-        told = told or getattr(env.unwrapped, name, None)
-    if not isinstance(told, (int, np.integer)) or told < 1:
-        log.warning("%s tells no max_episode_steps: episodes are cut at %d steps", env, DEFAULT_STEPS)
-        return DEFAULT_STEPS
-    return int(told)
+        limit = limit or getattr(env.unwrapped, name, None)
+    if not isinstance(limit, (int, np.integer)) or limit < 1:
+        log.info("%s has no max_episode_steps: its episodes last until it ends them", task)
+        return 0
+    return int(limit)
+
+
+def _continuing(env: gymnasium.Env) -> bool:
+    declared = getattr(env.unwrapped, "continuing", None)
+    if isinstance(declared, bool):
+        return declared
+    module = type(env.unwrapped).__module__
+    name = env.spec.name if env.spec is not None else ""
+    return module.startswith("gymnasium.envs.") and name in CONTINUING
 
 
 def _prompt(env: gymnasium.Env, task: str) -> str:

@@ -1,4 +1,4 @@
-"""N outside worlds as one `gymnasium.vector.VectorEnv` that implements `robolearn.core.Env`."""
+"""N worlds of a foreign library as one `gymnasium.vector.VectorEnv` that implements `robolearn.core.Env`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, NonFinite, Observation, RobolearnError, StepResult
-from sim.outside.facts import feature_space
-from sim.outside.worker import Pool
+from sim.adapters.facts import feature_space
+from sim.adapters.worker import Pool
+from sim.starts import start_ids
 
 
-class OutsideVectorEnv(gymnasium.vector.VectorEnv):
+class AdapterVectorEnv(gymnasium.vector.VectorEnv):
     """N worlds in SAME_STEP autoreset mode, with chunks. See `robolearn.core.Env` for the contract.
 
     ``infos["final_obs"]`` holds, for every world, the observation right after the executed actions: the last one of
@@ -24,9 +25,18 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
     Args:
       pool: the worlds, in this process or in workers; closed by `close`.
       num_envs: N.
+      reports_success: a step of the env is known to report success already.
+
+    Attributes:
+      reports_success: the task defines a success; ``infos["success"]`` exists then and only then. It becomes true,
+        for good, with the first step whose info holds a success.
+      continuing: episodes end by the time limit alone.
+      max_episode_steps: 0 where the length of an episode is unknown.
     """
 
-    def __init__(self, pool: Pool, num_envs: int) -> None:
+    steps_together = False
+
+    def __init__(self, pool: Pool, num_envs: int, *, reports_success: bool = False) -> None:
         facts = pool.facts
         self._pool = pool
         self._broken = ""
@@ -35,6 +45,8 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
         self.task = facts.task
         self.prompt = facts.prompt
         self.max_episode_steps = facts.max_episode_steps
+        self.reports_success = reports_success or facts.reports_success
+        self.continuing = facts.continuing
         self.metadata = {
             "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP,
             "render_fps": facts.interface.control_hz,
@@ -46,7 +58,7 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._observation = self._empty()
-        self._seeded = False
+        self._seed: int | None = None
 
     def _empty(self) -> dict[str, NDArray]:
         specs = self.interface.observation
@@ -56,17 +68,25 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
         """Restart all worlds.
 
         Args:
-          seed: the sequence of starts of world w depends on (seed, w) alone. None goes on in that sequence, or,
-            before the first seed, begins one at random.
-          options: ignored.
+          seed: the j-th start of world w depends on (seed, start id of w, j) alone. None goes on in that sequence,
+            or, before the first seed, begins one at random.
+          options: ``{"start_ids": (N,) ints}`` begins the sequences of these ids; by default the id is w.
+
+        Raises:
+          BadInput: another option, or ids of another shape.
         """
-        if seed is None and not self._seeded:
-            seed = int(np.random.SeedSequence().generate_state(1)[0])
-        self._seeded = True
+        ids = start_ids(options, self.num_envs)
+        restart = seed is not None or ids is not None or self._seed is None
+        if seed is not None:
+            self._seed = int(seed)
+        elif self._seed is None:
+            self._seed = int(np.random.SeedSequence().generate_state(1)[0])
+        numbers = np.arange(self.num_envs) if ids is None else ids
+        starts = [(self._seed, int(i)) for i in numbers] if restart else None
         observation = self._empty()
         try:
             self._check_alive()
-            for w, features in enumerate(self._pool.reset(seed)):
+            for w, features in enumerate(self._pool.reset(starts)):
                 for key, value in features.items():
                     observation[key][w] = value
         except BaseException as error:
@@ -75,12 +95,12 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
         self._observation = observation
         return _copy(observation), {}
 
-    def step(self, actions: NDArray[np.float32]) -> StepResult:
-        """One control step; `actions` (N, Da) in [-1, 1]."""
+    def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """One control step; `actions` (N, Da) in [-1, 1]. Worlds outside `active` (N,) rest."""
         actions = np.asarray(actions, np.float32)
         if actions.shape != self.action_space.shape:
             raise BadInput("actions", got=f"shape {actions.shape}", expected=self.action_space.shape)
-        return self.step_chunk(actions[:, None])
+        return self.step_chunk(actions[:, None], active)
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """Execute `chunks` (N, Ta, Da); see `robolearn.core.Env.step_chunk`.
@@ -102,7 +122,7 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
                 raise NonFinite(f"action chunk of world {w} holds a NaN or infinite number")
         chunks = np.clip(chunks, -1.0, 1.0)
 
-        reward = np.zeros(n, np.float32)
+        rewards = np.zeros(chunks.shape[:2], np.float32)
         terminated, truncated, success, ended = (np.zeros(n, bool) for _ in range(4))
         steps = np.zeros(n, np.int64)
         observation = _copy(self._observation)
@@ -110,8 +130,11 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
         try:
             self._check_alive()
             for w, outcome in self._pool.chunk(chunks, worlds):
-                reward[w], steps[w] = outcome.reward, outcome.steps
-                terminated[w], truncated[w], success[w] = outcome.terminated, outcome.truncated, outcome.success
+                steps[w] = len(outcome.rewards)
+                rewards[w, : steps[w]] = outcome.rewards
+                terminated[w], truncated[w] = outcome.terminated, outcome.truncated
+                self.reports_success |= outcome.success is not None
+                success[w] = bool(outcome.success)
                 ended[w] = outcome.final is not None
                 last = outcome.observation if outcome.final is None else outcome.final
                 for key, value in outcome.observation.items():
@@ -121,8 +144,10 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
             self._give_up(error)
             raise
         self._observation = observation
-        infos = {"success": success, "steps": steps, "final_obs": final, "_final_obs": ended}
-        return _copy(observation), reward, terminated, truncated, infos
+        infos: dict[str, Any] = {"steps": steps, "step_rewards": rewards, "final_obs": final, "_final_obs": ended}
+        if self.reports_success:
+            infos["success"] = success
+        return _copy(observation), rewards.sum(axis=1), terminated, truncated, infos
 
     @property
     def _action_shape(self) -> tuple[int, ...]:
@@ -138,7 +163,7 @@ class OutsideVectorEnv(gymnasium.vector.VectorEnv):
         self._pool.close()
 
     def snapshot(self) -> None:
-        """None: a foreign env cannot tell its whole state."""
+        """None: the state of a foreign env is not accessible."""
         return None
 
     def restore(self, snapshot: dict[str, NDArray]) -> Observation:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.cpus import available_cpus
-from sim.outside.facts import Facts, Features, OutsideEnv, Recipe
-from sim.outside.mujoco_view import adapt_robosuite
-from sim.outside.vector import OutsideVectorEnv
-from sim.outside.worker import LocalPool, WorkerPool
+from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
+from sim.adapters.mujoco_view import adapt_robosuite
+from sim.adapters.vector import AdapterVectorEnv
+from sim.adapters.worker import LocalPool, WorkerPool
 
 CONTROL_HZ = 20
 HORIZON = 200
@@ -51,7 +51,7 @@ def make_robosuite(
     workers: int | None = None,
     max_episode_steps: int = HORIZON,
     robot: str = "Panda",
-) -> OutsideVectorEnv:
+) -> AdapterVectorEnv:
     """N worlds of a robosuite task.
 
     Args:
@@ -69,13 +69,13 @@ def make_robosuite(
     name = parse(task)
     _require_robosuite(task)
     arguments = {"task": task, "max_episode_steps": max_episode_steps, "robot": robot}
-    recipe = Recipe("sim.outside.robosuite_env:build", arguments)
+    factory = EnvFactory("sim.adapters.robosuite_env:build", arguments)
     if workers is None:
         workers = available_cpus()
     if workers > 0:
-        return OutsideVectorEnv(WorkerPool(recipe, num_envs, workers, task), num_envs)
+        return AdapterVectorEnv(WorkerPool(factory, num_envs, workers, task), num_envs)
     _check_names(_robosuite(), name, robot)
-    return OutsideVectorEnv(LocalPool([recipe.build() for _ in range(num_envs)]), num_envs)
+    return AdapterVectorEnv(LocalPool([factory.build() for _ in range(num_envs)]), num_envs)
 
 
 def raw_single(task: str, *, robot: str = "Panda", horizon: int = HORIZON, seed: int | None = None) -> Any:
@@ -148,8 +148,8 @@ def _check_names(robosuite: Any, name: str, robot: str) -> None:
         raise BadInput("robosuite robot", got=robot, available=sorted(robosuite.ALL_ROBOTS))
 
 
-class RobosuiteSingle(OutsideEnv):
-    """A robosuite env as an `OutsideEnv`: robots' proprio → ``proprio``, object-state → ``objects``.
+class RobosuiteSingle(AdapterEnv):
+    """A robosuite env as an `AdapterEnv`: robots' proprio → ``proprio``, object-state → ``objects``.
 
     Args:
       env: from `raw_single`.
@@ -176,6 +176,7 @@ class RobosuiteSingle(OutsideEnv):
             task=task,
             prompt=PROMPTS.get(name, name),
             max_episode_steps=env.horizon,
+            reports_success=True,
         )
         super().__init__(facts)
 

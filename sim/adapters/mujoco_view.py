@@ -1,4 +1,4 @@
-"""robosuite 1.5.2 on MuJoCo 4: the two modules of it that stumble see an adapted view of `mujoco`.
+"""robosuite 1.5.2 on MuJoCo 4: two of its modules get an adapted view of `mujoco`.
 
 MuJoCo 4 took two things away that robosuite uses:
 

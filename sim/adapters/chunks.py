@@ -7,6 +7,7 @@ next episode.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -25,11 +26,10 @@ class ChunkWrapper(gymnasium.Wrapper):
       env: an env with a Box action space of shape (Da,).
       execute_steps: Ta of the announced action space; `step` takes a chunk of any length ≥ 1.
 
-    `step` returns the last observation, the sum of rewards, and an info with ``steps`` (executed actions) and
-    ``success`` (whether any executed step solved the task) beside whatever the last step told.
-
-    Success is ``info["success"]`` or ``info["is_success"]``. Where an env has told neither yet, a step that
-    terminates the episode with a positive reward counts as success.
+    `step` returns the last observation, the sum of rewards, and an info with ``step_rewards`` (of each executed action)
+    and ``success`` beside the entries of the last step. Success is whether any executed step had a true
+    ``info["success"]`` or ``info["is_success"]``, and None where no executed step had either key: a reward says
+    nothing about it, because a fall, too, may end an episode with a positive reward.
     """
 
     def __init__(self, env: gymnasium.Env, execute_steps: int = 1) -> None:
@@ -39,32 +39,30 @@ class ChunkWrapper(gymnasium.Wrapper):
             raise BadInput("action space", got=space, expected="a Box of shape (Da,)")
         low, high = (np.broadcast_to(bound, (execute_steps, *space.shape)) for bound in (space.low, space.high))
         self.action_space = gymnasium.spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-        self._tells_success = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """As in Gymnasium."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._tells_success |= any(key in info for key in SUCCESS_KEYS)
-        return observation, info
+        return self.env.reset(seed=seed, options=options)
 
     def step(self, action: NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Execute the chunk `action` (Ta, Da)."""
         if action.ndim != 2 or len(action) == 0:
             raise BadInput("action chunk", got=f"shape {action.shape}", expected="(Ta, Da) with Ta >= 1")
-        total, success, steps = 0.0, False, 0
+        rewards: list[float] = []
+        success: bool | None = None
         observation, terminated, truncated, info = None, False, False, {}
         for one in action:
             observation, reward, terminated, truncated, info = self.env.step(one)
-            steps += 1
-            total += float(reward)
-            success |= self._success(float(reward), bool(terminated), info)
+            rewards.append(float(reward))
+            reported = reported_success(info)
+            success = reported if success is None else success or bool(reported)
             if terminated or truncated:
                 break
-        return observation, total, bool(terminated), bool(truncated), {**info, "steps": steps, "success": success}
+        info = {**info, "step_rewards": tuple(rewards), "success": success}
+        return observation, sum(rewards), bool(terminated), bool(truncated), info
 
-    def _success(self, reward: float, terminated: bool, info: dict[str, Any]) -> bool:
-        told = [info[key] for key in SUCCESS_KEYS if key in info]
-        self._tells_success |= bool(told)
-        if told:
-            return any(bool(np.any(value)) for value in told)
-        return not self._tells_success and terminated and reward > 0
+
+def reported_success(info: Mapping[str, Any]) -> bool | None:
+    """Success according to an env's `info`, or None where it holds no such key."""
+    values = [info[key] for key in SUCCESS_KEYS if key in info]
+    return any(bool(np.any(value)) for value in values) if values else None

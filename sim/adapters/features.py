@@ -25,7 +25,7 @@ import numpy as np
 from gymnasium import spaces
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from sim.outside.facts import Features
+from sim.adapters.facts import Features
 
 OBJECT_KEYS = ("objects", "object-state", "object_state", "achieved_goal", "desired_goal", "environment_state")
 
