@@ -1,8 +1,8 @@
-"""From what the arm says to what a policy sees: the newest of every source, and whether it can be believed.
+"""From messages to a policy's observation: the newest of every input, and whether it is fresh and valid.
 
-How old a source is, is told by when it arrived on the steady clock. Its own stamps say what is newer, and whether it
-still moves: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture* under
-new stamps; pictures of an arm that has moved since cannot be the same to the bit.
+The age of an input is the steady time since its arrival. Its own stamps give the order of messages and show whether
+it still advances: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture*
+under new stamps; pictures of an arm that has moved since cannot be the same to the bit.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.contract import Contract
 from robolearn.core import BadInput, RobolearnError
 from robots.proprio import proprio
+from robots.stations import Contract
 
 Array = NDArray[np.float64]
 
@@ -27,12 +27,12 @@ BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
 
 class NotObserved(RobolearnError):
-    """There is no observation that could be believed; the message names the source and what is wrong with it."""
+    """There is no valid observation; the message names the input and what is wrong with it."""
 
 
 @dataclass
-class Source:
-    """When something last arrived, and when its stamp last moved."""
+class Freshness:
+    """Whether one input is fresh: when it last arrived, and when its stamp last moved."""
 
     name: str
     max_age_s: float
@@ -83,7 +83,7 @@ class JointReader:
     def __init__(self, contract: Contract, clock: Callable[[], float] = time.monotonic) -> None:
         topic = contract.joint_states
         self.contract = contract
-        self.source = Source(f"joint states on {topic.topic}", topic.max_age_s, clock)
+        self.source = Freshness(f"joint states on {topic.topic}", topic.max_age_s, clock)
         self.q: Array | None = None
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
         self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
@@ -138,7 +138,7 @@ class JointReader:
 
 @dataclass
 class _Picture:
-    source: Source
+    source: Freshness
     decode: Callable[[], NDArray[np.uint8]] | None = None
     print: int = 0
     seen_at: Array = field(default_factory=lambda: np.zeros(0))  # where the arm was when the picture last changed
@@ -160,18 +160,18 @@ class Observer:
         self.contract = contract
         self.features = tuple(features)
         self.joints = JointReader(contract, clock)
-        self._objects: Source | None = None
+        self._objects: Freshness | None = None
         self._object_values: Array = np.zeros(0)
         if "objects" in features:
             if contract.objects is None:
                 raise BadInput(f"contract {contract.name}", got="no objects topic", expected="objects")
-            self._objects = Source(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
+            self._objects = Freshness(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
         self._pictures: dict[str, _Picture] = {}
         for feature in features:
             if feature.startswith("images."):
                 name = feature.removeprefix("images.")
                 camera = contract.cameras[name]
-                self._pictures[name] = _Picture(Source(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
+                self._pictures[name] = _Picture(Freshness(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
         """Take the task's vector in; whether it is whole and newer than the last."""
@@ -224,7 +224,7 @@ class Observer:
         return stamps | {f"images.{name}": picture.source.stamp for name, picture in self._pictures.items()}
 
     def problem(self) -> str:
-        """What is wrong with the first source that cannot be believed, or nothing."""
+        """What is wrong with the first input that is not fresh or not valid, or nothing."""
         if problem := self.joints.problem():
             return problem
         if self._objects is not None and (problem := self._objects.problem()):
@@ -240,7 +240,7 @@ class Observer:
         """Feature → (1, …), as `robolearn.core.Observation` of one world.
 
         Raises:
-          NotObserved: a source cannot be believed.
+          NotObserved: an input is not fresh or not valid.
         """
         if problem := self.problem():
             raise NotObserved(problem)

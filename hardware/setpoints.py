@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.contract import Contract
 from robots import make_control
+from robots.stations import Contract
 
 Array = NDArray[np.float64]
 

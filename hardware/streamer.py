@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.contract import Contract
+from hardware.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
 from hardware.latency import Latencies
 from hardware.observer import JointReader
 from hardware.setpoints import SetPoints
-from hardware.streaming import ChunkRefused, ChunkStream
+from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class Streamer:
     Args:
       contract: the station.
       send: takes every target and every stop, at once.
-      grace_s: see `ChunkStream`.
-      freeze_steps, blend: see `ChunkStream`.
+      grace_s: see `ActionChunkBuffer`.
+      freeze_steps, blend: see `ActionChunkBuffer`.
       clock: steady time [s].
       wall: the clock of observation stamps [s].
 
@@ -80,7 +80,7 @@ class Streamer:
         self._set_points = SetPoints(contract)
         self.names = self._set_points.names
         self._period = 1.0 / contract.control_hz
-        self.stream = ChunkStream(
+        self.stream = ActionChunkBuffer(
             self._set_points.spec.names, self._period, grace_s=grace_s, freeze=freeze_steps, blend=blend, clock=clock
         )
         self.joints = JointReader(contract, clock)
@@ -113,14 +113,14 @@ class Streamer:
     def chunk(
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], source: object = None
     ) -> None:
-        """An action chunk, see `ChunkStream.accept`; one that is refused is a stop."""
+        """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop."""
         if not self.arming or self.stopped:
             return
         stamp = 1e-9 * stamp_ns
         if 0 < stamp < self._armed_at - self._period and not self.stream.running:
             return  # still on its way from before the arm was armed
         try:
-            self.stream.accept(stamp, self._wall(), names, actions, times, source=source)
+            self.stream.accept(stamp, self._wall(), names, actions, times, sender=source)
         except ChunkRefused as error:
             self._refusals += 1
             self.halt(str(error))

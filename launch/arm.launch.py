@@ -1,4 +1,4 @@
-"""The arm behind its safety filter: what deploy, teleop, record and hil have in common, each of which includes it.
+"""The arm behind its safety filter: what deploy, teleop and record have in common, each of which includes it.
 
 What streams targets to the filter is theirs: the streamer those of a policy, teleoperation its own.
 
@@ -30,7 +30,7 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "robot",
                 default_value="sim",
-                description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
+                description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
             DeclareLaunchArgument(
                 "dry_run", default_value="false", description="true: everything runs, but nothing is sent to the arm"

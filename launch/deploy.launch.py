@@ -19,9 +19,14 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "robot",
                 default_value="sim",
-                description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
+                description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
             DeclareLaunchArgument("policy", description="folder of the policy: a run or its checkpoint"),
+            DeclareLaunchArgument(
+                "device",
+                default_value="auto",
+                description="where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>",
+            ),
             DeclareLaunchArgument(
                 "realtime_priority",
                 default_value="0",
@@ -38,6 +43,7 @@ def generate_launch_description() -> LaunchDescription:
                     {
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
                         "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
+                        "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
                     }
                 ],
                 output="screen",

@@ -19,7 +19,7 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "robot",
                 default_value="sim",
-                description="robot contract: sim, fr3, ur5e, so101 or a YAML file of yours",
+                description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
             DeclareLaunchArgument(
                 "device",

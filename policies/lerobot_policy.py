@@ -32,14 +32,14 @@ from robolearn.data.formats.scaling import scale_of
 _IMAGES = "observation.images"  # all cameras, in the queues of LeRobot's diffusion policy
 
 
-def load_lerobot_policy(path: str) -> LeRobotPolicy:
-    """The policy in the folder `path`, which LeRobot's ``save_pretrained`` or its training wrote.
+def load_lerobot_policy(path: str, device: str = "cpu") -> LeRobotPolicy:
+    """The policy in the folder `path` on `device`, which LeRobot's ``save_pretrained`` or its training wrote.
 
     Raises:
       BadInput: no such folder, files missing or damaged, a kind other than those above, steps that are not
         LeRobot's own, or LeRobot is not installed.
     """
-    return LeRobotPolicy(read_policy(path))
+    return LeRobotPolicy(read_policy(path), device)
 
 
 class LeRobotPolicy:
@@ -52,9 +52,12 @@ class LeRobotPolicy:
       observes_every_step: as in `robolearn.core.Policy`; true where the policy looks at several observations.
     """
 
-    def __init__(self, files: PolicyFiles) -> None:
+    def __init__(self, files: PolicyFiles, device: str = "cpu") -> None:
         self._net, self._pre, self._post, config = files.net, files.pre, files.post, files.net.config
         self._told = files.told
+        self._device = torch.device(device)
+        self._net.to(self._device)
+        self._net.config.device = device  # LeRobot makes some tensors where its configuration says
         self.interface = told_interface(files)
         self._scale = scale_of(self.interface)
         self._observe = int(getattr(config, "n_obs_steps", 1))
@@ -119,7 +122,7 @@ class LeRobotPolicy:
         if self._blends:
             blended = [blender.update(one[None]) for blender, one in zip(self._blenders, chunk, strict=True)]
             chunk = torch.stack(blended)  # (N, 1, Da)
-        flat = self._post(chunk.reshape(-1, chunk.shape[-1]))
+        flat = self._post(chunk.reshape(-1, chunk.shape[-1]).cpu())
         actions = flat.reshape(chunk.shape).cpu().numpy()
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
@@ -136,7 +139,7 @@ class LeRobotPolicy:
             batch[column(key)] = value.permute(0, 3, 1, 2).float() / 255.0 if is_image(spec) else value
         names = list(batch)
         seen = self._pre(batch)
-        return {name: seen[name] for name in names}
+        return {name: seen[name].to(self._device) for name in names}
 
     @torch.inference_mode()
     def _remember(self, seen: Mapping[str, Tensor]) -> None:
@@ -175,7 +178,7 @@ class LeRobotPolicy:
         self._noise.generators = generators
         shape = (config.horizon, self.interface.action.size)
         noise = torch.stack([torch.randn(shape, generator=generator) for generator in generators])
-        return net.predict_action_chunk(history, noise=noise)
+        return net.predict_action_chunk(history, noise=noise.to(self._device))
 
     def _generator(self, world: int) -> torch.Generator:
         state = np.random.SeedSequence((self._seed, world, self._call)).generate_state(1, np.uint64)

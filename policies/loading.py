@@ -10,12 +10,13 @@ from robolearn.core import Interface, Policy, bind_policy, check_compatible
 LEROBOT = "lerobot:"
 
 
-def open_policy(name: str | os.PathLike[str]) -> Policy:
+def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
     """The policy that `name` says, ready to act.
 
     Args:
       name: a run folder, a checkpoint folder, or ``lerobot:`` and a folder that LeRobot's ``save_pretrained`` wrote
         (or the run folder of a training with LeRobot).
+      device: where its tensors live, as torch names it.
 
     Raises:
       BadInput: there is none, it is damaged, or LeRobot is not installed.
@@ -24,10 +25,10 @@ def open_policy(name: str | os.PathLike[str]) -> Policy:
     if text.startswith(LEROBOT):
         from policies.lerobot_policy import load_lerobot_policy
 
-        return load_lerobot_policy(text.removeprefix(LEROBOT))
+        return load_lerobot_policy(text.removeprefix(LEROBOT), device)
     from policies.checkpoint import load_policy
 
-    return load_policy(text)
+    return load_policy(text, device)
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str) -> None:

@@ -7,7 +7,7 @@ from robots.fr3 import FR3
 from robots.ik import IKConfig, solve
 from robots.panda import PANDA
 from robots.so101 import SO101
-from robots.spec import GripperSpec, RobotSpec
+from robots.spec import NO_GRIPPER, GripperKind, GripperSpec, RobotSpec
 from robots.ur5e import UR5E
 
 ROBOTS: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5E, SO101)}
@@ -17,12 +17,14 @@ __all__ = [
     "DELTA_POS",
     "DELTA_ROT",
     "FR3",
+    "NO_GRIPPER",
     "PANDA",
     "ROBOTS",
     "SO101",
     "UR5E",
     "Chain",
     "Control",
+    "GripperKind",
     "GripperSpec",
     "IKConfig",
     "RobotSpec",

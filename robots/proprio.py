@@ -1,4 +1,4 @@
-"""What a policy feels of its own arm: one vector, the same from the simulator and from a real arm's joint states.
+"""Proprioception: one vector, the same from the simulator and from a real arm's joint states.
 
 [ q (n) | gripper width | tcp position (3) | first two columns of the tcp's rotation (6) ]
 """

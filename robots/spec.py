@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.core.errors import BadInput
 from robots.chain import Chain
+
+
+class GripperKind(StrEnum):
+    """How a gripper moves: fingers that slide, one jaw that turns, or no gripper at all."""
+
+    PARALLEL = "parallel"
+    REVOLUTE = "revolute"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
 class GripperSpec:
-    """A parallel gripper.
+    """A gripper.
 
     Attributes:
-      joints: its joint names in the MJCF; each finger travels from 0 (closed) to `finger_travel` (open).
-      finger_travel: stroke of one finger [m].
-      max_speed: of one finger [m/s].
+      kind: how it moves.
+      joints: its joint names in the MJCF: two fingers of a parallel gripper, one revolute jaw.
+      max_width: opening between the fingers [m]; a jaw's is taken as linear in its angle.
+      max_speed: of one finger, half that of the opening [m/s].
       max_force: grasp force [N].
-      closed_open: joint positions when closed and when open, where the joints do not slide by `finger_travel`, as a
-        revolute jaw's [rad].
+      jaw_range: angle of a revolute jaw when closed and when open [rad]; None for the other kinds.
+
+    Raises:
+      BadInput: the values do not fit the kind.
     """
 
-    joints: tuple[str, ...]
-    finger_travel: float
-    max_speed: float
-    max_force: float
-    closed_open: tuple[float, float] | None = None
+    kind: GripperKind
+    joints: tuple[str, ...] = ()
+    max_width: float = 0.0
+    max_speed: float = 0.0
+    max_force: float = 0.0
+    jaw_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        count = {GripperKind.PARALLEL: 2, GripperKind.REVOLUTE: 1, GripperKind.NONE: 0}[self.kind]
+        if len(self.joints) != count:
+            raise BadInput(f"joints of a {self.kind} gripper", got=self.joints, expected=f"{count} names")
+        if (self.jaw_range is not None) != (self.kind is GripperKind.REVOLUTE):
+            raise BadInput(f"jaw_range of a {self.kind} gripper", got=self.jaw_range, expected="that of a revolute jaw")
+        values = (self.max_width, self.max_speed, self.max_force)
+        if not all(value > 0 if count else value == 0 for value in values):
+            expected = "more than 0" if count else "0"
+            raise BadInput(f"width, speed and force of a {self.kind} gripper", got=values, expected=expected)
 
     @property
     def joint_range(self) -> tuple[float, float]:
-        """Position of each joint when closed and when open [m or rad]."""
-        return self.closed_open or (0.0, self.finger_travel)
+        """Position of each joint when closed and when open: of a finger half the opening [m], of a jaw [rad]."""
+        return self.jaw_range or (0.0, 0.5 * self.max_width)
 
-    @property
-    def max_width(self) -> float:
-        """Opening between the fingers [m]."""
-        return 2.0 * self.finger_travel
+
+NO_GRIPPER = GripperSpec(GripperKind.NONE)
 
 
 @dataclass(frozen=True)

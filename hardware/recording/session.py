@@ -8,10 +8,10 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from hardware.contract import Contract
 from hardware.episodes import Episodes
 from hardware.teleop.device import Device
 from robolearn.core import Interface
+from robots.stations import Contract
 
 
 class Writer(Protocol):

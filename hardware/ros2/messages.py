@@ -20,9 +20,9 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from hardware.pictures import picture as picture  # beside its inverses
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
+from robots.stations.pictures import picture as picture  # beside its inverses
 
 Array = NDArray[np.float64]
 

@@ -1,8 +1,8 @@
 """The policy node: observation → action chunk, stamped with the moment of the observation.
 
-It asks the policy once per executed chunk. A chunk made from the observation of time s is executed over
-[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. The policy
-thinks in a thread of its own: meanwhile joint states stay fresh. It works only while the safety node says *armed*.
+One inference per executed chunk. A chunk made from the observation of time s is executed over
+[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. Inference
+runs in a thread of its own: meanwhile joint states stay fresh. It runs only while the safety node is *armed*.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.runtime import Node, Value
-from hardware.ros2.sources import Sources
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, bind_policy
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.005  # how often is looked for something new
+LOOK_S = 0.005  # between two polls of the inputs
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 EARLY_S = 0.0005
 ALIVE_S = 0.02  # between heartbeats
@@ -45,25 +44,25 @@ PATIENCE_S = 0.012  # and are waited for no longer than this
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Request:
     arming: str
     observation: dict[str, NDArray]
     stamp: Time
     asked: float
-    acts: bool  # else the policy is to see it, and no more
+    acts: bool  # else the policy only takes it into its history
 
 
 class PolicyNode(Node):
-    """Asks a policy for action chunks.
+    """Runs a policy on observations and publishes its action chunks.
 
     Args:
-      load: makes the policy from the parameter `policy`.
+      load: opens the policy that the parameter `policy` names on the device that `device` names.
       contract: the station, in place of the parameter `contract`.
     """
 
     def __init__(
         self,
-        load: Callable[[str], Policy],
+        load: Callable[[str, str], Policy],
         *,
         contract: Contract | None = None,
         context: Context | None = None,
@@ -71,18 +70,18 @@ class PolicyNode(Node):
     ) -> None:
         super().__init__(
             "policy",
-            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "tail_steps": 0},
+            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "device": "auto", "tail_steps": 0},
             context=context,
             overrides=overrides,
         )
         self._load, self._given = load, contract
-        self._slot: queue.Queue[_Question | None] = queue.Queue(1)
+        self._slot: queue.Queue[_Request | None] = queue.Queue(1)
         self._worker: threading.Thread | None = None
 
     def configure(self) -> None:
         contract = self._given or load_contract(self.value("contract"))
         path = self.value("policy")
-        self.policy = self._load(path)
+        self.policy = self._load(path, self.value("device"))
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
         bind_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
@@ -105,16 +104,16 @@ class PolicyNode(Node):
         self._status_publisher = self.create_publisher(String, topics.POLICY_STATUS, qos.latched())
         self._alive_publisher = self.create_publisher(Empty, topics.POLICY_ALIVE, qos.ALIVE)
         self._alive_at = -math.inf
-        self._sources = Sources(self, contract, self.observer, needed.observation)
+        self._observation_inputs = ObservationInputs(self, contract, self.observer, needed.observation)
         self._inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            *self._sources.inputs,
+            *self._observation_inputs.inputs,
         ]
         self.beat(LOOK_S, self._tick)
         self.every(0.5, self._report)
-        # A thread that thinks in Python must not make joint states wait for 5 ms, as it may by default.
+        # Inference holds the interpreter for up to 5 ms by default; joint states must not wait that long.
         sys.setswitchinterval(0.001)
-        self._worker = threading.Thread(target=self._think, name="policy", daemon=True)
+        self._worker = threading.Thread(target=self._infer, name="policy", daemon=True)
         self._worker.start()
 
     def destroy_node(self) -> None:
@@ -149,7 +148,7 @@ class PolicyNode(Node):
     # --- asking --------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Hand the policy an observation, if it is time for one and the policy has none."""
+        """Request an inference, if it is time for one and none is running."""
         if not self.active or not self._arming or self._busy or self._fault:
             return
         stamp, apart = self.observer.stamps()
@@ -168,23 +167,21 @@ class PolicyNode(Node):
         if acts:
             self._due = stamp + self._steps * self._period
         self._look = stamp + self._period if self.policy.observes_every_step else math.inf
-        self._slot.put(_Question(self._arming, observation, self._sources.stamp, time.monotonic(), acts))
+        self._slot.put(_Request(self._arming, observation, self._observation_inputs.stamp, time.monotonic(), acts))
 
-    def _think(self) -> None:
-        while (question := self._slot.get()) is not None:
+    def _infer(self) -> None:
+        while (request := self._slot.get()) is not None:
             try:
-                if not question.acts:
-                    self.policy.observe(question.observation)
+                if not request.acts:
+                    self.policy.observe(request.observation)
                     continue
-                actions = np.asarray(self.policy.act(question.observation))[0]
+                actions = np.asarray(self.policy.act(request.observation))[0]
                 actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
-                if question.arming == self._arming:
-                    message = messages.chunk(
-                        self.contract.interface.action.names, actions, question.stamp, self._period
-                    )
+                if request.arming == self._arming:
+                    message = messages.chunk(self.contract.interface.action.names, actions, request.stamp, self._period)
                     self._chunk_publisher.publish(message)
                     self._chunks += 1
-                    self._latency.add(time.monotonic() - question.asked)
+                    self._latency.add(time.monotonic() - request.asked)
             except Exception as error:
                 self._fault = f"the policy failed: {error}" if isinstance(error, RobolearnError) else repr(error)
                 log.error("%s", self._fault)

@@ -24,14 +24,13 @@ from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
-from hardware.safety import Command, SafetyState
+from hardware.safety import ArmCommand, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +203,7 @@ class SafetyNode(Node):
                 self._accepted_publisher.publish(messages.target(names, positions, stamp))
         self._publish_changes()
 
-    def _publish(self, command: Command, now: float) -> None:
+    def _publish(self, command: ArmCommand, now: float) -> None:
         if self._command_publisher is not None:
             self._command_publisher.publish(self._command_message(command))
         gripper, (last, at) = command.gripper, self._gripper
@@ -214,7 +213,7 @@ class SafetyNode(Node):
             self._gripper = (gripper, now)
             self._gripper_publisher.publish(self._gripper_message(gripper))
 
-    def _command_message(self, command: Command) -> Any:
+    def _command_message(self, command: ArmCommand) -> Any:
         kind = messages.message_type(self.contract.command.type)
         if kind is Float64MultiArray:
             return Float64MultiArray(data=command.positions.tolist())

@@ -25,13 +25,12 @@ from rclpy.context import Context
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
-from hardware.contract import COMPRESSED, FLOATS, TRAJECTORY, Contract
-from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.realtime import step_back
 from hardware.ros2.runtime import Node, Value
 from robolearn.core.errors import BadInput, RobolearnError
+from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, Contract, load_contract
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,10 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node, Value
 from hardware.streamer import Streamer, StreamStop, StreamTarget
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 

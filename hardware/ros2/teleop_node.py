@@ -20,19 +20,18 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.episodes import Episodes
 from hardware.observer import Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
+from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.realtime import step_back
 from hardware.ros2.runtime import Node, Value
-from hardware.ros2.sources import Sources
 from hardware.setpoints import GRIPPER
 from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
+from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
@@ -127,10 +126,10 @@ class TeleopNode(Node):
         self._deadman_publisher = self.create_publisher(Bool, topics.DEADMAN, qos.DEADMAN)
         for name in (topics.ARM, topics.DISARM, topics.RESET):
             self._client(name)
-        self._sources = Sources(self, contract, session.observer, features)
+        self._observation_inputs = ObservationInputs(self, contract, session.observer, features)
         self.inputs = [
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            *self._sources.inputs,
+            *self._observation_inputs.inputs,
         ]
         sys.setswitchinterval(0.001)  # a thread that shows or encodes must not hold up the arm for 5 ms
         self._wake = threading.Event()  # of the screen
@@ -185,7 +184,7 @@ class TeleopNode(Node):
         self._deadman_publisher.publish(Bool(data=held))
 
     def observed_ns(self) -> int:
-        return messages.nanoseconds(self._sources.stamp)
+        return messages.nanoseconds(self._observation_inputs.stamp)
 
     def arm(self) -> TriggerCall:
         return self.trigger(topics.ARM)

@@ -5,11 +5,11 @@ supplements the emergency stop and the limits of the arm's own controller, and r
 """
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.limits import Limits
-from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from robots.limits import Limits
 
 __all__ = [
-    "Command",
+    "ArmCommand",
     "JointTarget",
     "Limits",
     "PoseTarget",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hardware.safety import checks
-from hardware.safety.limits import Limits
 from robolearn.core.errors import BadInput
+from robots.limits import Limits
 from robots.spec import RobotSpec
 
 

@@ -36,12 +36,12 @@ from hardware.safety.arming import JointOrder, first_set_point
 from hardware.safety.checks import Refused
 from hardware.safety.configuration import check_parts, inner_box
 from hardware.safety.geometry import Geometry
-from hardware.safety.limits import Limits
 from hardware.safety.motion import Motion, State
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
 from hardware.safety.states import Machine
-from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from robots.limits import Limits
 from robots.spec import RobotSpec
 
 log = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ class SafetyFilter:
         except Exception as error:
             self._refuse(_exception(error))
 
-    def step(self) -> Command | None:
+    def step(self) -> ArmCommand | None:
         """Move the set-point by one period.
 
         Returns:
@@ -252,7 +252,7 @@ class SafetyFilter:
             "step_s": self._step_s,
         }
 
-    def _step(self) -> Command | None:
+    def _step(self) -> ArmCommand | None:
         now = math.nan
         try:
             now = self._clock()
@@ -294,7 +294,7 @@ class SafetyFilter:
         assert self._measured is not None
         checks.near("following", "set-point", self.joints, self._motion.q, self._measured, self.limits.max_jump)
 
-    def _follow(self) -> Command:
+    def _follow(self) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
         if self._goal is None or self._begins or (self._border and self._at_border()):
@@ -327,7 +327,7 @@ class SafetyFilter:
         assert self._goal is not None
         return not self._motion.at_rest or self._geometry.outside(np.array(self._goal)) > 0.0
 
-    def _brake(self) -> Command | None:
+    def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
         try:
             state = self._motion.braked()
@@ -343,7 +343,7 @@ class SafetyFilter:
             self._machine.stopped()
         return command
 
-    def _take(self, state: State) -> Command:
+    def _take(self, state: State) -> ArmCommand:
         self._motion.take(state)
         self._held = state[0]
         positions = np.array(state[0])
@@ -352,7 +352,7 @@ class SafetyFilter:
             self._pose = self._geometry.pose(positions)
         except Exception as error:  # joint commands do without it
             self._refuse(_exception(error))
-        return Command(positions, np.array(state[1]), self._pose, self._gripper)
+        return ArmCommand(positions, np.array(state[1]), self._pose, self._gripper)
 
     def _gripper_step(self, goal: float) -> float:
         """The opening one period on; where the gripper stands before its first target is not known."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.limits import Limits
-from hardware.safety.types import Command, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robolearn.core.se3 import matrix_to_quat
+from robots.limits import Limits
 from robots.spec import RobotSpec
 
 Spell = Callable[[], None]
@@ -87,7 +87,7 @@ class Fuzz:
         self._frozen: np.ndarray | None = None
         self._spell, self._left = "hold", 1
 
-    def step(self) -> Command | None:
+    def step(self) -> ArmCommand | None:
         """Time goes on by about one period, and something arrives."""
         self.moved = False
         if self._left == 0:

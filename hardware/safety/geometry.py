@@ -26,8 +26,8 @@ import numba
 import numpy as np
 
 from hardware.safety.checks import Array, Refused
-from hardware.safety.limits import Limits
 from robots.chain import Chain, axis_rotation, forward_one, matmul3
+from robots.limits import Limits
 
 THICKNESS = 0.042  # radius of a link as a share of the arm's length; 6 cm for a Panda
 WORST_CONDITION = 1e6  # what a Jacobian that has lost a direction counts as

@@ -21,7 +21,7 @@ import numpy as np
 import ruckig
 
 from hardware.safety.checks import Array, Refused
-from hardware.safety.limits import Limits
+from robots.limits import Limits
 
 # Of the limits, for the plans: what rounding adds to differences of the output stays below the limits themselves.
 SHARE = 0.999

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from hardware.safety.checks import Array, Refused
-from hardware.safety.limits import Limits
+from robots.limits import Limits
 
 _KINDS = ("position", "velocity", "acceleration", "jerk")
 _UNITS = ("rad", "rad/s", "rad/s²", "rad/s³")

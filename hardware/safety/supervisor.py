@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.contract import Contract
 from hardware.latency import Latencies
-from hardware.observer import Source
+from hardware.observer import Freshness
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.stuck import Stuck
-from hardware.safety.types import Command, JointTarget, SafetyRefused, SafetyState
+from hardware.safety.types import ArmCommand, JointTarget, SafetyRefused, SafetyState
 from hardware.setpoints import GRIPPER
+from robots.stations import Contract
 
 EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated
 LATE = 0.8  # of the command timeout: how old a target is when its missed deadline counts
@@ -55,7 +55,7 @@ class SafetySupervisor:
         self.latency = Latencies()
         self._clock, self._wall = clock, wall
         states = contract.joint_states
-        self._joints = Source(f"joint states on {states.topic}", states.max_age_s, clock)
+        self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -174,7 +174,7 @@ class SafetySupervisor:
         self._ticked = now
         return True
 
-    def step(self) -> Command | None:
+    def step(self) -> ArmCommand | None:
         """The set-point of this period; None when nothing is to be sent."""
         command = self.filter.step()
         if command is not None:

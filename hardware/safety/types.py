@@ -57,7 +57,7 @@ class PoseTarget:
 
 
 @dataclass(frozen=True, eq=False)
-class Command:
+class ArmCommand:
     """One set-point for the controller.
 
     Attributes:

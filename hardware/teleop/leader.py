@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import Sample, Status
-from hardware.teleop.mapping import Felt, check_action, joint_action
+from hardware.teleop.mapping import RobotState, check_action, joint_action
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -159,7 +159,7 @@ class Leader:
         if newest is None or observation is None:
             return Sample(None, True, events, stamp, self._confirm.note)
         q, width = newest
-        note = "" if self._aligned else self._misaligned(q, Felt(observation, self.robot).q)
+        note = "" if self._aligned else self._misaligned(q, RobotState(observation, self.robot).q)
         self._aligned = not note
         action = joint_action(self.robot, q, width) if self._aligned else None
         return Sample(action, True, events, stamp, self._confirm.note or note)

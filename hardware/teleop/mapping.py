@@ -116,8 +116,14 @@ def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: st
         raise BadInput(f"{device}: observation 'proprio'", got=got, expected=f"{needed.shape} of {robot.name}")
 
 
-class Felt:
-    """What the arm feels of itself, out of one observation (with a world axis of 1, or without)."""
+class RobotState:
+    """The robot state in one observation (with a world axis of 1, or without).
+
+    Attributes:
+      q: (n,) joint positions [rad].
+      width: opening of the gripper [m].
+      rot: (3, 3) orientation of the tcp in the base frame.
+    """
 
     def __init__(self, observation: Mapping[str, NDArray], robot: RobotSpec) -> None:
         vector = np.asarray(observation["proprio"], dtype=np.float64).reshape(-1)
@@ -173,16 +179,16 @@ class Motion:
         """
         if observation is None:
             return None
-        felt = Felt(observation, self.robot)
-        opening = self._grip(felt, toggles, squeeze)
+        state = RobotState(observation, self.robot)
+        opening = self._grip(state, toggles, squeeze)
         twist = np.array([self._share(axes, motion) for motion in MOTIONS])
         if self.config.frame == "base":
-            twist = np.concatenate([felt.rot.T @ twist[:3], felt.rot.T @ twist[3:]])
+            twist = np.concatenate([state.rot.T @ twist[:3], state.rot.T @ twist[3:]])
         # Longer than the longest step: shorten it, and keep its direction.
         twist[:3] /= max(1.0, float(np.abs(twist[:3]).max()))
         twist[3:] /= max(1.0, float(np.abs(twist[3:]).max()))
         action = np.append(twist, 2.0 * opening - 1.0).astype(np.float32)
-        return self._as_joints(felt, action, opening) if self._joints else action
+        return self._as_joints(state, action, opening) if self._joints else action
 
     def moves(self, axes: Mapping[str, float]) -> bool:
         """Whether an axis that drives a motion is beyond its dead zone."""
@@ -194,20 +200,20 @@ class Motion:
             return 0.0
         return axis.scale * self.config.speed * curve(axes.get(axis.name, 0.0), self.config.dead_zone, self.config.expo)
 
-    def _grip(self, felt: Felt, toggles: int, squeeze: float | None) -> float:
+    def _grip(self, state: RobotState, toggles: int, squeeze: float | None) -> float:
         if self.config.gripper == "analog" and squeeze is not None:
             return 1.0 - float(np.clip(squeeze, 0.0, 1.0))
         if self._fresh:
-            self._opening = resting_opening(felt.width, self.robot.gripper.max_width, self._opening)
+            self._opening = resting_opening(state.width, self.robot.gripper.max_width, self._opening)
             self._fresh = False
         if toggles % 2:
             self._opening = 1.0 - self._opening
         return self._opening
 
-    def _as_joints(self, felt: Felt, action: NDArray[np.float32], opening: float) -> NDArray[np.float32]:
+    def _as_joints(self, state: RobotState, action: NDArray[np.float32], opening: float) -> NDArray[np.float32]:
         # At rest the last goal is held: a goal taken from the measured joints anew each time would sag with the arm.
-        goal = felt.q if self._goal is None else self._goal
+        goal = state.q if self._goal is None else self._goal
         if action[:6].any():
-            goal = self._tcp_delta.targets(felt.q[None], None, action[None])[0][0]
+            goal = self._tcp_delta.targets(state.q[None], None, action[None])[0][0]
         self._goal = goal
         return joint_action(self.robot, goal, opening * self.robot.gripper.max_width)

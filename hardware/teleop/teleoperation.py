@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.contract import Contract
 from hardware.episodes import Do, Episodes, Phase
 from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
@@ -26,6 +25,7 @@ from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sam
 from hardware.teleop.link import ArmLink, Report
 from hardware.teleop.waiting import Call, Refused, Steps, call, finished, pause, until
 from robolearn.core import RobolearnError
+from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 

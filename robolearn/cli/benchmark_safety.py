@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from robolearn.cli.choices import Robot
 from robolearn.cli.command import Command, at_least, check_seed
 
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
@@ -25,7 +26,7 @@ class BenchmarkSafety(Command):
     """Fuzzed commands in all."""
     seed: int = 0
     """Seed of everything random."""
-    robot: str = "panda"
+    robot: Robot = "panda"
     """Which arm."""
 
     def run(self) -> dict[str, Any]:

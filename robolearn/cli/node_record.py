@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from robolearn.core import BadInput, Interface
 
 if TYPE_CHECKING:
-    from hardware.contract import Contract
     from hardware.teleop import Device
+    from robots.stations import Contract
 
 # Parameters of the nodes, and what their devices are told: option → the devices that know it, and its default.
 RECORD = {
@@ -36,7 +36,7 @@ FLAGS = ("contract", "device", "realtime_priority")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordingSetup:
     """What is to be recorded, on which arm, and by what device.
 
     Attributes:
@@ -61,7 +61,7 @@ class Plan:
 
     def contract(self) -> Contract:
         """The station, with what this recording looks at."""
-        from hardware.contract_file import load_contract
+        from robots.stations import load_contract
 
         contract = load_contract(self.robot)
         simulated = contract.name == "sim"
@@ -139,14 +139,14 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
 
 def main_teleop(argv: Sequence[str] | None = None) -> int:
     """The teleoperation node."""
-    from robolearn.cli.nodes import run_node
+    from robolearn.deploy.nodes import run_node
 
     return run_node(_teleop_node, (*FLAGS, *OPTIONS), argv)
 
 
 def main_record(argv: Sequence[str] | None = None) -> int:
     """The recorder."""
-    from robolearn.cli.nodes import run_node
+    from robolearn.deploy.nodes import run_node
 
     with ExitStack() as stack:
         return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD, *OPTIONS), argv)
@@ -156,7 +156,7 @@ def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
 
     def make_device(contract: Contract, name: str) -> Device:
-        return Plan(contract.name, name, options={key: node.value(key) for key in OPTIONS}).device(contract)
+        return RecordingSetup(contract.name, name, options={key: node.value(key) for key in OPTIONS}).device(contract)
 
     node = TeleopNode(make_device, defaults=node_defaults())
     return node
@@ -178,11 +178,11 @@ def _record_node(stack: ExitStack) -> Any:
         cameras = tuple(value("cameras").replace(",", " ").split()) or None
         options = {key: value(key) for key in OPTIONS}
         words = ("task", "sim_task", "seed", "quality")
-        plan = Plan(
+        setup = RecordingSetup(
             value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
         )
-        contract = plan.contract()
-        task, device = plan.words(contract), plan.device(contract)
+        contract = setup.contract()
+        task, device = setup.words(contract), setup.device(contract)
         stack.callback(device.close)
         out = Path(value("out"))
         resume = (out / layout.INFO_PATH).exists()
@@ -190,7 +190,7 @@ def _record_node(stack: ExitStack) -> Any:
         simulated = contract.name == "sim"
         return Session(
             contract, device, contract.interface, writer, task, max(value("episodes") - writer.episodes, 0),
-            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=plan.teleop == "scripted",
+            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=setup.teleop == "scripted",
         )  # fmt: skip
 
     return RecordNode(make_session, defaults=node_defaults(**RECORD))

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.nodes import leave
 from robolearn.core import RobolearnError
+from robolearn.deploy.nodes import leave
 
 if TYPE_CHECKING:
-    from hardware.contract import Contract
+    from robots.stations import Contract
     from sim.realtime import RealtimeWorld
 
 FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault", "realtime_priority")

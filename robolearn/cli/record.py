@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
-from robolearn.cli.node_record import OPTIONS, Plan, make_writer
-from robolearn.cli.station import choose_domain, may_be_realtime, node_program
+from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
 SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
@@ -34,8 +34,8 @@ class Record(Command):
     records.
     """
 
-    robot: str = "sim"
-    """sim, fr3, ur5e, so101, or the file of your own contract."""
+    robot: Station = "sim"
+    """The robot contract, by name or as a file of your own."""
     teleop: str = "keyboard"
     """keyboard, gamepad, spacemouse, browser, leader, or scripted (on the simulated arm: by itself)."""
     task: str = ""
@@ -50,8 +50,8 @@ class Record(Command):
     """Cameras of the contract; all by default, on the simulated arm (front, wrist) none."""
     seconds: float = 60.0
     """Longest episode [s]; it is then stored as a failure."""
-    sim_task: str = "lift"
-    """On the simulated arm: lift, pick_place or peg_insert."""
+    sim_task: SimTask = "lift"
+    """On the simulated arm."""
     seed: int = 0
     """Of the simulated arm's starts and of the script's choices."""
     quality: str = "expert"
@@ -76,21 +76,22 @@ class Record(Command):
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.core import BadInput
+        from robolearn.deploy.programs import choose_domain
 
         at_least(1, episodes=self.episodes)
         check_seed(self.seed)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         begun = time.perf_counter()
-        plan = Plan(
+        setup = RecordingSetup(
             self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
             {name: getattr(self, name) for name in OPTIONS},
         )  # fmt: skip
-        contract = plan.contract()
-        task = plan.words(contract)
+        contract = setup.contract()
+        task = setup.words(contract)
         prepare()
         choose_domain(self.domain, contract.name == "sim")
-        device = plan.device(contract)  # before anything is written or started: it may not be there
+        device = setup.device(contract)  # before anything is written or started: it may not be there
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
                 result = self._record(contract, device, writer, task)
@@ -117,6 +118,7 @@ class Record(Command):
         from hardware.ros2.shared_memory import make_room_for_pictures
         from robolearn.core import RobolearnError
         from robolearn.deploy import Processes
+        from robolearn.deploy.programs import may_be_realtime
         from robolearn.runs import Progress
 
         first, simulated = writer.episodes, contract.name == "sim"
@@ -165,6 +167,8 @@ class Record(Command):
         return self._result(contract, writer, task, first, node)
 
     def _programs(self, simulated: bool, first: int) -> list[Any]:
+        from robolearn.deploy.programs import node_program
+
         # In the order in which they end: the arm last.
         programs = [node_program("safety", self.robot, self.realtime_priority)]
         if simulated:
@@ -177,6 +181,8 @@ class Record(Command):
         return programs
 
     def _result(self, contract: Any, writer: Any, task: str, first: int, node: Any) -> dict[str, Any]:
+        from robolearn.deploy.deployment import number
+
         report = node.report.values if node is not None and node.report else {}
         monitor = node.monitor if node is not None else {}
         recording = node.recording if node is not None else None
@@ -191,7 +197,7 @@ class Record(Command):
             "successes": episodes.successes if episodes is not None else 0,
             "dropped": episodes.dropped if episodes is not None else 0,
             "frames": writer.frames,
-            "latency_ms": {p: _number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
+            "latency_ms": {p: number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
             "late_steps": recording.late_steps if recording is not None else 0,
             "violations": monitor.get("violations"),
             "monitor": monitor or None,
@@ -212,10 +218,3 @@ def _unhurried_logs() -> Iterator[None]:
     finally:
         listener.stop()
         root.handlers = handlers
-
-
-def _number(text: Any) -> float | None:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return None

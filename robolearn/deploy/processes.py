@@ -1,8 +1,8 @@
 """The nodes of a deployment as processes: started together, watched, ended together.
 
 Each has a process group of its own, so that a Ctrl-C in the terminal reaches this program alone, which then ends them
-in order: first what asks for motion, the safety node when the arm is at rest, the arm last. Should this program be
-killed, they learn it: `ROBOLEARN_PARENT` in their environment says on whom they depend.
+in order: first what asks for motion, the safety node when the arm is at rest, the arm last. When this program is
+killed they end as well: `ROBOLEARN_PARENT` in their environment is the id of the process that they depend on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Program:
 
 
 class NodeDied(RobolearnError):
-    """A node ended although nobody had asked it to.
+    """A node ended without being asked to.
 
     Attributes:
       name: which one.
@@ -53,7 +53,7 @@ class NodeDied(RobolearnError):
 
 
 class Processes:
-    """Several programs that live and end together; a context manager.
+    """Several programs, started and ended together; a context manager.
 
     Args:
       programs: in the order of starting; they end in this order too, one after the other.
@@ -92,7 +92,7 @@ class Processes:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Name → process id, of those that live."""
+        """Name → process id, of those that run."""
         return {name: p.pid for name, p in self._running.items() if p.poll() is None}
 
     def check(self) -> None:
@@ -156,7 +156,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Without SIGINT: children that are not waited for would be left running."""
+    """Ignore SIGINT: children that are not waited for would be left running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
 """Episodes on an arm: begin, arm, let the policy work, disarm, count.
 
 The arm decides what an episode is: the simulated one puts everything in its place and judges the task, a real one
-asks the person beside it. Any stop of the safety filter ends the session: what stopped it wants to be understood
-before the arm moves again.
+asks the person beside it. Any stop of the safety filter ends the session: its cause has to be understood before
+the arm moves again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from hardware.safety.types import SafetyState
 from robolearn.core import RobolearnError
 
 POLL_S = 0.02
@@ -37,12 +38,12 @@ class SafetyStopped(RobolearnError):
     """The safety filter stopped the arm during an episode."""
 
 
-class Operator(Protocol):
-    """What a session needs of the operator's client of the safety node."""
+class SafetySwitch(Protocol):
+    """What a session needs of the safety node's client; `hardware.ros2.safety_client.SafetyClient`."""
 
     @property
     def state(self) -> str:
-        """``"disarmed"``, ``"armed"``, ``"braking"`` or ``"latched"``."""
+        """A `SafetyState`, or empty before anything was heard."""
         ...
 
     @property
@@ -70,7 +71,7 @@ class Arm(Protocol):
 
 
 def run_session(
-    operator: Operator,
+    switch: SafetySwitch,
     arm: Arm,
     episodes: int,
     *,
@@ -81,12 +82,12 @@ def run_session(
     """Run exactly `episodes` episodes.
 
     Args:
-      operator: of the safety node.
+      switch: the safety node's client.
       arm: what begins and judges episodes.
       episodes: how many.
       limit_s: longest time from arming to the end [s]; the episode is then judged as it is.
       alive: raises when a node has died.
-      progress: told the numbers of episodes done and of successes.
+      progress: called with the numbers of episodes done and of successes.
 
     Raises:
       SafetyStopped: the filter stopped the arm, or refused to arm; its reason.
@@ -95,20 +96,20 @@ def run_session(
     results: list[EpisodeResult] = []
     for index in range(episodes):
         try:
-            results.append(_episode(index, operator, arm, limit_s, alive))
+            results.append(_episode(index, switch, arm, limit_s, alive))
         except RobolearnError:
             time.sleep(DYING_S)
-            alive()  # a node that died, and not its consequence, is the cause to be told
+            alive()  # a node that died, and not its consequence, is the cause to report
             raise
         progress(len(results), sum(r.success for r in results))
     return results
 
 
-def _episode(index: int, operator: Operator, arm: Arm, limit_s: float, alive: Callable[[], None]) -> EpisodeResult:
+def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: Callable[[], None]) -> EpisodeResult:
     alive()
     arm.begin()
     try:
-        operator.arm()
+        switch.arm()
     except RobolearnError as error:
         raise SafetyStopped(str(error)) from error
     begun = time.monotonic()
@@ -117,8 +118,8 @@ def _episode(index: int, operator: Operator, arm: Arm, limit_s: float, alive: Ca
         time.sleep(POLL_S)
         alive()
         over = arm.over()
-        if not over and operator.state in ("braking", "latched"):
-            raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {operator.reason}")
+        if not over and switch.state in (SafetyState.BRAKING, SafetyState.LATCHED):
+            raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {switch.reason}")
     seconds = time.monotonic() - begun
-    operator.disarm()
+    switch.disarm()
     return EpisodeResult(index, arm.judge(), seconds)

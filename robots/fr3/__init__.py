@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robots.spec import GripperSpec, RobotSpec
+from robots.spec import GripperKind, GripperSpec, RobotSpec
 
 FR3 = RobotSpec(
     name="fr3",
@@ -22,7 +22,11 @@ FR3 = RobotSpec(
     jerk=(5000.0,) * 7,
     effort=(87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0),
     gripper=GripperSpec(
-        joints=("fr3_finger_joint1", "fr3_finger_joint2"), finger_travel=0.04, max_speed=0.1, max_force=70.0
+        GripperKind.PARALLEL,
+        joints=("fr3_finger_joint1", "fr3_finger_joint2"),
+        max_width=0.08,
+        max_speed=0.1,
+        max_force=70.0,
     ),
     source="https://frankaemika.github.io/docs/control_parameters.html#limits-for-franka-research-3",
 )

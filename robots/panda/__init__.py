@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robots.spec import GripperSpec, RobotSpec
+from robots.spec import GripperKind, GripperSpec, RobotSpec
 
 PANDA = RobotSpec(
     name="panda",
@@ -20,7 +20,11 @@ PANDA = RobotSpec(
     jerk=(7500.0, 3750.0, 5000.0, 6250.0, 7500.0, 10000.0, 10000.0),
     effort=(87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0),
     gripper=GripperSpec(
-        joints=("panda_finger_left", "panda_finger_right"), finger_travel=0.04, max_speed=0.1, max_force=70.0
+        GripperKind.PARALLEL,
+        joints=("panda_finger_left", "panda_finger_right"),
+        max_width=0.08,
+        max_speed=0.1,
+        max_force=70.0,
     ),
     source="https://frankaemika.github.io/docs/control_parameters.html",
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robots.spec import GripperSpec, RobotSpec
+from robots.spec import GripperKind, GripperSpec, RobotSpec
 
 SO101 = RobotSpec(
     name="so101",
@@ -25,7 +25,12 @@ SO101 = RobotSpec(
     jerk=(400.0,) * 5,
     effort=(2.94,) * 5,
     gripper=GripperSpec(
-        joints=("gripper",), finger_travel=0.065, max_speed=0.16, max_force=36.0, closed_open=(-0.174533, 1.74533)
+        GripperKind.REVOLUTE,
+        joints=("gripper",),
+        max_width=0.13,
+        max_speed=0.16,
+        max_force=36.0,
+        jaw_range=(-0.174533, 1.74533),
     ),
     source="https://github.com/TheRobotStudio/SO-ARM100/tree/main/Simulation/SO101",
 )

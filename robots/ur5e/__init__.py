@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import pi
 from pathlib import Path
 
-from robots.spec import GripperSpec, RobotSpec
+from robots.spec import GripperKind, GripperSpec, RobotSpec
 
 UR5E = RobotSpec(
     name="ur5e",
@@ -30,7 +30,11 @@ UR5E = RobotSpec(
     jerk=(100.0,) * 6,
     effort=(150.0, 150.0, 150.0, 28.0, 28.0, 28.0),
     gripper=GripperSpec(
-        joints=("ur5e_finger_left", "ur5e_finger_right"), finger_travel=0.0425, max_speed=0.075, max_force=235.0
+        GripperKind.PARALLEL,
+        joints=("ur5e_finger_left", "ur5e_finger_right"),
+        max_width=0.085,
+        max_speed=0.075,
+        max_force=235.0,
     ),
     source="https://www.universal-robots.com/articles/ur/application-installation/"
     "dh-parameters-for-calculations-of-kinematics-and-dynamics/",

@@ -10,10 +10,10 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from hardware.contract import Contract
+from robolearn.data.bags import EPISODE_EVENTS
 from robolearn.data.bags.messages import Messages
-from robolearn.data.bags.station import COMPRESSED, EPISODE_EVENTS, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY
 from robots import make_control
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY, Contract
 
 T0 = 1_790_000_000_123_456_789  # [ns]
 SIZE = (48, 64)

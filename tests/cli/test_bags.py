@@ -14,11 +14,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from bag_recorder import SIZE, T0, Recorder, heard, original, write_contract
 
-from hardware.contract_file import load_contract
 from robolearn.cli.main import main
 from robolearn.data import Dataset
-from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, STRING, TRAJECTORY
+from robolearn.data.bags import EPISODE_EVENTS
 from robots import make_control
+from robots.stations import FLOATS, STRING, TRAJECTORY, load_contract
 
 Record = Callable[..., tuple[Path, Path]]
 

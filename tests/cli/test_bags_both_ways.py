@@ -11,16 +11,15 @@ import pytest
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Episode
 from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.bags import EPISODE_EVENTS
 from robolearn.data.bags.events import Ending, ending_of
 from robolearn.data.bags.messages import Messages
-from robolearn.data.bags.station import EPISODE_EVENTS, JOINT_STATE, STRING
 from robots import make_control
 from robots.proprio import proprio
+from robots.stations import JOINT_STATE, STRING, Contract, load_contract
 
 LENGTH = 30
 CONTRACT = """

@@ -21,7 +21,6 @@ from running import WAIT_S, Running
 from stopping import at_rest, silence
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import CONTRACTS, load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
@@ -33,6 +32,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import Interface
+from robots.stations import CONTRACTS, load_contract
 from sim.registry import make_env
 
 pytestmark = pytest.mark.realtime

@@ -50,7 +50,7 @@ class Imagined(Machine):
     shm: tuple[int, int] | None = (4 * GIB, 4 * GIB)
 
     def python(self, *arguments: str, timeout_s: float = 0) -> Answer:
-        assert arguments == ("-m", "hardware.ros2.talk")
+        assert arguments == ("-m", "hardware.ros2.dds_check")
         return self.talked
 
     def succeeds(self, command: object) -> bool:
@@ -127,10 +127,10 @@ def test_a_machine_with_everything() -> None:
         (worlds.cameras, Imagined(worlds=Answer(1, {}, "x")), "not tried", "apt install libegl1"),
         (ros.rclpy, Imagined(modules=()), "no ROS 2", "pip install robolearn[ros]"),
         (ros.rclpy, Imagined(environ={"ROS_DISTRO": "jazzy"}), "jazzy and the wheels", "pip uninstall"),
-        (ros.talk, Imagined(modules=()), "not tried", ""),
-        (ros.talk, Imagined(talked=Answer(1, {}, "error: did not")), "did not", "RMW_IMPLEMENTATION"),
+        (ros.dds, Imagined(modules=()), "not tried", ""),
+        (ros.dds, Imagined(talked=Answer(1, {}, "error: did not")), "did not", "RMW_IMPLEMENTATION"),
         (
-            ros.talk,
+            ros.dds,
             Imagined(talked=Answer(1, {}, "x"), environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}),
             "x",
             "export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST",

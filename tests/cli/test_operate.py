@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import pytest
 
 from hardware.ros2.background import Background
-from hardware.ros2.operator import Operator
+from hardware.ros2.safety_client import SafetyClient
 from robolearn.cli.main import main
-from robolearn.cli.operate import operate
-from robolearn.cli.station import may_be_realtime
 from robolearn.core import RobolearnError
+from robolearn.deploy.operate import operate
+from robolearn.deploy.programs import may_be_realtime
 
 pytestmark = pytest.mark.realtime
 
@@ -145,7 +145,8 @@ def station() -> Iterator[dict[str, str]]:
             env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         for words in (
-            "robolearn.cli.node_sim_arm --task lift", "robolearn.cli.nodes safety", "robolearn.cli.nodes streamer",
+            "robolearn.cli.node_sim_arm --task lift", "robolearn.deploy.nodes safety",
+            "robolearn.deploy.nodes streamer",
         )
     ]  # fmt: skip
     try:
@@ -166,7 +167,7 @@ def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_kil
             terminal.press("r")
             terminal.wait(r"\d disarmed")
             terminal.wait(r"\d armed", press="a")
-        with Background(int(station["ROS_DOMAIN_ID"])) as background, Operator(background) as other:
+        with Background(int(station["ROS_DOMAIN_ID"])) as background, SafetyClient(background) as other:
             reason = other.wait_for("latched", 20).reason
             if "the joint state is" not in reason:
                 break

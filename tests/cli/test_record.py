@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import ROOT, WAIT_S, Running
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import load_contract
 from hardware.ros2.background import wait_until
 from hardware.safety import SafetyFilter
 from robolearn.core import BadInput
 from robolearn.data.reader import Dataset
+from robots.stations import load_contract
 
 pytestmark = pytest.mark.realtime
 

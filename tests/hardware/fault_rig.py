@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.observer import JointReader
 from hardware.safety import JointTarget, SafetyRefused, SafetyState
@@ -21,6 +20,7 @@ from hardware.safety.supervisor import SafetySupervisor
 from hardware.setpoints import GRIPPER
 from hardware.streamer import Streamer, StreamStop, StreamTarget
 from robots import make_control
+from robots.stations import load_contract
 
 CONTRACT = load_contract("sim")
 CONTROL = make_control(CONTRACT.action_kind, CONTRACT.robot)

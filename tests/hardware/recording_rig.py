@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.contract import IMAGE, Camera, Contract
-from hardware.contract_file import load_contract
 from hardware.episodes import Episodes, Phase
 from hardware.monitor import LimitMonitor
 from hardware.observer import Observer
@@ -27,6 +25,7 @@ from hardware.safety.supervisor import attempt as try_
 from hardware.safety.types import SafetyState
 from hardware.teleop.device import EpisodeEvent, Sample, Status
 from hardware.teleop.teleoperation import Teleoperation
+from robots.stations import IMAGE, Camera, Contract, load_contract
 
 SIM = load_contract("sim")
 HOME = np.array(SIM.robot.home)

@@ -10,13 +10,12 @@ import numpy as np
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hardware.contract import Contract
-from hardware.contract_file import load_contract
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
 from robolearn.core import ActionChunk, Interface, Observation
+from robots.stations import Contract, load_contract
 
 
 class Swing:
@@ -93,10 +92,10 @@ def main(role: str, *args: str) -> int:
     if role == "policy":
         from hardware.ros2.policy_node import PolicyNode
 
-        return spin(lambda: PolicyNode(lambda _: Swing(contract), contract=contract), [role, *args])
+        return spin(lambda: PolicyNode(lambda *_: Swing(contract), contract=contract), [role, *args])
     if role == "arm":
         return spin(lambda: Arm(contract), [role, *args])
-    from robolearn.cli.nodes import main_safety, main_streamer
+    from robolearn.deploy.nodes import main_safety, main_streamer
 
     return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim", *args])
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hardware.contract import Contract
 from hardware.ros2.background import wait_until
+from robots.stations import Contract
 
 Commands = Sequence[tuple[float, Any]]
 

@@ -18,13 +18,13 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.operator import Operator
 from hardware.ros2.realtime import realtime
+from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
 from robolearn.core.priority import make_ordinary
+from robots.stations import load_contract
 
 pytestmark = pytest.mark.realtime
 
@@ -37,7 +37,7 @@ CONTRACT = load_contract("sim")
 DOMAIN = 1 + (os.getpid() + 57) % 100  # apart from whatever else runs here
 PRIORITY = "10"
 START_S = 90.0
-NODE = [sys.executable, "-m", "robolearn.cli.nodes"]
+NODE = [sys.executable, "-m", "robolearn.deploy.nodes"]
 STATION = [sys.executable, str(HERE / "ros_station.py")]
 COMMANDS = {
     "policy": [*STATION, "policy", "--ros-args", "-p", f"realtime_priority:={PRIORITY}"],
@@ -59,7 +59,7 @@ class Station:
 
     def __init__(self, background: Background) -> None:
         self.of = {name: start(name) for name in COMMANDS}
-        self.operator = Operator(background)
+        self.operator = SafetyClient(background)
         self.commands: list[tuple[float, np.ndarray]] = []
         self.monitor: dict[str, Any] = {}
         node = self.operator.node
@@ -259,14 +259,14 @@ def test_a_node_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
 import sys, time
 from pathlib import Path
 from robolearn.deploy import Processes, Program
-command = (sys.executable, "-m", "robolearn.cli.nodes", "streamer")
+command = (sys.executable, "-m", "robolearn.deploy.nodes", "streamer")
 with Processes([Program("streamer", command)], Path({str(tmp_path)!r})) as nodes:
     print(nodes.pids["streamer"], flush=True)
     nodes.wait(60)
 """
     domain = {"ROS_DOMAIN_ID": str(DOMAIN + 100)}
     with Background(DOMAIN + 100) as background:
-        operator = Operator(background)
+        operator = SafetyClient(background)
         parent = subprocess.Popen(
             [sys.executable, "-c", program], stdout=subprocess.PIPE, env={**ENVIRONMENT, **domain}, text=True
         )

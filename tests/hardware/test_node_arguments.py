@@ -9,8 +9,8 @@ import pytest
 os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
 
 from hardware.ros2.arguments import ros_arguments
-from robolearn.cli.nodes import main_policy, main_streamer
 from robolearn.core import BadInput
+from robolearn.deploy.nodes import main_policy, main_streamer
 
 
 def test_flags_become_parameters() -> None:

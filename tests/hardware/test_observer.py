@@ -7,12 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.contract import Camera, Contract
-from hardware.contract_file import load_contract
 from hardware.latency import Latencies
-from hardware.observer import JointReader, NotObserved, Observer, Source
+from hardware.observer import Freshness, JointReader, NotObserved, Observer
 from robolearn.core import BadInput
 from robolearn.core.se3 import rot6d
+from robots.stations import Camera, Contract, load_contract
 
 WALL = 1.7e9
 FEATURES = ("proprio", "objects", "images.front")
@@ -138,7 +137,7 @@ def test_joint_states_that_are_no_good_are_named(contract: Contract, clock: Cloc
 
 
 def test_silence(clock: Clock) -> None:
-    source = Source("it", 0.1, clock)
+    source = Freshness("it", 0.1, clock)
     assert source.problem() == "it: nothing arrived yet" and source.age == np.inf
     assert source.update(clock.wall) and source.problem() == ""
     clock.t += 0.11
@@ -147,7 +146,7 @@ def test_silence(clock: Clock) -> None:
 
 
 def test_a_repeated_stamp_is_frozen(clock: Clock) -> None:
-    source = Source("it", 0.1, clock)
+    source = Freshness("it", 0.1, clock)
     stamp = clock.wall
     for _ in range(12):
         source.update(stamp)
@@ -168,7 +167,7 @@ def test_older_messages_are_passed_over(arm: Arm) -> None:
 
 
 def test_a_clock_that_is_set_back_stops_the_arm_and_is_then_believed(clock: Clock) -> None:
-    source = Source("it", 0.1, clock)
+    source = Freshness("it", 0.1, clock)
     source.update(clock.wall)
     problems = set()
     for _ in range(120):
@@ -180,7 +179,7 @@ def test_a_clock_that_is_set_back_stops_the_arm_and_is_then_believed(clock: Cloc
 
 @pytest.mark.parametrize("stamp", [0.0, -1.0])
 def test_messages_without_a_stamp_are_not_used(clock: Clock, stamp: float) -> None:
-    source = Source("it", 0.1, clock)
+    source = Freshness("it", 0.1, clock)
     assert not source.update(stamp) and "no stamp" in source.problem()
 
 

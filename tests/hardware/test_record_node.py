@@ -25,8 +25,6 @@ from rclpy.executors import SingleThreadedExecutor
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hardware.contract import IMAGE
-from hardware.contract_file import CONTRACTS, load_contract
 from hardware.episodes import Phase
 from hardware.recording import Session, stamp_names
 from hardware.recording import recording as recording_module
@@ -37,6 +35,7 @@ from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.device import EpisodeEvent as E
 from robolearn.core import RobolearnError
 from robolearn.core.priority import make_ordinary
+from robots.stations import CONTRACTS, IMAGE, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -139,7 +138,7 @@ class Station:
         self.hosted = Hosted(lambda context: Lens(CONTRACT, context=context))
         self.arm = self.hosted.node
         env = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "robolearn.cli.nodes", "safety", "--contract", str(PATH)]
+        command = [sys.executable, "-m", "robolearn.deploy.nodes", "safety", "--contract", str(PATH)]
         command += ["--realtime-priority", str(PRIORITY["realtime_priority"])]
         self.safety = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
 

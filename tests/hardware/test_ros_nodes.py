@@ -19,16 +19,16 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.operator import Operator
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.priority import HIGHEST, threads
 from robolearn.data.video import VideoConfig, check_encodable
+from robots.stations import load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -51,10 +51,10 @@ class Station:
         self.arm = a.add(Arm(CONTRACT, context=a.context))
         self.safety = b.add(SafetyNode(contract=CONTRACT, context=b.context))
         self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context))
-        self.policy = d.add(PolicyNode(lambda _: self.swing, contract=CONTRACT, context=d.context))
+        self.policy = d.add(PolicyNode(lambda *_: self.swing, contract=CONTRACT, context=d.context))
         for node in (self.arm, self.safety, self.streamer, self.policy):
             node.start()
-        self.operator = Operator(a)
+        self.operator = SafetyClient(a)
         self.operator.wait_ready(30)
 
     def calm(self) -> None:
@@ -246,6 +246,6 @@ def test_parameters_are_fixed(station: Station) -> None:
 def test_a_policy_for_another_arm_does_not_start() -> None:
     swing = Swing(load_contract("ur5e"))
     with Background() as background:
-        node = background.add(PolicyNode(lambda _: swing, contract=CONTRACT, context=background.context))
+        node = background.add(PolicyNode(lambda *_: swing, contract=CONTRACT, context=background.context))
         with pytest.raises(BadInput, match="expected ur5e"):
             node.start()

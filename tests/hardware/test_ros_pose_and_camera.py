@@ -21,17 +21,16 @@ os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CompressedImage, Image
 
-from hardware.contract import Camera, Contract, Topic
-from hardware.contract_file import load_contract
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.operator import Operator
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ActionChunk, Observation
 from robolearn.core.se3 import quat_to_matrix
 from robots.ik import IKConfig, solve
+from robots.stations import Camera, Contract, Topic, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -104,7 +103,7 @@ class Looks(Swing):
 
 
 @pytest.fixture
-def station() -> Iterator[tuple[CartesianArm, Looks, Operator]]:
+def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
     backgrounds = [Background() for _ in range(4)]
     a, b, c, d = backgrounds
     policy = Looks(CONTRACT)
@@ -113,18 +112,18 @@ def station() -> Iterator[tuple[CartesianArm, Looks, Operator]]:
         arm,
         b.add(SafetyNode(contract=CONTRACT, context=b.context)),
         c.add(StreamerNode(contract=CONTRACT, context=c.context)),
-        d.add(PolicyNode(lambda _: policy, contract=CONTRACT, context=d.context)),
+        d.add(PolicyNode(lambda *_: policy, contract=CONTRACT, context=d.context)),
     ]
     for node in nodes:
         node.start()
-    operator = Operator(a)
+    operator = SafetyClient(a)
     yield arm, policy, operator
     for background in backgrounds:
         background.close()
     assert [b.errors for b in backgrounds] == [[], [], [], []]
 
 
-def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, Operator]) -> None:
+def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, policy, operator = station
     operator.wait_ready(30)
     tcp = CONTRACT.robot.chain.forward(arm.q[None])[0][0]
@@ -145,7 +144,7 @@ def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[Carte
     operator.disarm()
 
 
-def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, Operator]) -> None:
+def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, _, operator = station
     operator.wait_ready(30)
     operator.arm()

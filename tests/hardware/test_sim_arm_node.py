@@ -19,14 +19,13 @@ from rclpy.parameter import Parameter
 from std_srvs.srv import Trigger
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract import COMPRESSED, IMAGE, TRAJECTORY, Camera, Contract, Topic
-from hardware.contract_file import load_contract
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.cli.node_sim_arm import make_world
 from robolearn.core import BadInput
 from robots import PANDA
+from robots.stations import COMPRESSED, IMAGE, TRAJECTORY, Camera, Contract, Topic, load_contract
 
 pytestmark = pytest.mark.realtime
 

@@ -98,8 +98,11 @@ def test_quickstart_never_names_a_folder_that_is_there(tmp_path: Path) -> None:
         ("robolearn/io/extra.py", "import robolearn.runs", "Upper rooms"),
         ("robots/extra.py", "import sim", "Upper rooms"),
         ("sim/extra.py", "import hardware", "Upper rooms"),
-        ("robolearn/rl/__init__.py", "import sim", "Only robolearn.cli"),
-        ("robolearn/presets.py", "import hardware", "Only robolearn.cli"),
+        ("robolearn/rl/__init__.py", "import sim", "Only robolearn.cli and the examples import sim"),
+        ("robolearn/deploy/__init__.py", "import sim", "Only robolearn.cli and the examples import sim"),
+        ("robolearn/presets.py", "import hardware", "Only robolearn.cli, robolearn.deploy"),
+        ("robolearn/deploy/__init__.py", "import hardware", ""),
+        ("robolearn/hil/extra.py", "import hardware, robolearn.deploy", ""),
         ("robolearn/cli/extra.py", "import sim, hardware", ""),
     ],
 )
@@ -107,12 +110,16 @@ def test_the_contracts_notice_a_room_that_reaches_up(
     tmp_path: Path, file: str | None, line: str, contract: str
 ) -> None:
     # Rooms without their files: what is tested is the contracts, not today's imports.
-    for room in (*PACKAGES, *(f"robolearn/{name}" for name in ("cli", "examples", "runs", "io", "core"))):
+    for room in (
+        *PACKAGES,
+        *(f"robolearn/{name}" for name in ("cli", "examples", "deploy", "rollout", "runs", "io", "core")),
+    ):
         (tmp_path / room).mkdir(parents=True, exist_ok=True)
         (tmp_path / room / "__init__.py").touch()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     if file is not None:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).with_name("__init__.py").touch()
         (tmp_path / file).write_text(line + "\n")
     done = lint_imports(tmp_path)
     assert (done.returncode == 0) == (not contract), done.stdout

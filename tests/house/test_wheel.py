@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -121,6 +122,19 @@ def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> N
     assert {path.name for path in (share / "launch").glob("*.py")} == {path.name for path in files}
     assert {path.name for path in nodes.iterdir()} == {path.name for path in executables}
     assert all(os.access(path, os.X_OK) for path in nodes.iterdir())
+
+
+def test_every_program_that_a_launch_file_starts_is_installed(python: Path) -> None:
+    prefix = python.parents[1]
+    for file in (prefix / "share" / "robolearn" / "launch").glob("*.launch.py"):
+        for program in re.findall(r'executable="(\w+)"', file.read_text(encoding="utf-8")):
+            assert os.access(prefix / "lib" / "robolearn" / program, os.X_OK), (file.name, program)
+
+
+def test_the_contracts_are_loaded_from_the_wheel(python: Path) -> None:
+    code = "from robots.stations import contract_names as n, load_contract as l; print(*(l(name).name for name in n()))"
+    shipped = sorted(path.stem for path in (ROOT / "robots" / "stations").glob("*.yaml"))
+    assert call([str(python), "-c", code], python.parent).split() == shipped
 
 
 def test_a_node_runs_with_the_python_beside_which_it_is_installed(python: Path, tmp_path: Path) -> None:

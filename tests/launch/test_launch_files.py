@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,45 +15,56 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
-REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}, "hil": {"policy": "runs/bc", "out": "runs/x"}}
-PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node", "hil": "hil_node"}
+REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}}
+PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node"}
 Launch = Callable[..., Any]
 
 
-@pytest.fixture
-def complete(prefix: Path, tmp_path: Path) -> Path:
-    """A prefix with every executable that any launch file names, the ones that do not exist yet among them."""
-    place = tmp_path / "complete"
-    shutil.copytree(prefix, place)
-    for name in PROGRAMS.values():
-        program = place / "lib" / "robolearn" / name
-        if not program.exists():
-            program.write_text("#!/bin/sh\n")
-            program.chmod(0o755)
-    return place
-
-
 def test_the_files_are_those_that_the_readers_are_told_of() -> None:
-    assert FILES == ["arm", "deploy", "hil", "record", "sim_arm", "teleop"]
+    assert FILES == ["arm", "deploy", "record", "sim_arm", "teleop"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_argument_is_described_and_every_required_one_is_asked_for(
-    launch: Launch, complete: Path, name: str
+def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
+    launch: Launch, prefix: Path, name: str
 ) -> None:
+    """Read from the file itself, whatever its arguments switch on; nothing is put in place for the test."""
+    import ast
+
+    tree = ast.parse((ROOT / "launch" / f"{name}.launch.py").read_text(encoding="utf-8"))
+    named = [
+        keyword.value.value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Node"
+        for keyword in call.keywords
+        if keyword.arg == "executable" and isinstance(keyword.value, ast.Constant)
+    ]
+    assert named and {process.executable for process in launch(name, **REQUIRED.get(name, {})).started} >= set(named)
+    for program in named:
+        installed = prefix / "lib" / "robolearn" / program
+        assert installed.resolve() == ROOT / "launch" / "executables" / program and os.access(installed, os.X_OK)
+        found = re.search(r"from ([\w.]+) import (\w+)", installed.read_text(encoding="utf-8"))
+        assert found is not None and callable(getattr(importlib.import_module(found[1]), found[2]))
+
+
+def test_every_installed_program_is_started_by_some_file(launch: Launch, prefix: Path) -> None:
+    started = {process.executable for name in FILES for process in launch(name, **REQUIRED.get(name, {})).started}
+    assert {path.name for path in (prefix / "lib" / "robolearn").iterdir()} == started
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_argument_is_described_and_every_required_one_is_asked_for(launch: Launch, name: str) -> None:
     needed = REQUIRED.get(name, {})
-    context = launch(name, complete, **needed)
+    context = launch(name, **needed)
     assert all(len(argument.description) > 10 for argument in context.declared.values())
     for missing in needed:
         with pytest.raises(RuntimeError, match=f"missing required argument '{missing}' \\(description"):
-            launch(name, complete, **{key: value for key, value in needed.items() if key != missing})
+            launch(name, **{key: value for key, value in needed.items() if key != missing})
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node(
-    launch: Launch, complete: Path, name: str
-) -> None:
-    started = {process.node: process for process in launch(name, complete, **REQUIRED.get(name, {})).started}
+def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node(launch: Launch, name: str) -> None:
+    started = {process.node: process for process in launch(name, **REQUIRED.get(name, {})).started}
     assert all(node.count("/") == 2 and node.startswith("/robolearn/") for node in started)
     assert all(process.executable == f"{node.split('/')[-1]}_node" for node, process in started.items())
     if name == "sim_arm":
@@ -58,7 +72,7 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
         return
     common = {"/robolearn/safety", "/robolearn/sim_arm"}
     # Only one of them may stream targets: the streamer for policies, teleoperation by itself.
-    common |= {"/robolearn/streamer"} if name in ("deploy", "hil") else set()
+    common |= {"/robolearn/streamer"} if name == "deploy" else set()
     assert common <= set(started)
     assert "safety node" in started["/robolearn/safety"].shutdown
     others = set(started) - common
@@ -68,7 +82,7 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
 def test_a_deployment_in_simulation(launch: Launch) -> None:
     context = launch("deploy", policy="runs/7", task="pick_place", seed="3")
     assert {process.executable: process.parameters for process in context.started} == {
-        "policy_node": {"contract": "sim", "policy": "runs/7"},
+        "policy_node": {"contract": "sim", "policy": "runs/7", "device": "auto"},
         "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
         "streamer_node": {"contract": "sim", "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "pick_place", "seed": 3},
@@ -89,7 +103,7 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
 def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
     """`policy:=1` and `robot:=on` would reach a node as a number and a truth value."""
     started = launch("deploy", policy="1", robot="on").started
-    assert started[0].parameters == {"contract": "on", "policy": "1"}
+    assert started[0].parameters == {"contract": "on", "policy": "1", "device": "auto"}
 
 
 def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import load_contract
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.operator import Operator
+from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
 from policies.checkpoint import save_policy
 from policies.kinds import build_net
@@ -23,8 +22,9 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.node_record import RECORD, node_defaults
-from robolearn.cli.station import may_be_realtime
 from robolearn.data.reader import Dataset
+from robolearn.deploy.programs import may_be_realtime
+from robots.stations import load_contract
 from sim.registry import make_env
 
 pytestmark = pytest.mark.realtime
@@ -76,7 +76,7 @@ def logs(folder: Path) -> str:
     return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(folder.glob("*.log")))
 
 
-def nodes(operator: Operator) -> set[str]:
+def nodes(operator: SafetyClient) -> set[str]:
     return {f"{space}/{name}" for name, space in operator.node.get_node_names_and_namespaces()}
 
 
@@ -93,7 +93,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
         made = {
             "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
             "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
-            "policy_node": PolicyNode(lambda path: None, **context),  # type: ignore[arg-type,return-value]
+            "policy_node": PolicyNode(lambda path, device: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "streamer_node": StreamerNode(**context),
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_a_deployment_in_simulation_arms_and_ends(launch: Launch, policy: Path, 
     started = launch("deploy", robot="sim", policy=str(policy), task="lift", seed="3").started
     assert len(started) == 4
     with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
-        operator = Operator(ros)
+        operator = SafetyClient(ros)
         try:
             wait_until(lambda: {p.node for p in started} <= nodes(operator), 90.0, "all four nodes")
             operator.wait_ready(90.0)

@@ -18,10 +18,10 @@ from lerobot.policies.act.configuration_act import ACTConfig
 from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
-from hardware.contract_file import CONTRACTS
 from policies.loading import open_policy
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Interface
+from robots.stations import CONTRACTS
 from sim.registry import make_env
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from policies.checkpoint import load_policy, save_policy
 from policies.kinds import build_net
+from policies.loading import open_policy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
@@ -61,6 +62,12 @@ def test_there_and_back(tmp_path, config):
     seen = {"robot.state": np.ones((4, 3), np.float32)}
     np.testing.assert_array_equal(loaded.act(seen), policy.act(seen))
     assert sorted(f.name for f in (tmp_path / "p").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_policy_opens_on_the_device_that_was_asked_for(folder):
+    assert open_policy(folder).device.type == "cpu"
+    # "meta" is a device that every machine has: tensors without values.
+    assert open_policy(folder, device="meta").device.type == "meta"
 
 
 def test_a_run_folder_will_do(folder):

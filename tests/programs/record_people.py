@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.contract_file import load_contract
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background
@@ -34,6 +33,7 @@ from hardware.ros2.runtime import Node
 from hardware.teleop.gamepad import CONFIG
 from hardware.teleop.mapping import curve
 from robolearn.core import Observation
+from robots.stations import load_contract
 from sim.experts import make_expert
 from sim.tasks import TASKS
 

@@ -158,7 +158,10 @@ def test_the_entropy_term_raises_the_noise(point: Make, kit: Any):
 def test_a_gradient_is_no_longer_than_allowed(point: Make, kit: Any, monkeypatch: pytest.MonkeyPatch):
     made = kit.runner(point(8), max_grad_norm=1e-3, epochs=1)
     norms: dict[str, list[float]] = {"actor": [], "critic": []}
-    for name, optimizer in (("actor", made.algorithm.policy_step.optimizer), ("critic", made.algorithm.baseline.optimizer)):
+    for name, optimizer in (
+        ("actor", made.algorithm.policy_step.optimizer),
+        ("critic", made.algorithm.baseline.optimizer),
+    ):
         step = optimizer.adam.step
 
         def measured(name: str = name, optimizer: Any = optimizer, step: Any = step) -> None:
@@ -237,9 +240,7 @@ def test_metrics_are_means_over_the_steps_that_there_were(point: Make, kit: Any,
 @both
 @pytest.mark.parametrize("target_kl", [1e-9, 1e9], ids=["stopped", "all-epochs"])
 def test_the_kl_is_that_of_the_whole_batch_after_the_epochs(point: Make, kit: Any, target_kl: float, noise: str):
-    made = kit.runner(
-        point(8), target_kl=target_kl, actor_lr=2e-3, epochs=4, minibatch=20, noise=getattr(kit, noise)
-    )
+    made = kit.runner(point(8), target_kl=target_kl, actor_lr=2e-3, epochs=4, minibatch=20, noise=getattr(kit, noise))
     algorithm, found = made.algorithm, []
     improve = algorithm._improve
 

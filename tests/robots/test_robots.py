@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from robots import FR3, PANDA, ROBOTS, SO101, UR5E, IKConfig, RobotSpec, make_control, solve
+from robolearn.core import BadInput
+from robots import (
+    FR3,
+    NO_GRIPPER,
+    PANDA,
+    ROBOTS,
+    SO101,
+    UR5E,
+    GripperKind,
+    GripperSpec,
+    IKConfig,
+    RobotSpec,
+    make_control,
+    solve,
+)
+from robots.limits import Limits
 
 every_robot = pytest.mark.parametrize("robot", ROBOTS.values(), ids=lambda robot: robot.name)
 
@@ -66,6 +83,8 @@ def test_the_facts_agree_with_each_other_and_the_model(robot: RobotSpec) -> None
     for finger in robot.gripper.joints:
         np.testing.assert_allclose(np.sort(robot.gripper.joint_range), model.joint(finger).range, rtol=1e-12)
         assert finger in [model.actuator(i).name for i in range(model.nu)]
+        slides = model.joint(finger).type == mujoco.mjtJoint.mjJNT_SLIDE
+        assert robot.gripper.kind == (GripperKind.PARALLEL if slides else GripperKind.REVOLUTE)
     assert "wrist" in [model.camera(i).name for i in range(model.ncam)]
     assert robot.source.startswith("https://")
 
@@ -192,3 +211,42 @@ def test_the_so101_is_its_makers_model() -> None:
         [0.391362, -0.003820, 0.227356],
     ]
     np.testing.assert_allclose(pos, published, atol=2e-6)
+
+
+def test_every_robot_is_known_by_its_own_name() -> None:
+    assert all(robot.name == name for name, robot in ROBOTS.items()) and len(ROBOTS) == 4
+
+
+def test_openings_are_those_of_the_makers() -> None:
+    """Franka Hand 80 mm, Robotiq 2F-85 85 mm; the jaw's is derived in the arm's file."""
+    assert {name: robot.gripper.max_width for name, robot in ROBOTS.items()} == {
+        "panda": 0.08, "fr3": 0.08, "ur5e": 0.085, "so101": 0.13,
+    }  # fmt: skip
+    assert PANDA.gripper.joint_range == (0.0, 0.04) and SO101.gripper.joint_range == (-0.174533, 1.74533)
+
+
+def test_an_arm_without_a_gripper() -> None:
+    bare = dataclasses.replace(PANDA, gripper=NO_GRIPPER)
+    limits = Limits.of(bare)
+    assert limits.gripper_max == 0.0 and limits.gripper_speed > 0
+    control = make_control("tcp_delta", bare)
+    home = np.array([bare.home])
+    _, width = control.targets(home, None, np.ones((1, 7)))
+    assert width == 0.0 and np.isfinite(control.actions(home, home, width)).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": GripperKind.PARALLEL, "joints": ("a",), "max_width": 0.1, "max_speed": 1, "max_force": 1}, "2 names"),
+        (
+            {"kind": GripperKind.REVOLUTE, "joints": ("a",), "max_width": 0.1, "max_speed": 1, "max_force": 1},
+            "jaw_range",
+        ),
+        ({"kind": GripperKind.PARALLEL, "joints": ("a", "b"), "max_speed": 1, "max_force": 1}, "more than 0"),
+        ({"kind": GripperKind.NONE, "max_width": 0.1}, "expected 0"),
+    ],
+)
+def test_a_gripper_that_contradicts_its_kind_is_refused(values: dict, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        GripperSpec(**values)

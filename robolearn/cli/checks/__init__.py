@@ -13,7 +13,7 @@ SIMULATION = "Simulation and learning"
 CHECKS: dict[str, tuple[Callable[[Machine], list[Check]], ...]] = {
     SIMULATION: (compute.python, compute.processors, compute.torch, simulation.worlds),
     "Faster, and with pictures": (compute.gpu, simulation.cameras),
-    "ROS 2": (ros.rclpy, ros.talk, ros.network, ros.launch, shared_memory.images),
+    "ROS 2": (ros.rclpy, ros.dds, ros.network, ros.launch, shared_memory.images),
     "Real-time": (realtime.priority,),
     "Devices": (devices.gamepad, devices.spacemouse, devices.cameras, devices.serial),
 }

@@ -29,9 +29,9 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
     Raises:
       BadInput: there is no such device, or it is not plugged in.
     """
-    from hardware.contract_file import load_contract
     from hardware.teleop import make_device
     from robots.proprio import proprio
+    from robots.stations import load_contract
 
     if name not in DEVICES:
         raise BadInput("--device", got=name, available=DEVICES)

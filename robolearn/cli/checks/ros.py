@@ -1,4 +1,4 @@
-"""ROS 2: is it there, do two processes talk, who else hears them, does `ros2 launch` find us."""
+"""ROS 2: whether it is installed, messages pass between processes, who receives them, and `ros2 launch` finds us."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def rclpy(machine: Machine) -> list[Check]:
     return [Check("rclpy", True, f"{wheels} from the wheels of ROS 2 kilted" if wheels else f"ROS 2 {sourced or ''}")]
 
 
-def talk(machine: Machine) -> list[Check]:
-    """Two processes that send each other messages."""
+def dds(machine: Machine) -> list[Check]:
+    """Whether messages go from one process to another and back over DDS."""
     name = "two processes"
     if not machine.module("rclpy"):
         return [Check(name, False, "not tried without rclpy")]
-    answer = machine.python("-m", "hardware.ros2.talk", timeout_s=60)
+    answer = machine.python("-m", "hardware.ros2.dds_check", timeout_s=60)
     if answer.code != 0:
         local = machine.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST") in ("LOCALHOST", "SUBNET")
         # With discovery as it should be, what is left is a firewall, or another RMW half installed.

@@ -1,4 +1,4 @@
-"""Robot contracts for bags: what a station's topics mean, in the plain values that `robolearn.data.bags` takes."""
+"""Bags as a format of ``dataset import`` and ``export``: a robot contract says what their topics mean."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
-    from hardware.contract import Contract, Topic
-    from robolearn.data.bags import Channel, Station
     from robolearn.data.reader import Dataset
     from robolearn.data.source import Progress, Source
+    from robots.stations import Contract
 
 FORMAT = "mcap"
 
@@ -39,7 +38,7 @@ def read(
         if topic in recording.topics:
             first = next(recording.messages([topic]), None)
             contract = contract.with_objects(getattr(first.content, "name", ()) if first is not None else ())
-    return read_bag(path, station_of(contract), task=task, success=success)
+    return read_bag(path, contract, task=task, success=success)
 
 
 def write(dataset: Dataset, out: Path, robot: str, progress: Progress | None = None) -> None:
@@ -51,47 +50,11 @@ def write(dataset: Dataset, out: Path, robot: str, progress: Progress | None = N
     contract = _contract(robot, [key.removeprefix("images.") for key in held if key.startswith("images.")])
     if "objects" in held:
         contract = contract.with_objects(held["objects"].names)
-    write_bag(dataset, station_of(contract), out, progress)
-
-
-def station_of(contract: Contract) -> Station:
-    """What `contract` says, without the class."""
-    from hardware.contract import FLOATS
-    from hardware.pictures import picture
-    from robolearn.data.bags import Channel, Station
-
-    def channel(topic: Topic) -> Channel:
-        return Channel(topic.topic, topic.type, topic.max_age_s)
-
-    closed, opened = contract.gripper_range
-    gripper = contract.gripper
-
-    def joint_values(width: float) -> tuple[float, ...]:
-        most = contract.robot.gripper.max_width
-        share = width / most if most > 0 else 0.0
-        return (closed + (opened - closed) * share,) * len(contract.gripper_joints)
-
-    return Station(
-        name=f"contract {contract.name}",
-        robot=contract.robot,
-        interface=contract.interface,
-        joints=contract.joints,
-        gripper_joints=contract.gripper_joints,
-        joint_states=channel(contract.joint_states),
-        command=channel(contract.command),
-        gripper=None if gripper is None else channel(gripper),
-        objects=None if contract.objects is None else channel(contract.objects),
-        gripper_width=contract.gripper_width,
-        gripper_values=contract.gripper_values,
-        gripper_joint_values=joint_values,
-        opening=gripper is not None and gripper.type == FLOATS and gripper.unit == "opening",
-        picture=picture,
-        cameras={name: channel(camera) for name, camera in contract.cameras.items()},
-    )
+    write_bag(dataset, contract, out, progress)
 
 
 def _contract(robot: str, cameras: Sequence[str] | None) -> Contract:
-    from hardware.contract_file import contract_names, load_contract
+    from robots.stations import contract_names, load_contract
 
     if not robot:
         raise BadInput("--robot", got="none", expected="a robot contract", available=(*contract_names(), "<path>.yaml"))

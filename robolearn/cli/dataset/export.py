@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from robolearn.cli.choices import Station
 from robolearn.cli.command import Command
 from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored
@@ -37,7 +38,7 @@ class Export(Command):
     """lerobot-v2.1, robomimic, npz or mcap."""
     out: Path
     """The new folder, or file for robomimic and for mcap where it ends in .mcap."""
-    robot: str = ""
+    robot: Station = ""
     """mcap: the robot contract that says what the topics are, by name or as a file."""
 
     def run(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from robolearn.cli.choices import Station
 from robolearn.cli.command import Command
 from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored, write_set
@@ -51,7 +52,7 @@ class Import(Command):
     """The cameras to take; all of them if not given."""
     images: bool = True
     """Take images at all."""
-    robot: str = ""
+    robot: Station = ""
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
     """How the episodes ended, where the files do not say."""

@@ -10,6 +10,13 @@ from typing import Any
 
 from robolearn.core import BadInput
 
+EPISODE_EVENTS = "/robolearn/episode_event"
+"""std_msgs/String of JSON: {"event": "start" | "success" | "failure" | "discard" | "redo", "task": words, optional}.
+
+An exported end holds the rest of what a data set stores, see `Ending`: {"terminated": …, "truncated": …,
+"frames_ns": […], "interventions": [frame, …], "rewards": [[frame, reward], …], "known": false}.
+"""
+
 ENDS = {"success": True, "failure": False}
 DROPS = ("discard", "redo")
 KNOWN = ("start", *ENDS, *DROPS, "quit")

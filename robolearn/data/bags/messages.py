@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.bags.recording import rosbags
-from robolearn.data.bags.station import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, POSE, STRING, TRAJECTORY
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, POSE, STRING, TRAJECTORY
 
 
 class Messages:

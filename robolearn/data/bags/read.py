@@ -11,21 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
-from robolearn.data.bags.events import Span, spans_of
+from robolearn.data.bags.events import EPISODE_EVENTS, Span, spans_of
 from robolearn.data.bags.grid import Times, check_age, grid, newest, newest_before
 from robolearn.data.bags.recording import Recording
 from robolearn.data.bags.series import Series, TopicData, pose_of, read_topics
-from robolearn.data.bags.station import EPISODE_EVENTS, POSE, Channel, Station
 from robolearn.data.features import FRAME
 from robolearn.data.source import Draft, Source
 from robots import make_control
 from robots.ik import solve
 from robots.proprio import proprio
+from robots.stations import POSE, Contract, Topic
+from robots.stations.pictures import picture
 
 OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
 
 
-def read_bag(path: str | Path, station: Station, *, task: str = "", success: bool | None = None) -> Source:
+def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bool | None = None) -> Source:
     """The episodes of the bag at `path`.
 
     Args:
@@ -91,7 +92,7 @@ def _spans(topics: TopicData, recording: Recording, notes: list[str]) -> list[Sp
     return spans
 
 
-def _frames(number: int, span: Span, topics: TopicData, station: Station, recording: Recording) -> _Part | None:
+def _frames(number: int, span: Span, topics: TopicData, station: Contract, recording: Recording) -> _Part | None:
     hz = station.interface.control_hz
     seen = {role: series for role, series in topics.series.items() if role not in ("command", "gripper")}
     begin = span.begin_ns
@@ -110,7 +111,7 @@ def _frames(number: int, span: Span, topics: TopicData, station: Station, record
     chosen: dict[str, NDArray[np.int64]] = {}
     after = np.append(times[1:], times[-1] + round(1e9 / hz))
     for role, series in topics.series.items():
-        channel: Channel = station.channels[role]
+        channel: Topic = station.topics[role]
         where = f"bag {recording.path}: {channel.topic}: episode {number}"
         if role in seen:
             chosen[role] = newest(series.stamps, times)
@@ -124,7 +125,7 @@ def _frames(number: int, span: Span, topics: TopicData, station: Station, record
 
 
 def _actions(
-    parts: list[_Part], topics: TopicData, station: Station
+    parts: list[_Part], topics: TopicData, station: Contract
 ) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
     """The actions (T, Da) of each part, and (N,) whether a command was out of their reach."""
     control = make_control(station.interface.action_kind, station.robot)
@@ -145,7 +146,7 @@ def _actions(
     return actions, np.concatenate(off)
 
 
-def _stamp_names(station: Station) -> tuple[str, ...]:
+def _stamp_names(station: Contract) -> tuple[str, ...]:
     """The sources whose stamps are stored: every observation, the command, and the gripper's where there is one."""
     gripper = ("gripper",) if station.gripper is not None else ()
     return (*station.interface.observation, "action", *gripper)
@@ -158,7 +159,7 @@ def _draft(
     part: _Part,
     action: NDArray[np.float32],
     topics: TopicData,
-    station: Station,
+    station: Contract,
     recording: Recording,
     task: str,
     success: bool | None,
@@ -216,10 +217,10 @@ class BagImages:
     """The images of one camera in one episode, decoded one after the other while they are asked for."""
 
     def __init__(
-        self, recording: Recording, station: Station, key: str, series: Series, chosen: NDArray[np.int64]
+        self, recording: Recording, station: Contract, key: str, series: Series, chosen: NDArray[np.int64]
     ) -> None:
-        self._recording, self._picture = recording, station.picture
-        self._channel = station.channels[key]
+        self._recording = recording
+        self._channel = station.topics[key]
         height, width, _ = station.interface.observation[key].shape
         self._size = (height, width)
         self._stamps = series.stamps[chosen]
@@ -238,7 +239,7 @@ class BagImages:
             if stamp not in wanted or stamp in decoded:
                 continue
             try:
-                decoded[stamp] = self._picture(message.content, self._size)
+                decoded[stamp] = picture(message.content, self._size)
             except BadInput as error:
                 at = f"{1e-9 * (message.logged_ns - self._recording.begin_ns):.3f} s"
                 raise BadInput(f"bag {self._recording.path}: {self._channel.topic} at {at}: {error}") from None

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
-from robolearn.data.bags.events import Event, read_event
+from robolearn.data.bags.events import EPISODE_EVENTS, Event, read_event
 from robolearn.data.bags.grid import Times
 from robolearn.data.bags.recording import Message, Recording
-from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, POSE, STRING, TRAJECTORY, Channel, Station
+from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, Contract, Topic
 
 Array = NDArray[np.float64]
 
@@ -55,28 +55,28 @@ class TopicData:
     left_out: tuple[str, ...] = ()
 
 
-def check_topics(station: Station, recording: Recording) -> None:
+def check_topics(station: Contract, recording: Recording) -> None:
     """Raise `BadInput` where the bag lacks a topic of the station, or has it in another type."""
-    wanted = dict(station.channels)
+    wanted = dict(station.topics)
     if EPISODE_EVENTS in recording.topics:
-        wanted["episode events"] = Channel(EPISODE_EVENTS, STRING)
+        wanted["episode events"] = Topic(EPISODE_EVENTS, STRING)
     for role, channel in wanted.items():
-        place = f"bag {recording.path}: topic {channel.topic} ({role} of {station.name})"
+        place = f"bag {recording.path}: topic {channel.topic} ({role} of contract {station.name})"
         if channel.topic not in recording.topics:
             raise BadInput(place, got="none", expected=channel.type, available=sorted(recording.topics))
         if recording.topics[channel.topic] != channel.type:
             raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
 
 
-def read_topics(station: Station, recording: Recording) -> TopicData:
+def read_topics(station: Contract, recording: Recording) -> TopicData:
     """Go through the bag once; images are passed over, but for their stamps.
 
     Raises:
       BadInput: a missing topic or one of another type, a malformed message, or stamps of another clock.
     """
     check_topics(station, recording)
-    roles = {channel.topic: role for role, channel in station.channels.items()}
-    growing = {role: _Growing() for role in station.channels}
+    roles = {channel.topic: role for role, channel in station.topics.items()}
+    growing = {role: _Growing() for role in station.topics}
     has_events = EPISODE_EVENTS in recording.topics
     events: list[Event] = []
     fingers: dict[str, float] = {}
@@ -105,7 +105,7 @@ def read_topics(station: Station, recording: Recording) -> TopicData:
         grown.logged.append(message.logged_ns)
         grown.values.append(value)
     series = {
-        role: _series(grown, f"bag {recording.path}: {station.channels[role].topic}") for role, grown in growing.items()
+        role: _series(grown, f"bag {recording.path}: {station.topics[role].topic}") for role, grown in growing.items()
     }
     others = sorted(set(recording.topics) - set(roles) - {EPISODE_EVENTS})
     left_out = [f"topics that are left out: {', '.join(others)}"] if others else []
@@ -126,7 +126,7 @@ def _series(grown: _Growing, where: str) -> Series:
     return Series(unique, logged[first], np.array(grown.values, np.float64)[first])
 
 
-def _value(role: str, message: Message, station: Station, fingers: dict[str, float], where: str) -> Any:
+def _value(role: str, message: Message, station: Contract, fingers: dict[str, float], where: str) -> Any:
     """The numbers in a message; None where it has none for this role."""
     content = message.content
     if role.startswith("images."):
@@ -137,7 +137,7 @@ def _value(role: str, message: Message, station: Station, fingers: dict[str, flo
         spec = station.interface.observation["objects"]
         return _named(content.name, content.position, spec.names, where)
     joints = station.joints if role == "command" else station.gripper_joints
-    kind = station.channels[role].type
+    kind = station.topics[role].type
     if kind == POSE:
         p, o = content.pose.position, content.pose.orientation
         return np.array([p.x, p.y, p.z, o.w, o.x, o.y, o.z])
@@ -147,16 +147,16 @@ def _value(role: str, message: Message, station: Station, fingers: dict[str, flo
         values = _named(content.joint_names, content.points[-1].positions, joints, where)
     else:
         values = np.array(content.data, np.float64)
-        expected = 1 if role == "gripper" and station.opening else len(joints)
+        expected = 1 if role == "gripper" and station.gripper_takes_opening else len(joints)
         if len(values) != expected:
             raise BadInput(where, got=f"{len(values)} numbers", expected=f"{expected}: {', '.join(joints)}")
     if role == "command":
         return values
-    opening = station.opening and kind == FLOATS
+    opening = station.gripper_takes_opening and kind == FLOATS
     return np.array([values[0] if opening else station.gripper_width(values.tolist())])
 
 
-def _joints(content: Any, station: Station, fingers: dict[str, float], where: str) -> Array | None:
+def _joints(content: Any, station: Contract, fingers: dict[str, float], where: str) -> Array | None:
     """The arm's joints and the newest opening, which may come in messages of its own."""
     names = list(content.name)
     positions = np.array(content.position, np.float64)

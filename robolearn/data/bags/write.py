@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
-from robolearn.data.bags.events import Ending
+from robolearn.data.bags.events import EPISODE_EVENTS, Ending
 from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.recording import rosbags
-from robolearn.data.bags.station import EPISODE_EVENTS, FLOATS, POSE, STRING, TRAJECTORY, Station
 from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
@@ -32,6 +31,7 @@ from robolearn.data.source import Draft, Progress, check_new, new_folder
 from robolearn.data.video_reader.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
+from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, Contract
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ BETWEEN_NS = 1_000_000_000  # between episodes that have no time of their own
 HELD_NS = 6_000_000_000  # messages are put in order within this; no source may be older when it is seen
 
 
-def write_bag(dataset: Dataset, station: Station, out: str | Path, progress: Progress | None = None) -> None:
+def write_bag(dataset: Dataset, station: Contract, out: str | Path, progress: Progress | None = None) -> None:
     """Write `dataset` as a rosbag2 folder with one .mcap file, or as that file alone where `out` ends in .mcap.
 
     Args:
@@ -50,12 +50,12 @@ def write_bag(dataset: Dataset, station: Station, out: str | Path, progress: Pro
     """
     out = Path(out)
     check_compatible(
-        station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for {station.name}"
+        station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for contract {station.name}"
     )
     with _bag(out) as bag:
         messages = _EpisodeMessages(bag, station, dataset.outcomes)
         if lost := [name for name in dataset.stamps if name not in (FRAME, *messages.sources)]:
-            log.warning("%s: no topic of %s has the timestamps of %s", out, station.name, ", ".join(lost))
+            log.warning("%s: no topic of contract %s has the timestamps of %s", out, station.name, ", ".join(lost))
         end = 0
         for index, draft in enumerate(drafts(dataset)):
             end = messages.episode(draft, end)
@@ -90,12 +90,12 @@ def _bag(out: Path) -> Iterator[Any]:
 class _EpisodeMessages:
     """Writes episodes as messages on the topics of a station."""
 
-    def __init__(self, bag: Any, station: Station, outcomes: bool) -> None:
+    def __init__(self, bag: Any, station: Contract, outcomes: bool) -> None:
         self._station, self._messages, self._outcomes = station, Messages(), outcomes
         self.sources = _sources(station)
         self._control = make_control(station.interface.action_kind, station.robot)
         self._bag = bag
-        channels = {channel.topic: channel.type for channel in station.channels.values()} | {EPISODE_EVENTS: STRING}
+        channels = {channel.topic: channel.type for channel in station.topics.values()} | {EPISODE_EVENTS: STRING}
         self._connections = {
             topic: bag.add_connection(topic, kind, typestore=self._messages.store) for topic, kind in channels.items()
         }
@@ -144,7 +144,7 @@ class _EpisodeMessages:
         names = (*station.joints, *station.gripper_joints)
 
         def joints(t: int, stamp: int, _: dict) -> Any:
-            return make.joint_state(names, [*q[t], *station.gripper_joint_values(float(width[t]))], stamp)
+            return make.joint_state(names, [*q[t], *station.gripper_joint_positions(float(width[t]))], stamp)
 
         def command(t: int, stamp: int, _: dict) -> Any:
             if station.command.type == POSE:
@@ -170,7 +170,7 @@ class _EpisodeMessages:
             topic = station.objects.topic
             makers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
         for key in draft.images:
-            channel = station.channels[key]
+            channel = station.topics[key]
             makers[key] = (
                 channel.topic,
                 lambda t, stamp, images, key=key, kind=channel.type: make.image(kind, images[key], stamp),
@@ -215,12 +215,12 @@ def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known:
     )
 
 
-def _sources(station: Station) -> list[str]:
+def _sources(station: Contract) -> list[str]:
     """What stamps are taken from."""
     return [*station.interface.observation, "action", *(["gripper"] if station.gripper is not None else [])]
 
 
-def _times(episode: Episode, station: Station, step: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+def _times(episode: Episode, station: Contract, step: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
     """(T,) when each frame was [ns], and name → (T,) the stamps of what it holds [ns]."""
     stored = {name: np.round(np.asarray(at) * 1e9).astype(np.int64) for name, at in episode.stamps.items()}
     index = np.arange(len(episode), dtype=np.int64) * step

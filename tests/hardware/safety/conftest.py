@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.safety import Command, JointTarget, Limits, PoseTarget, SafetyFilter, SafetyState
+from hardware.safety import ArmCommand, JointTarget, Limits, PoseTarget, SafetyFilter, SafetyState
 from robots import PANDA, RobotSpec
 
 HOME = np.array(PANDA.home)
@@ -41,7 +41,7 @@ class Rig:
     def goal(self, positions: Any, gripper: float | None = None) -> JointTarget:
         return JointTarget(self.robot.joints, np.asarray(positions, dtype=float), gripper)
 
-    def tick(self, target: JointTarget | PoseTarget | None = None, feed: bool = True) -> Command | None:
+    def tick(self, target: JointTarget | PoseTarget | None = None, feed: bool = True) -> ArmCommand | None:
         """A period goes by: heartbeats, perhaps a target, a step."""
         self.now += self.period
         if feed:
@@ -55,7 +55,7 @@ class Rig:
                 self.measured = command.positions.copy()
         return command
 
-    def run(self, target: JointTarget | PoseTarget | None, steps: int, feed: bool = True) -> Command | None:
+    def run(self, target: JointTarget | PoseTarget | None, steps: int, feed: bool = True) -> ArmCommand | None:
         command = None
         for _ in range(steps):
             command = self.tick(target, feed)

@@ -1,4 +1,4 @@
-"""The operator's side: the dead-man's switch, arm, disarm, reset, e-stop, and what the nodes say about themselves."""
+"""Client of the safety node: the dead-man's switch, arm, disarm, reset, e-stop, and the status of the nodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from robolearn.core import RobolearnError
 DEADMAN_HZ = 20.0
 
 
-class Operator:
-    """A client of the safety node, for `robolearn deploy` and for tests. Close it, or use it with `with`.
+class SafetyClient:
+    """A client of the safety node, on the operator's side. Close it, or use it with `with`.
 
     Args:
       background: where its node spins; by default a context and a thread of its own.
@@ -113,7 +113,7 @@ class Operator:
             if done:
                 self.wait_for(SafetyState.ARMED, 5.0)
                 return
-            if "latched" in message or time.monotonic() > end:
+            if SafetyState.LATCHED in message or time.monotonic() > end:
                 raise RobolearnError(message)
             time.sleep(0.1)
 
@@ -188,7 +188,7 @@ class Operator:
         if self._own:
             self._background.close()
 
-    def __enter__(self) -> Operator:
+    def __enter__(self) -> SafetyClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,6 +1,6 @@
-"""Two processes that talk: what `robolearn doctor` runs to see whether ROS 2 works on a machine.
+"""The DDS check: whether messages go between two processes on this machine; part of `robolearn doctor`.
 
-    python -m hardware.ros2.talk
+    python -m hardware.ros2.dds_check
 
 prints one JSON object: ``rmw``, ``domain``, ``range``, ``wait_s`` until the first answer, ``roundtrip_ms`` (median).
 """
@@ -26,14 +26,14 @@ ROUNDS = 20
 LIMIT_S = 15.0
 
 
-def ask(limit_s: float = LIMIT_S) -> dict[str, object]:
-    """Start a second process, send it messages and wait for its answers.
+def round_trips(limit_s: float = LIMIT_S) -> dict[str, object]:
+    """Start a second process, send it messages and wait until they come back.
 
     Raises:
       TimeoutError: no answer within `limit_s`; says whether the other process was seen at all.
     """
     name = f"{NAMESPACE}/doctor_{os.getpid()}"
-    command = [sys.executable, "-P", "-m", "hardware.ros2.talk", "--answer", name]
+    command = [sys.executable, "-P", "-m", "hardware.ros2.dds_check", "--echo", name]
     with Background() as background:
         node = background.add(rclpy.create_node(f"doctor_{os.getpid()}", context=background.context))
         heard: list[str] = []
@@ -67,22 +67,22 @@ def ask(limit_s: float = LIMIT_S) -> dict[str, object]:
     }
 
 
-def answer(name: str) -> None:
+def echo(name: str) -> None:
     """Send back whatever comes, until stdin is closed: by the end of the asking process, however it ends."""
     with Background() as background:
-        node = background.add(rclpy.create_node(f"doctor_answer_{os.getpid()}", context=background.context))
+        node = background.add(rclpy.create_node(f"doctor_echo_{os.getpid()}", context=background.context))
         pong = node.create_publisher(String, f"{name}_pong", 1)
         node.create_subscription(String, f"{name}_ping", pong.publish, 1)
         sys.stdin.read()
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code: 0 they talked, 1 they did not."""
-    if argv[:1] == ["--answer"]:
-        answer(argv[1])
+    """The exit code: 0 messages went there and back, 1 they did not."""
+    if argv[:1] == ["--echo"]:
+        echo(argv[1])
         return 0
     try:
-        print(json.dumps(ask()))
+        print(json.dumps(round_trips()))
     except TimeoutError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.streaming import ChunkRefused, ChunkStream
+from hardware.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
 
 NAMES = ("dx", "dy", "gripper")
 DT = 0.05
@@ -27,8 +27,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def make(clock: Clock, **options) -> ChunkStream:
-    return ChunkStream(NAMES, DT, clock=clock, **options)
+def make(clock: Clock, **options) -> ActionChunkBuffer:
+    return ActionChunkBuffer(NAMES, DT, clock=clock, **options)
 
 
 def ramp(n: int, start: float = 0.0) -> np.ndarray:
@@ -38,15 +38,17 @@ def ramp(n: int, start: float = 0.0) -> np.ndarray:
     return rows
 
 
-def give(stream: ChunkStream, clock: Clock, actions, *, age: float = 0.0, stamp: float | None = None, **other) -> None:
+def give(
+    stream: ActionChunkBuffer, clock: Clock, actions, *, age: float = 0.0, stamp: float | None = None, **other
+) -> None:
     """A chunk whose observation was taken `age` seconds ago, on a wall clock that runs with the steady one."""
     wall = WALL + clock.t - 1000.0
     at = wall - age if stamp is None else stamp
     times = np.arange(len(actions)) * DT
-    stream.accept(at, wall, other.get("names", NAMES), actions, other.get("times", times), other.get("source"))
+    stream.accept(at, wall, other.get("names", NAMES), actions, other.get("times", times), other.get("sender"))
 
 
-def first(stream: ChunkStream) -> float:
+def first(stream: ActionChunkBuffer) -> float:
     step = stream.step()
     assert step is not None
     return round(float(step.action[0]), 6)
@@ -221,13 +223,13 @@ def test_repeated_and_reordered_chunks_are_refused(clock: Clock) -> None:
 
 def test_two_policies_at_once_are_refused(clock: Clock) -> None:
     stream = make(clock)
-    give(stream, clock, ramp(8), source="a")
+    give(stream, clock, ramp(8), sender="a")
     clock.t += 0.1
     with pytest.raises(ChunkRefused, match="two policies"):
-        give(stream, clock, ramp(8), source="b")
-    give(stream, clock, ramp(8), source="a")
+        give(stream, clock, ramp(8), sender="b")
+    give(stream, clock, ramp(8), sender="a")
     stream.clear()
-    give(stream, clock, ramp(8), source="b")
+    give(stream, clock, ramp(8), sender="b")
 
 
 def test_a_small_difference_of_clocks_is_forgiven(clock: Clock) -> None:

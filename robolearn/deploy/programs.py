@@ -1,4 +1,4 @@
-"""What commands that put an arm to work have in common: the ROS domain, real-time priority, nodes as programs."""
+"""How nodes are started: in which ROS domain, with which priority, by which command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import sys
 from typing import Any
 
 from robolearn.core import BadInput
-from robolearn.deploy import Program
+from robolearn.deploy.processes import Program
+
+LAST_DOMAIN = 232  # of DDS: each domain has UDP ports of its own
 
 
 def choose_domain(domain: int | None, simulated: bool) -> None:
@@ -16,13 +18,18 @@ def choose_domain(domain: int | None, simulated: bool) -> None:
     Raises:
       BadInput: there is no such domain.
     """
-    if domain is not None and not 0 <= domain <= 232:
-        raise BadInput("--domain", got=domain, expected="0 to 232")
+    check_domain(domain)
     if domain is not None:
         os.environ["ROS_DOMAIN_ID"] = str(domain)
     elif "ROS_DOMAIN_ID" not in os.environ:
         # Two deployments on one machine must not hear each other.
         os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100) if simulated else "0"
+
+
+def check_domain(domain: int | None) -> None:
+    """Raise `BadInput` unless ROS has the domain; None: none is asked for."""
+    if domain is not None and not 0 <= domain <= LAST_DOMAIN:
+        raise BadInput("--domain", got=domain, expected=f"0 to {LAST_DOMAIN}")
 
 
 def may_be_realtime() -> bool:
@@ -33,15 +40,15 @@ def may_be_realtime() -> bool:
 
 
 def node_program(name: str, robot: str, priority: int, module: tuple[str, ...] = (), **flags: Any) -> Program:
-    """A node of ours as a program.
+    """A node as a program.
 
     Args:
-      name: what errors call it; for those of `robolearn.cli.nodes` which one.
+      name: for errors; one of those in `robolearn.deploy.nodes`, unless `module` is given.
       robot: the contract.
-      priority: SCHED_FIFO's, where this machine permits it.
-      module: another one, with its arguments.
-      flags: parameters.
+      priority: of SCHED_FIFO, where this machine permits it.
+      module: another module to run, with its arguments.
+      flags: parameters of the node.
     """
     flags = {"contract": robot, "realtime_priority": priority if may_be_realtime() else 0, **flags}
     words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
-    return Program(name, (sys.executable, "-m", *(module or ("robolearn.cli.nodes", name)), *words))
+    return Program(name, (sys.executable, "-m", *(module or ("robolearn.deploy.nodes", name)), *words))

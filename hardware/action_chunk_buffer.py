@@ -1,7 +1,7 @@
-"""Chunks that arrive late, one after the other, become one stream of actions: real-time chunking.
+"""Action chunks that arrive late, one after the other, as one stream of actions: real-time chunking.
 
 A chunk's action i belongs to the time [s + iΔt, s + (i+1)Δt) with s the moment of its *observation*: whatever time
-the policy took, action i is never executed in place of action j. With t the time since s when the chunk arrives,
+the policy took, action i is never executed at the time of action j. With t the time since s when the chunk arrives,
 
     k₀ = ⌊t / Δt⌋                        the steps before k₀ have elapsed and are dropped,
     d  = ⌈t / Δt⌉                        the latency in steps,
@@ -41,11 +41,11 @@ class ChunkRefused(RobolearnError):
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be done now.
+    """The action of this moment.
 
     Attributes:
       stamp: of the observation behind it [s].
-      index: which action of its chunk; with `stamp` it tells steps apart.
+      index: which action of its chunk; with `stamp` it identifies the step.
       action: (Da,) in [-1, 1].
       held: the chunk is over, and its last set-point is kept for a short while.
     """
@@ -63,8 +63,8 @@ class _Chunk:
     actions: Array  # (T, Da)
 
 
-class ChunkStream:
-    """A queue of one chunk.
+class ActionChunkBuffer:
+    """The chunk that is being executed, replaced by each newer one.
 
     Args:
       names: (Da,) of the action's components, in order.
@@ -77,7 +77,7 @@ class ChunkStream:
       clock: steady time [s].
 
     Attributes:
-      reason: why there is nothing to do (any more); empty while there is.
+      reason: why there is no action now; empty while there is one.
       latency_s: between the last chunk's observation and its arrival.
     """
 
@@ -94,7 +94,9 @@ class ChunkStream:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not period_s > 0 or freeze < 0 or (grace_s is not None and grace_s < 0):
-            raise BadInput("chunk stream", got=(period_s, grace_s, freeze), expected="a positive period, the rest ≥ 0")
+            raise BadInput(
+                "action chunk buffer", got=(period_s, grace_s, freeze), expected="a positive period, the rest ≥ 0"
+            )
         self.names = tuple(names)
         self.period_s = period_s
         self.grace_s = period_s if grace_s is None else grace_s
@@ -107,7 +109,7 @@ class ChunkStream:
         self._jumping = np.array([name in unblended for name in self.names])
         self._chunk: _Chunk | None = None
         self._last_stamp = -math.inf
-        self._source: object = None
+        self._sender: object = None
 
     @property
     def running(self) -> bool:
@@ -115,8 +117,8 @@ class ChunkStream:
         return self._chunk is not None
 
     def clear(self, reason: str = "no action chunk yet") -> None:
-        """Forget everything: the chunk, the order of stamps and who sends."""
-        self._chunk, self._last_stamp, self._source, self.reason = None, -math.inf, None, reason
+        """Empty the buffer: the chunk, the order of stamps and the sender."""
+        self._chunk, self._last_stamp, self._sender, self.reason = None, -math.inf, None, reason
 
     def halt(self, reason: str) -> None:
         """Drop the chunk; later ones are still held to the order of stamps."""
@@ -129,7 +131,7 @@ class ChunkStream:
         names: Sequence[str],
         actions: Any,
         times: NDArray,
-        source: object = None,
+        sender: object = None,
     ) -> None:
         """Take a chunk, which replaces the one before from its first action on that has not elapsed.
 
@@ -139,7 +141,7 @@ class ChunkStream:
           names: of the components.
           actions: (T, Da) in [-1, 1].
           times: (T,) each action's time after the observation [s]: 0, Δt, 2Δt, …
-          source: who sends it, comparable; from the first chunk on it stays the same.
+          sender: identifies the policy that sent it, comparable; the same from the first chunk on.
 
         Raises:
           ChunkRefused: it must not be executed. Nothing has changed.
@@ -149,7 +151,7 @@ class ChunkStream:
         age = wall - stamp
         if not math.isfinite(stamp) or stamp <= 0:
             raise ChunkRefused("action chunk without an observation stamp")
-        if source is not None and self._source is not None and source != self._source:
+        if sender is not None and self._sender is not None and sender != self._sender:
             raise ChunkRefused("action chunks come from two policies at once")
         if age < -FUTURE_S:
             raise ChunkRefused(f"action chunk is stamped {-age:.3f} s in the future: are the clocks synchronised?")
@@ -164,10 +166,10 @@ class ChunkStream:
                 f"action chunk is out of order: its observation is {self._last_stamp - stamp:.3f} s older than the last"
             )
         self._chunk = _Chunk(stamp, now - age, self._blended(values, now, age))
-        self._last_stamp, self._source, self.latency_s, self.reason = stamp, source, age, ""
+        self._last_stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
 
     def step(self) -> Step | None:
-        """What is to be done now, or None: there is no chunk, or it ran out just now; `reason` says which."""
+        """The action of this moment, or None: there is no chunk, or it ran out just now; `reason` says which."""
         chunk = self._chunk
         if chunk is None:
             return None

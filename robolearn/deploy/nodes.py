@@ -1,7 +1,8 @@
-"""The nodes as programs: `robolearn-policy`, `robolearn-streamer`, `robolearn-safety`.
+"""The nodes as programs: policy, streamer and safety.
 
 Parameters come the ROS way, `--ros-args -p contract:=sim -p policy:=runs/quickstart`, or as flags,
-`--contract sim --policy runs/quickstart`. The simulated arm has a program of its own, `node_sim_arm`.
+`--contract sim --policy runs/quickstart`. The simulated arm is a program of the
+commands, as it alone needs `sim`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from robolearn.core import BadInput, Policy, RobolearnError
+from robolearn.core.device import resolve_device
 
 
 def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
-    return run_node(_policy_node, ("contract", "policy", "objects", "seed", "tail_steps", "realtime_priority"), argv)
+    return run_node(
+        _policy_node, ("contract", "policy", "objects", "seed", "device", "tail_steps", "realtime_priority"), argv
+    )
 
 
 def main_streamer(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +50,7 @@ def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[st
 def leave(code: int) -> NoReturn:
     """End this process, whose node is closed, at once.
 
-    The interpreter would take a second to take down what the node had imported, and whoever ended it waits for that.
+    The interpreter takes a second to take down what the node imported, and the process that ended it waits for that.
     """
     gc.collect()  # the middleware's handles: the shared memory that they hold outlives the process
     logging.shutdown()
@@ -58,10 +62,11 @@ def leave(code: int) -> NoReturn:
 def _policy_node() -> Any:
     from hardware.ros2.policy_node import PolicyNode
 
-    return PolicyNode(_load)
+    return PolicyNode(load)
 
 
-def _load(path: str) -> Policy:
+def load(path: str, device: str) -> Policy:
+    """The policy at `path`, on `device` (``auto``, ``cpu``, …), set up for one arm; raises `BadInput`."""
     if not path:
         raise BadInput("parameter policy", got="nothing", expected="a run, a checkpoint folder or lerobot:FOLDER")
     import torch
@@ -69,7 +74,7 @@ def _load(path: str) -> Policy:
     from policies.loading import open_policy
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
-    return open_policy(path)
+    return open_policy(path, device=resolve_device(device))
 
 
 def _streamer_node() -> Any:
@@ -85,7 +90,7 @@ def _safety_node() -> Any:
 
 
 if __name__ == "__main__":
-    # `python -m robolearn.cli.nodes safety --contract sim`: for those who have not installed the scripts.
+    # `python -m robolearn.deploy.nodes safety --contract sim`: where the scripts are not installed.
     MAINS = {"policy": main_policy, "streamer": main_streamer, "safety": main_safety}
     if len(sys.argv) < 2 or sys.argv[1] not in MAINS:
         print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAINS)}", file=sys.stderr)

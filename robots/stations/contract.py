@@ -1,8 +1,8 @@
 """Robot contracts: one YAML file per station says how its ROS topics become observations and actions.
 
 A contract names the arm (a `RobotSpec`), the ROS names of its joints, the topics and message types of joint states,
-commands, gripper and cameras, the rates, and limits that may only be tighter than the robot's own. Deployment,
-recording and human-in-the-loop training read the same file: `hardware.contract_file.load_contract`.
+commands, gripper and cameras, the rates, and limits that may only be tighter than the robot's own. The nodes, the
+data sets and the commands read the same file, by `load_contract`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hardware.safety.limits import Limits
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec, Interface
-from robots import RobotSpec, make_control
+from robots.control import make_control
+from robots.limits import Limits
 from robots.proprio import proprio_spec
-
-# What the nodes can speak, by role.
-FLOATS = "std_msgs/msg/Float64MultiArray"
-TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
-POSE = "geometry_msgs/msg/PoseStamped"
-JOINT_STATE = "sensor_msgs/msg/JointState"
-IMAGE = "sensor_msgs/msg/Image"
-COMPRESSED = "sensor_msgs/msg/CompressedImage"
-TYPES: dict[str, tuple[str, ...]] = {
-    "joint_states": (JOINT_STATE,),
-    "command": (FLOATS, TRAJECTORY, POSE),
-    "gripper": (FLOATS, TRAJECTORY),
-    "objects": (JOINT_STATE,),
-    "cameras": (IMAGE, COMPRESSED),
-}
+from robots.spec import RobotSpec
+from robots.stations.message_types import FLOATS
 
 
 @dataclass(frozen=True)
@@ -88,7 +75,7 @@ class Contract:
       object_names: components of that vector; the task knows them, see `with_objects`.
       cameras: camera name → where its images arrive.
       limits: what the safety filter holds to; nowhere looser than the robot's own.
-      source: the file this was read from.
+      path: the file this was read from.
     """
 
     name: str
@@ -106,7 +93,7 @@ class Contract:
     objects: Topic | None = None
     object_names: tuple[str, ...] = ()
     cameras: Mapping[str, Camera] = field(default_factory=dict)
-    source: str = ""
+    path: str = ""
 
     @property
     def interface(self) -> Interface:
@@ -150,10 +137,28 @@ class Contract:
         share = math.fsum((q - closed) / (opened - closed) for q in positions) / len(positions)
         return share * self.robot.gripper.max_width
 
+    def gripper_joint_positions(self, width: float) -> tuple[float, ...]:
+        """Position of each of `gripper_joints` at an opening of `width` [m], the inverse of `gripper_width`."""
+        closed, opened = self.gripper_range
+        most = self.robot.gripper.max_width
+        share = width / most if most > 0 else 0.0
+        return (closed + (opened - closed) * share,) * len(self.gripper_joints)
+
+    @property
+    def gripper_takes_opening(self) -> bool:
+        """Whether a command on the `gripper` topic is the opening [m] rather than joint positions."""
+        return self.gripper is not None and self.gripper.type == FLOATS and self.gripper.unit == "opening"
+
     def gripper_values(self, width: float) -> tuple[float, ...]:
         """The numbers of a gripper command for an opening of `width` [m], in the unit of the `gripper` topic."""
-        if self.gripper is not None and self.gripper.type == FLOATS and self.gripper.unit == "opening":
-            return (width,)
-        closed, opened = self.gripper_range
-        q = closed + (opened - closed) * width / self.robot.gripper.max_width
-        return (q,) * len(self.gripper_joints)
+        return (width,) if self.gripper_takes_opening else self.gripper_joint_positions(width)
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """Role → topic, of all that `interface` needs: ``joint_states``, ``command``, …, ``images.<camera>``."""
+        found: dict[str, Topic] = {"joint_states": self.joint_states, "command": self.command}
+        if self.gripper is not None:
+            found["gripper"] = self.gripper
+        if self.objects is not None and self.object_names:
+            found["objects"] = self.objects
+        return found | {f"images.{name}": camera for name, camera in self.cameras.items()}

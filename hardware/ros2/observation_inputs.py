@@ -10,13 +10,13 @@ from builtin_interfaces.msg import Time
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 
-from hardware.contract import Contract
 from hardware.observer import Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
+from robots.stations import Contract
 
 
-class Sources:
+class ObservationInputs:
     """The subscriptions of `node` to what `features` are made of.
 
     Attributes:

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
-from hardware.contract import Contract
-from hardware.contract_file import CONTRACTS, contract_names, load_contract
-from hardware.safety.limits import Limits
 from robolearn.core import BadInput, check_compatible
 from robots import ROBOTS
+from robots.limits import Limits
+from robots.stations import CONTRACTS, Contract, contract_names, load_contract
 from sim.registry import make_env
 
 
@@ -57,7 +56,7 @@ def test_four_come_with_the_package() -> None:
 def test_a_shipped_contract_fits_its_robot(name: str) -> None:
     contract = load_contract(name)
     robot, limits, own = contract.robot, contract.limits, Limits.of(contract.robot)
-    assert contract.name == name and Path(contract.source).name == f"{name}.yaml"
+    assert contract.name == name and Path(contract.path).name == f"{name}.yaml"
     assert len(contract.joints) == len(robot.joints) == limits.n
     assert contract.joint_states.topic == "/joint_states"
     assert contract.interface.embodiment == robot.name
@@ -215,6 +214,15 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ("limits", {"workspace": {"lower": [0, 0, 0]}}, "limits.workspace: got none, expected the key 'upper'"),
         ("limits", {"workspace": {"lower": [0, 0, 1], "upper": [1, 1, 0]}}, "limits: workspace"),
         ("limits", {"gripper_max": 0.2}, "limits: limit gripper_max: got 0.2, expected at most 0.08"),
+        ("limits", {"max_jump": float("nan")}, "limits.max_jump: got nan, expected a finite number"),
+        ("limits", {"max_jump": "0.1"}, "limits.max_jump: got 0.1, expected a number"),
+        ("limits", {"max_jump": True}, "limits.max_jump: got True, expected a number"),
+        ("limits", {"jerk": [1.0] * 6 + [float("inf")]}, "limits.jerk.6: got inf, expected a finite number"),
+        ("limits", {"velocity_share": -0.5}, "limits.velocity_share: got -0.5, expected more than 0"),
+        ("limits.velocty", None, "unknown key in limits: got velocty"),
+        ("gripper.topic", "gripper", "gripper.topic: got gripper, expected an absolute ROS topic"),
+        ("gripper.type", None, "gripper: got none, expected the key 'type'"),
+        ("cameras.a-b", {"topic": "/c", "type": "sensor_msgs/msg/Image"}, "cameras: got a-b, expected a camera name"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, where: str, value: object, words: str) -> None:

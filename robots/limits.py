@@ -1,4 +1,4 @@
-"""`Limits`: what the safety filter holds the arm to. They come from the robot and can only be tightened."""
+"""`Limits`: what a station holds an arm to. They come from the robot and can only be tightened."""
 
 from __future__ import annotations
 
@@ -86,14 +86,17 @@ class Limits:
     @staticmethod
     def of(robot: RobotSpec) -> Limits:
         """The robot's own limits: what its maker allows, and no workspace box."""
+        gripper = robot.gripper
+        # Without a gripper the opening stays 0, at whatever speed.
+        speed = 2.0 * gripper.max_speed if gripper.max_speed > 0 else Limits.gripper_speed
         return Limits(
             lower=robot.lower,
             upper=robot.upper,
             velocity=np.asarray(robot.velocity),
             acceleration=np.asarray(robot.acceleration),
             jerk=np.asarray(robot.jerk),
-            gripper_max=robot.gripper.max_width,
-            gripper_speed=2.0 * robot.gripper.max_speed,
+            gripper_max=gripper.max_width,
+            gripper_speed=speed,
         )
 
     def tightened(self, **changes: Any) -> Limits:

@@ -1,0 +1,48 @@
+"""The person beside a real arm, asked at the terminal; see `robolearn.deploy.Operator`."""
+
+from __future__ import annotations
+
+import select
+import sys
+
+
+class TerminalOperator:
+    """Questions on stderr, answers from stdin; without a terminal only leave to move is asked for.
+
+    Args:
+      yes: leave to move is given already.
+    """
+
+    def __init__(self, yes: bool) -> None:
+        self._yes = yes
+
+    def confirm_motion(self, robot: str) -> bool:
+        if self._yes:
+            return True
+        _ask(
+            f"The {robot} is about to move by itself. Is the emergency stop in your hand and nobody in "
+            "reach of the arm? Type yes to go on: "
+        )
+        return sys.stdin.readline().strip().lower() == "yes"
+
+    def restore_scene(self) -> None:
+        if sys.stdin.isatty():
+            _ask("Put everything in its place, then press Enter: ")
+            sys.stdin.readline()
+
+    def ended_episode(self) -> bool:
+        # Enter ends an episode before its time.
+        if sys.stdin.isatty() and select.select([sys.stdin], [], [], 0)[0]:
+            sys.stdin.readline()
+            return True
+        return False
+
+    def judge_success(self) -> bool:
+        if not sys.stdin.isatty():
+            return False
+        _ask("Did it succeed? [y/N] ")
+        return sys.stdin.readline().strip().lower().startswith("y")
+
+
+def _ask(question: str) -> None:
+    print(question, end="", file=sys.stderr, flush=True)

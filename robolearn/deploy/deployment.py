@@ -1,0 +1,231 @@
+"""A policy on an arm from beginning to end: nodes started and awaited, episodes run, nodes ended, the result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.core import RobolearnError
+from robolearn.core.device import resolve_device
+from robolearn.deploy.arms import Operator, RealArm, SimulatedArm
+from robolearn.deploy.processes import Processes, Program
+from robolearn.deploy.programs import choose_domain, may_be_realtime, node_program
+from robolearn.deploy.session import EpisodeResult, run_session
+from robots.stations import Contract
+
+START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
+SENSORS_S = 10.0  # for what the policy observes, when they are up: the driver of a real arm has long been running
+SIM_SENSORS_S = 60.0  # the simulated arm is one of those that are coming up
+POLL_S = 0.25
+SIM_GRACE_MS = 150.0  # how late the next chunk may be on the simulated arm before it stops
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The simulated arm, which is started with the other nodes.
+
+    Attributes:
+      task: its task.
+      module: the module to run as its node, and arguments.
+      limit_s: longest episode [s], with room for a busy machine.
+    """
+
+    task: str
+    module: tuple[str, ...]
+    limit_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What is to run, where, and how often.
+
+    Attributes:
+      policy: as `policies.loading.open_policy` takes it.
+      robot: name or file of the contract, for the nodes.
+      contract: the same, read, with the components of the task's privileged vector in simulation.
+      episodes: how many.
+      seed: of starts and of the policy's noise.
+      limit_s: longest episode of a real arm [s].
+      device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
+      dry_run: nothing is published to the controller.
+      realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
+      simulation: the simulated arm, or None for a real one.
+    """
+
+    policy: str
+    robot: str
+    contract: Contract
+    episodes: int
+    seed: int
+    limit_s: float
+    device: str = "auto"
+    dry_run: bool = False
+    realtime_priority: int = 0
+    simulation: Simulation | None = None
+
+
+def deploy(
+    deployment: Deployment, operator: Operator, *, domain: int | None, logs: Path | None, quiet: bool
+) -> dict[str, Any]:
+    """Run a deployment; the nodes have ended when this returns, however it does.
+
+    Args:
+      operator: the person beside a real arm; a simulated one needs none.
+      domain: ROS domain; by default ROS_DOMAIN_ID, and in simulation one that is likely to be free.
+      logs: folder for the nodes' logs; by default a temporary one, kept when something fails.
+      quiet: show no progress.
+
+    Returns:
+      The result of ``robolearn deploy``; its keys are an interface for scripts.
+
+    Raises:
+      BadInput: no such domain or device, the policy does not fit the arm, or there is no ROS 2 here.
+      RobolearnError: a node died or did not get ready, the safety filter stopped the arm, or the operator refused.
+    """
+    from hardware.ros2.environment import prepare
+    from policies.loading import check_policy
+
+    if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
+        resolve_device(deployment.device)
+    what = f"policy {deployment.policy} on {deployment.contract.name}"
+    check_policy(deployment.policy, deployment.contract.interface, what=what)
+    prepare()
+    choose_domain(domain, deployment.simulation is not None)
+    begun = time.perf_counter()
+    folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
+    nodes = Processes(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
+    failed = False
+    try:
+        result = _run(deployment, operator, nodes, folder, quiet)
+    except Exception:
+        failed = True
+        raise
+    finally:
+        if logs is None and not failed:  # done, or stopped by Ctrl-C
+            shutil.rmtree(folder, ignore_errors=True)
+    result["wall_s"] = {"total": time.perf_counter() - begun}
+    return result
+
+
+def programs(deployment: Deployment) -> list[Program]:
+    """The nodes of a deployment, in the order in which they end: what asks for motion first, the arm last."""
+    robot, priority, simulation = deployment.robot, deployment.realtime_priority, deployment.simulation
+    # A simulated arm may stand still for a moment on a busy machine: nothing falls.
+    grace: dict[str, Any] = {} if simulation is None else {"grace_ms": SIM_GRACE_MS}
+    # Policies of LeRobot store no names of the components of their observation.
+    names = deployment.contract.object_names
+    objects = {"objects": ",".join(names)} if names else {}
+    policy: dict[str, Any] = {
+        "policy": deployment.policy,
+        "seed": deployment.seed,
+        "device": deployment.device,
+        **objects,
+    }
+    found = [
+        node_program("policy", robot, priority, **policy),
+        node_program("streamer", robot, priority, **grace),
+        node_program("safety", robot, priority, dry_run=str(deployment.dry_run).lower()),
+    ]
+    if simulation is not None:
+        arm: dict[str, Any] = {"task": simulation.task, "seed": deployment.seed}
+        found.append(node_program("sim_arm", robot, priority, simulation.module, **arm))
+    return found
+
+
+def _run(deployment: Deployment, operator: Operator, nodes: Processes, logs: Path, quiet: bool) -> dict[str, Any]:
+    from hardware.ros2.realtime import realtime
+    from hardware.ros2.safety_client import SafetyClient
+    from robolearn.runs import Progress
+
+    contract, simulation = deployment.contract, deployment.simulation
+    with nodes, SafetyClient() as client:
+        if may_be_realtime():
+            realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
+        try:
+            wait_ready(client, nodes, simulated=simulation is not None)
+            arm = RealArm(contract.name, operator) if simulation is None else SimulatedArm(client)
+            limit_s = deployment.limit_s if simulation is None else simulation.limit_s
+            with Progress(f"deploying on {contract.name}", deployment.episodes, unit="episodes", quiet=quiet) as bar:
+                results = run_session(
+                    client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check,
+                    progress=lambda done, good: bar(done, {"successes": good}),
+                )  # fmt: skip
+            report = dict(client.report.values) if client.report else {}
+        except RobolearnError as error:
+            error.add_note(f"logs: {logs}")
+            raise
+    if bad := {name: code for name, code in nodes.codes.items() if code}:
+        raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
+    return _result(deployment, results, report, arm.monitor)
+
+
+def wait_ready(client: Any, nodes: Processes, *, simulated: bool, start_s: float = START_S) -> None:
+    """Wait for the nodes to come up, and then, not as long, for what they need of the arm.
+
+    Args:
+      client: of the safety node.
+
+    Raises:
+      NodeDied: one ended meanwhile.
+      RobolearnError: not ready within the time; which node, and what it lacks.
+    """
+    sensors_s = SIM_SENSORS_S if simulated else SENSORS_S
+    end, up = time.monotonic() + start_s, False
+    while True:
+        nodes.check()
+        try:
+            client.wait_ready(POLL_S)
+            return
+        except RobolearnError as error:
+            heard = {"safety": client.report, "streamer": client.streamer, "policy": client.policy}
+            silent = [name for name, what in heard.items() if not what]
+            if not up and not silent:
+                up, end = True, time.monotonic() + sensors_s
+            if time.monotonic() < end:
+                continue
+            if silent:
+                raise RobolearnError(f"nothing heard of {', '.join(silent)} for {start_s:g} s") from None
+            if reason := client.policy.get("reason") or client.streamer.get("reason"):
+                domain = os.environ["ROS_DOMAIN_ID"]
+                driver = "" if simulated else f"; does the arm's driver run, in ROS domain {domain}?"
+                raise RobolearnError(f"not ready after {sensors_s:g} s: {reason}{driver}") from None
+            raise error
+
+
+def _result(
+    deployment: Deployment, results: list[EpisodeResult], report: Mapping[str, Any], monitor: Mapping[str, Any]
+) -> dict[str, Any]:
+    # Late: scipy.stats takes a second that the nodes have better use for.
+    from robolearn.eval.intervals import Success
+
+    return {
+        "robot": deployment.contract.name,
+        "policy": deployment.policy,
+        "task": None if deployment.simulation is None else deployment.simulation.task,
+        "dry_run": deployment.dry_run,
+        "success": Success.of(sum(r.success for r in results), len(results)).to_json(),
+        "violations": monitor["violations"] if monitor else None,
+        "monitor": monitor or None,
+        "latency_ms": {p: number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
+        "filter": {
+            "clamped": int(number(report.get("clamped")) or 0),
+            "refusals": report.get("refusals", ""),
+            "commands": int(number(report.get("commands")) or 0),
+            "skipped_ticks": int(number(report.get("skipped_ticks")) or 0),
+        },
+        "episode_s": [round(r.seconds, 2) for r in results],
+    }
+
+
+def number(text: Any) -> float | None:
+    """A value of the safety node's report, which are texts; None where it is no number."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,121 @@
+"""Arming, stopping and resetting an arm by keys, beside nodes that something else has started.
+
+The software dead-man's switch is this process: it is held from `A` until the arm is disarmed, and released by any key
+that stops, by the end of the process however it comes, and by a terminal that hangs up.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hardware.safety.types import SafetyState
+from robolearn.core import RobolearnError
+from robolearn.deploy.session import SafetySwitch
+
+POLL_S = 0.02
+STOPS = ("space", "escape")
+
+
+class OperatorSwitch(SafetySwitch, Protocol):
+    """What keys operate; `hardware.ros2.safety_client.SafetyClient`."""
+
+    def reset(self, timeout_s: float = ...) -> None: ...
+
+    def estop(self, timeout_s: float = ...) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Pressed(Protocol):
+    """Where keys come from; `hardware.teleop.terminal.Keys`."""
+
+    gone: bool
+
+    def poll(self) -> list[tuple[str, bool]]: ...
+
+
+def operate_station(
+    keys: Any, say: Callable[[str], None], ready: Callable[[], None], *, domain: int | None, wait_s: float
+) -> dict[str, Any]:
+    """Wait for the safety node, then `operate` it by `keys`, which are opened and closed.
+
+    Args:
+      keys: a `hardware.teleop.terminal.Keys`.
+      say: shows a line.
+      ready: called once when keys begin to work.
+      domain: ROS domain; None: that of the environment.
+      wait_s: for the safety node to appear [s].
+
+    Raises:
+      RobolearnError: it does not appear.
+      BadInput: there is no ROS 2 here.
+    """
+    from hardware.ros2.environment import prepare
+
+    if domain is not None:
+        os.environ["ROS_DOMAIN_ID"] = str(domain)
+    prepare()
+    from hardware.ros2.safety_client import SafetyClient
+
+    with SafetyClient() as client:
+        client.wait_ready(wait_s, policy=False)
+        keys.open()
+        try:
+            ready()
+            return operate(client, keys, say)
+        finally:
+            client.release()
+            keys.close()
+
+
+def operate(
+    switch: OperatorSwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+) -> dict[str, Any]:
+    """Do what is pressed until Q, or until the terminal is gone.
+
+    Args:
+      switch: the safety node's client.
+      keys: of the operator.
+      say: shows a line; the same line again is not news.
+      sleep: waits between two polls.
+
+    Returns:
+      How often the arm was armed and stopped, and the state that it was left in.
+    """
+    armed = stopped = 0
+
+    def obey(key: str) -> None:
+        nonlocal armed, stopped
+        if key == "a":
+            switch.arm(2.0)
+            armed += 1
+        elif key == "d":
+            switch.disarm()
+            switch.release()
+        elif key == "r":
+            switch.reset()
+        elif key in STOPS:
+            stopped += 1
+            switch.estop()
+
+    try:
+        while not keys.gone:
+            # Whatever is pressed besides, a stop comes first.
+            pressed = sorted((key for key, new in keys.poll() if new), key=lambda key: key not in STOPS)
+            if "q" in pressed and "space" not in pressed:
+                break
+            for key in pressed:
+                try:
+                    obey(key)
+                except RobolearnError as error:
+                    say(f"refused: {error}")
+            say(f"{switch.state or 'silent'}{': ' if switch.reason else ''}{switch.reason}")
+            sleep(POLL_S)
+        if not keys.gone and switch.state == SafetyState.ARMED:
+            switch.disarm()
+    finally:
+        switch.release()  # brakes and latches, should it still be armed
+    return {"armed": armed, "stopped": stopped, "state": switch.state}

@@ -1,0 +1,30 @@
+"""Stations: an arm with its topics, cameras, frames and tightened limits, as a contract that all rooms read."""
+
+from robots.stations.contract import Camera, Contract, Gripper, Topic
+from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
+from robots.stations.message_types import (
+    COMPRESSED,
+    FLOATS,
+    IMAGE,
+    JOINT_STATE,
+    POSE,
+    STRING,
+    TRAJECTORY,
+)
+
+__all__ = [
+    "COMPRESSED",
+    "CONTRACTS",
+    "FLOATS",
+    "IMAGE",
+    "JOINT_STATE",
+    "POSE",
+    "STRING",
+    "TRAJECTORY",
+    "Camera",
+    "Contract",
+    "Gripper",
+    "Topic",
+    "contract_names",
+    "load_contract",
+]

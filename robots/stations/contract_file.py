@@ -1,0 +1,176 @@
+"""Reads contract files: every mistake is one line that names the file, the place and the nearest right word.
+
+The shipped ones lie beside this module; `load_contract` takes their names or the path of your own. The schema of one
+section is in `robots.stations.schema`; here is what several sections have to agree on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import ValidationError
+
+from robolearn.core.errors import BadInput
+from robots import ROBOTS
+from robots.limits import Limits
+from robots.spec import GripperKind, RobotSpec
+from robots.stations.contract import Camera, Contract, Gripper, Topic
+from robots.stations.message_types import TRAJECTORY
+from robots.stations.schema import (
+    PER_JOINT,
+    SHARES,
+    CameraSection,
+    ContractSection,
+    GripperSection,
+    LimitsSection,
+    RobotKey,
+    TopicSection,
+    bad_input,
+)
+
+CONTRACTS = Path(__file__).parent
+
+
+def contract_names() -> tuple[str, ...]:
+    """The contracts that come with the package."""
+    return tuple(sorted(path.stem for path in CONTRACTS.glob("*.yaml")))
+
+
+def load_contract(name_or_path: str | Path) -> Contract:
+    """The contract called `name_or_path`, or in that file.
+
+    Raises:
+      BadInput: there is no such contract, or it breaks the schema; the message names the file, the place in it, what
+        was found and what was expected.
+    """
+    shipped = CONTRACTS / f"{name_or_path}.yaml"
+    path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
+    if not path.is_file():
+        raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
+    data = _parse(path)
+    try:
+        robot = ROBOTS[RobotKey.model_validate(data).robot]
+        section = ContractSection.model_validate(data, context={"robot": robot})
+    except ValidationError as error:
+        raise bad_input(error, path.name) from error
+    return _contract(section, robot, path)
+
+
+def _contract(section: ContractSection, robot: RobotSpec, path: Path) -> Contract:
+    """The contract of a checked file; `BadInput` where its sections do not fit together."""
+    gripper_joints, gripper_range, gripper = _gripper(section.gripper, robot, path.name)
+    contract = Contract(
+        name=section.name or path.stem,
+        robot=robot,
+        action_kind=section.action_kind,
+        control_hz=section.control_hz,
+        stream_hz=section.stream_hz,
+        joints=tuple(section.joints),
+        joint_states=_topic(section.joint_states),
+        command=_topic(section.command),
+        gripper_joints=gripper_joints,
+        gripper_range=gripper_range,
+        gripper=gripper,
+        objects=_topic(section.objects) if section.objects is not None else None,
+        cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
+        limits=_limits(section.limits, robot, path.name),
+        path=str(path),
+    )
+    _check_unique(contract, path.name)
+    return contract
+
+
+def _topic(section: TopicSection) -> Topic:
+    return Topic(section.topic, section.type, section.max_age_s)
+
+
+def _camera(section: CameraSection) -> Camera:
+    height, width = section.size
+    return Camera(section.topic, section.type, section.max_age_s, (height, width))
+
+
+def _gripper(
+    section: GripperSection | None, robot: RobotSpec, file: str
+) -> tuple[tuple[str, ...], tuple[float, float], Gripper | None]:
+    closed, opened = robot.gripper.joint_range
+    if section is None:
+        return (), (closed, opened), None
+    if robot.gripper.kind is GripperKind.NONE:
+        raise BadInput(f"{file}: gripper", got=", ".join(section.joints), expected=f"none: {robot.name} has no gripper")
+    closed = closed if section.closed is None else section.closed
+    opened = opened if section.open is None else section.open
+    if closed == opened:
+        raise BadInput(f"{file}: gripper", got=f"{closed:g} for both", expected="two positions, closed and open")
+    joints = tuple(section.joints)
+    if section.topic is None or section.type is None:  # measured, not commanded
+        return joints, (closed, opened), None
+    unit = section.unit or ("joint" if section.type == TRAJECTORY else Gripper.unit)
+    return joints, (closed, opened), Gripper(section.topic, section.type, section.max_age_s, unit)
+
+
+def _limits(section: LimitsSection | None, robot: RobotSpec, file: str) -> Limits:
+    own = Limits.of(robot)
+    given: dict[str, Any] = {} if section is None else section.model_dump(exclude_none=True)
+    for name in SHARES:
+        if f"{name}_share" in given:
+            given[name] = given.pop(f"{name}_share") * getattr(own, name)
+    for name in PER_JOINT:
+        if name in given:
+            given[name] = np.array(given[name])
+    if "workspace" in given:
+        given["workspace"] = np.array([given["workspace"]["lower"], given["workspace"]["upper"]])
+    try:
+        return own.tightened(**given)
+    except BadInput as error:
+        raise BadInput(f"{file}: limits: {error}") from error
+
+
+def _check_unique(contract: Contract, file: str) -> None:
+    """Refuse a joint or a topic that has two meanings."""
+    both = set(contract.joints) & set(contract.gripper_joints)
+    if both:
+        raise BadInput(f"{file}: gripper.joints", got=min(both), expected="joints that are not the arm's")
+    used: dict[str, str] = {}
+    topics: dict[str, Topic | None] = {
+        "joint_states": contract.joint_states,
+        "command": contract.command,
+        "gripper": contract.gripper,
+        "objects": contract.objects,
+        **{f"cameras.{name}": camera for name, camera in contract.cameras.items()},
+    }
+    for where, topic in topics.items():
+        if topic is None:
+            continue
+        if topic.topic in used:
+            expected = f"another topic than {used[topic.topic]}'s"
+            raise BadInput(f"{file}: {where}.topic", got=topic.topic, expected=expected)
+        used[topic.topic] = where
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe, and strict where YAML is not: a key that stands twice would silently win over the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} stands there twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadInput(f"{path.name}{line}", got=error.problem, expected="YAML") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput(path.name, got=str(error).splitlines()[0], expected="YAML") from error

@@ -1,0 +1,42 @@
+"""What help and errors list comes from the registries: whatever is added there is listed without another line."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import robots
+import sim.tasks
+from robolearn.cli.main import main
+from robots.stations import CONTRACTS, contract_file
+
+
+def words(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    """What a command prints, without the frame that it is set in."""
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("command", ["deploy", "record", "dataset import", "dataset export"])
+def test_help_lists_the_contracts_that_are_there(capsys, monkeypatch, tmp_path, command: str) -> None:
+    for file in CONTRACTS.glob("*.yaml"):
+        shutil.copy(file, tmp_path)
+    shutil.copy(CONTRACTS / "fr3.yaml", tmp_path / "xarm.yaml")
+    monkeypatch.setattr(contract_file, "CONTRACTS", tmp_path)
+    assert "available: fr3, sim, so101, ur5e, xarm, <path>.yaml" in words(capsys, *command.split())
+
+
+def test_help_and_errors_list_the_robots_that_are_there(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(robots.ROBOTS, "xarm", robots.FR3)
+    listed = "available: panda, fr3, ur5e, so101, xarm"
+    assert listed in words(capsys, "benchmark", "safety")
+    assert main(["benchmark", "safety", "--robot", "pand"]) == 2
+    assert f"{listed} (did you mean panda?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["deploy", "record"])
+def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
+    monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
+    assert "available: lift, pick_place, peg_insert, stack" in words(capsys, command)

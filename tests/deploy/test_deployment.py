@@ -1,0 +1,225 @@
+"""What a deployment starts, waits for and asks: against clients and operators that are written down beforehand."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from robolearn.core import BadInput, RobolearnError
+from robolearn.deploy import Deployment, NodeDied, Simulation, deployment
+from robolearn.deploy.arms import RealArm, SimulatedArm
+from robolearn.deploy.deployment import programs, wait_ready
+from robolearn.deploy.nodes import load
+from robolearn.deploy.programs import check_domain, choose_domain
+from robots.stations import load_contract
+
+
+def station(simulated: bool, **changes: Any) -> Deployment:
+    contract = load_contract("sim" if simulated else "fr3")
+    simulation = None
+    if simulated:
+        contract = contract.with_objects(("cube_x", "cube_y"))
+        simulation = Simulation("lift", ("my.arm", "--fast"), 25.0)
+    settings = {"policy": "runs/bc", "episodes": 3, "seed": 7, "limit_s": 30.0, "simulation": simulation, **changes}
+    return Deployment(robot=contract.name, contract=contract, **settings)
+
+
+def flags(command: tuple[str, ...]) -> dict[str, str]:
+    words = command[command.index("--contract") :]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_the_nodes_of_a_simulated_arm_in_the_order_in_which_they_end() -> None:
+    policy, streamer, safety, arm = programs(station(True, device="cuda:1", dry_run=True))
+    assert [p.name for p in (policy, streamer, safety, arm)] == ["policy", "streamer", "safety", "sim_arm"]
+    assert policy.command[1:4] == ("-m", "robolearn.deploy.nodes", "policy")
+    assert arm.command[2:4] == (
+        "my.arm",
+        "--fast",
+    )
+    assert all(flags(p.command)["--contract"] == "sim" for p in (policy, streamer, safety, arm))
+    asked = flags(policy.command)
+    assert asked["--device"] == "cuda:1" and asked["--policy"] == "runs/bc" and asked["--seed"] == "7"
+    assert asked["--objects"] == "cube_x,cube_y"
+    assert flags(streamer.command)["--grace-ms"] == "150.0" and flags(safety.command)["--dry-run"] == "true"
+    assert flags(arm.command)["--task"] == "lift" and flags(arm.command)["--seed"] == "7"
+
+
+def test_the_nodes_of_a_real_arm() -> None:
+    policy, streamer, safety = programs(station(False))
+    assert flags(policy.command)["--device"] == "auto" and "--objects" not in flags(policy.command)
+    assert "--grace-ms" not in flags(streamer.command) and flags(safety.command)["--dry-run"] == "false"
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(deployment, "Processes", None)
+    with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
+        deployment.deploy(station(True, device="tpu"), Person(), domain=None, logs=tmp_path, quiet=True)
+    with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
+        load("runs/bc", "tpu")
+
+
+def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:
+    from policies import loading
+
+    monkeypatch.setattr(loading, "open_policy", lambda path, device: (path, device))
+    assert load("runs/bc", "cpu") == ("runs/bc", "cpu")
+    with pytest.raises(BadInput, match="parameter policy: got nothing"):
+        load("", "cpu")
+
+
+# --- the nodes come up ---------------------------------------------------------------------------------------
+
+
+class Client:
+    """A safety node's client; `stages`: what is heard at each attempt; ready after the last one."""
+
+    def __init__(self, *stages: dict[str, Any]) -> None:
+        self.stages = list(stages)
+        self.report, self.streamer, self.policy = None, {}, {}
+
+    def wait_ready(self, timeout_s: float) -> None:
+        if not self.stages:
+            return
+        heard = self.stages.pop(0) if len(self.stages) > 1 or not self.stages[0].get("for_ever") else self.stages[0]
+        for name, value in heard.items():
+            setattr(self, name, value)
+        raise RobolearnError("not yet")
+
+
+ALIVE = SimpleNamespace(check=lambda: None)
+UP = {"report": "there", "streamer": {"reason": ""}, "policy": {"reason": "no joint state"}}
+
+
+def test_waiting_ends_when_all_are_ready() -> None:
+    wait_ready(Client({}, UP), ALIVE, simulated=True)  # type: ignore[arg-type]
+
+
+def test_a_node_that_is_never_heard_is_named() -> None:
+    client = Client({"report": "there", "streamer": {"ready": True}, "for_ever": True})
+    with pytest.raises(RobolearnError, match=r"nothing heard of policy for 0\.02 s"):
+        wait_ready(client, ALIVE, simulated=True, start_s=0.02)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("simulated", "asks"), [(True, False), (False, True)])
+def test_what_a_node_lacks_is_reported(monkeypatch, simulated: bool, asks: bool) -> None:
+    monkeypatch.setattr(deployment, "SENSORS_S", 0.02)
+    monkeypatch.setattr(deployment, "SIM_SENSORS_S", 0.02)
+    monkeypatch.setenv("ROS_DOMAIN_ID", "17")
+    with pytest.raises(RobolearnError, match=r"not ready after 0\.02 s: no joint state") as error:
+        wait_ready(Client({**UP, "for_ever": True}), ALIVE, simulated=simulated)  # type: ignore[arg-type]
+    assert ("does the arm's driver run, in ROS domain 17?" in str(error.value)) == asks
+
+
+def test_a_node_that_dies_meanwhile_is_the_reason() -> None:
+    def check() -> None:
+        raise NodeDied("policy", 2, "no such policy")
+
+    with pytest.raises(NodeDied, match="the policy node ended with exit code 2: no such policy"):
+        wait_ready(Client(UP), SimpleNamespace(check=check), simulated=True)  # type: ignore[arg-type]
+
+
+# --- arms ----------------------------------------------------------------------------------------------------
+
+
+class Person:
+    """An operator who writes down what is asked of them."""
+
+    def __init__(self, *, leave: bool = True, ends: bool = False, success: bool = True) -> None:
+        self.leave, self.ends, self.success = leave, ends, success
+        self.asked: list[str] = []
+
+    def confirm_motion(self, robot: str) -> bool:
+        self.asked.append(f"confirm {robot}")
+        return self.leave
+
+    def restore_scene(self) -> None:
+        self.asked.append("restore")
+
+    def ended_episode(self) -> bool:
+        return self.ends
+
+    def judge_success(self) -> bool:
+        self.asked.append("judge")
+        return self.success
+
+
+def test_leave_to_move_is_asked_once_and_the_scene_restored_for_every_further_episode() -> None:
+    person = Person()
+    arm = RealArm("fr3", person)
+    for _ in range(3):
+        arm.begin()
+        assert arm.judge()
+    assert person.asked == ["confirm fr3", "judge", "restore", "judge", "restore", "judge"]
+    assert not arm.over() and RealArm("fr3", Person(ends=True)).over()
+    assert not RealArm("fr3", Person(success=False)).judge()
+
+
+def test_without_leave_no_episode_begins_and_it_is_asked_again() -> None:
+    person = Person(leave=False)
+    arm = RealArm("fr3", person)
+    for _ in range(2):
+        with pytest.raises(RobolearnError, match="not confirmed: the arm was not armed"):
+            arm.begin()
+    assert person.asked == ["confirm fr3"] * 2
+
+
+class SimNode:
+    """The client's side of a simulated arm's node."""
+
+    def __init__(self) -> None:
+        self.episode, self.works, self.listeners = -1, True, {}
+
+    def subscribe_json(self, topic: str, callback: Any, depth: int = 1) -> None:
+        self.listeners[topic.rpartition("/")[2]] = callback
+
+    def call(self, service: str) -> tuple[bool, str]:
+        self.episode += 1
+        return self.works, json.dumps({"episode": self.episode}) if self.works else "no world"
+
+
+def test_episodes_of_the_simulated_arm(monkeypatch) -> None:
+    monkeypatch.setattr("robolearn.deploy.arms.SETTLE_S", 0.0)
+    node = SimNode()
+    arm = SimulatedArm(node)
+    arm.begin()
+    assert not arm.over()
+    with pytest.raises(RobolearnError, match="has not ended episode 0"):
+        arm.judge()
+    node.listeners["episode"]({"episode": 0, "success": 1})
+    assert arm.over() and arm.judge()
+    arm.begin()
+    assert not arm.over(), "the end of the episode before is not the end of this one"
+    node.listeners["monitor"]({"violations": 0})
+    assert arm.monitor == {"violations": 0}
+    node.works = False
+    with pytest.raises(RobolearnError, match="does not begin an episode: no world"):
+        arm.begin()
+
+
+# --- the domain ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "simulated", "expected"),
+    [(5, "9", True, "5"), (None, "9", True, "9"), (None, None, False, "0"), (0, "9", False, "0")],
+)
+def test_the_ros_domain(monkeypatch, asked: int | None, there: str | None, simulated: bool, expected: str) -> None:
+    import os
+
+    monkeypatch.delenv("ROS_DOMAIN_ID", raising=False)
+    if there is not None:
+        monkeypatch.setenv("ROS_DOMAIN_ID", there)
+    choose_domain(asked, simulated)
+    found = os.environ["ROS_DOMAIN_ID"]
+    monkeypatch.setenv("ROS_DOMAIN_ID", found)  # so that it is restored
+    assert found == expected
+
+
+def test_a_domain_that_ros_does_not_have_is_refused() -> None:
+    for domain in (-1, 233):
+        with pytest.raises(BadInput, match=f"--domain: got {domain}, expected 0 to 232"):
+            check_domain(domain)
