@@ -1,4 +1,4 @@
-"""On-policy updates: ratios of 1 before the first, nothing processed twice, bootstraps, and how far a policy is moved."""
+"""On-policy updates: ratios of 1 before the first, nothing processed twice, bootstraps, how far a policy is moved."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_ratio_is_1_before_the_first_update(
         page = PAGES[algo]
         surrogate = robolearn.rl.losses.clipped_surrogate
         monkeypatch.setattr(
-            page, "clipped_surrogate", lambda r, *rest: (seen.append(r.detach().clone()), surrogate(r, *rest))[1]
+            page, "clipped_surrogate", lambda r, *rest, s=seen, f=surrogate: (s.append(r.detach().clone()), f(r, *rest))[1]
         )
         rows = made.iterate(0)
         shares = made.config.threads
