@@ -6,6 +6,7 @@ import mujoco
 
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
+from robots.spec import GripperKind
 from sim.embedded.task import Task
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
@@ -16,7 +17,7 @@ GRASP_SOLIMP = (0.95, 0.99, 0.001, 0.5, 2.0)
 
 def fits(robot: RobotSpec) -> bool:
     """Whether the tasks are made for `robot`: two fingers that slide, and a tcp that can look straight down."""
-    return robot.gripper.closed_open is None and len(robot.gripper.joints) == 2 and len(robot.joints) >= 6
+    return robot.gripper.kind is GripperKind.PARALLEL and len(robot.joints) >= 6
 
 
 def check_robot(robot: RobotSpec) -> None:
