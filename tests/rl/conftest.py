@@ -42,7 +42,7 @@ class Point:
         together: bool = False,
     ) -> None:
         self.num_envs, self.max_episode_steps, self.steps_together = num_envs, limit, together
-        self.reports_success, self.continuing = True, False
+        self.reports_success, self.continuing = not mute, False
         self.task, self.prompt, self.forgetful, self.pixels = "point", "come to 0", forgetful, pixels
         features = {"proprio": ArraySpec((2,))} | ({"images.front": ArraySpec((8, 8, 3), "uint8")} if pixels else {})
         self.interface = Interface(features, ArraySpec((1,)), control_hz=10.0)

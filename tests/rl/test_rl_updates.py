@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,14 +42,15 @@ def test_every_ratio_is_1_before_the_first_update(
     shape = {"family": "diffusion", "train_steps": 10} if kind == "diffusion" else {"kind": kind}
     for steps in (1, 3):
         policy = make_policy(world.interface, gain=20.0, horizon=2, execute=2, steps=steps, **shape)
-        made = kit.runner(
-            world, policy, algo, epochs=2, minibatch=1000, target_kl=1e9, actor_lr=2e-3, noise=getattr(kit, noise)
-        )
+        sigma = replace(getattr(kit, noise), **({"sigma_min": 0.3, "sigma_max": 0.6} if algo == "grpo" else {}))
+        made = kit.runner(world, policy, algo, epochs=2, minibatch=1000, target_kl=1e9, actor_lr=2e-3, noise=sigma)
         seen: list[torch.Tensor] = []
         page = PAGES[algo]
         surrogate = robolearn.rl.losses.clipped_surrogate
         monkeypatch.setattr(
-            page, "clipped_surrogate", lambda r, *rest, s=seen, f=surrogate: (s.append(r.detach().clone()), f(r, *rest))[1]
+            page,
+            "clipped_surrogate",
+            lambda r, *rest, s=seen, f=surrogate: (s.append(r.detach().clone()), f(r, *rest))[1],
         )
         rows = made.iterate(0)
         shares = made.config.threads
