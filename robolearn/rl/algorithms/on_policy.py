@@ -82,7 +82,9 @@ class OnPolicy:
         if noise.initial is not None:
             for net in (self.net, self.average.module):
                 net.config = replace(net.config, initial_noise_std=noise.initial)
-        self.actor = DenoisingActor(self.net, noise).to(self.device)
+        with torch.device("cpu"):  # one seed gives the same weights on any device
+            actor = DenoisingActor(self.net, noise)
+        self.actor = actor.to(self.device)
         self.policy_step = PolicyStep(self.actor, self._optimizer(self.actor, self._config.actor_lr))
 
     def _optimizer(self, module: torch.nn.Module, lr: float) -> MinibatchOptimizer:
@@ -262,8 +264,10 @@ class ActorCritic(OnPolicy):
         )
 
     def _before_average(self) -> None:
-        encoder = ObservationEncoder(self.base.interface.observation)
-        self.critic = Critic(encoder, ends_with_the_time=not self.infinite).to(self.device)
+        with torch.device("cpu"):
+            encoder = ObservationEncoder(self.base.interface.observation)
+            critic = Critic(encoder, ends_with_the_time=not self.infinite)
+        self.critic = critic.to(self.device)
 
     @property
     def decisions_per_rollout(self) -> int:
