@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import time
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least, cameras_for, check_seed, world_action_kind
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,8 @@ class Evaluate(Command):
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [open_policy(path) for path in paths]
+        for path in paths:
+            warn_of_trained_starts(path, self.seed)
         worlds, kind = min(self.worlds, self.episodes), world_action_kind(policies[0])
         env = make_env(self.task, worlds, action_kind=kind, **cameras_for(self.task, policies))
         try:
@@ -122,6 +127,19 @@ class Evaluate(Command):
         words += ["--against", self.against] if self.against else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", self.worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
+
+
+def warn_of_trained_starts(path: Path, seed: int) -> None:
+    """Log a warning where the run folder `path` was fine-tuned with `seed`: on these very starts it has learned."""
+    from robolearn.io.json_files import read_json
+    from robolearn.runs.run import CONFIG, is_run
+
+    run = path if is_run(path) else path.parent  # a run's checkpoint folder is its policy/
+    if not is_run(run):
+        return
+    config = read_json(run / CONFIG, what=f"run {run}")
+    if config.get("command") == "finetune" and config.get("seed") == seed:
+        log.warning("%s was fine-tuned with --seed %d and met these starts in training: take another --seed", run, seed)
 
 
 def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:
