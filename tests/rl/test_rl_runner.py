@@ -207,7 +207,7 @@ def test_an_env_needs_step_alone(point: Make, kit: Any, algo: str, how: dict[str
 
 def test_policies_that_cannot_be_fine_tuned(make_policy: Make, point: Make, kit: Any):
     world = point(2)
-    with pytest.raises(BadInput, match="got eta = 1.0, expected eta = 0"):
+    with pytest.raises(BadInput, match=r"got eta = 1\.0, expected eta = 0"):
         kit.runner(world, make_policy(world.interface, family="diffusion", eta=1.0))
     for interface in (
         Interface(world.interface.observation, ArraySpec((2,)), control_hz=10.0),

@@ -1,4 +1,4 @@
-"""On-policy updates: ratios of 1 before the first, nothing processed twice, bootstraps, and how far a policy is moved."""
+"""On-policy updates: ratios of 1 before the first, nothing processed twice, bootstraps, and how far a policy moves."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import robolearn.rl.algorithms.reinflow
 import robolearn.rl.baseline as baseline
 import robolearn.rl.policy_step as policy_step
 from robolearn.rl.actors import ChainStats, DenoisingActor
+from robolearn.rl.losses import clipped_surrogate
 from robolearn.rl.runner import Runner
 
 Make = Callable[..., Any]
@@ -45,11 +46,12 @@ def test_every_ratio_is_1_before_the_first_update(
             world, policy, algo, epochs=2, minibatch=1000, target_kl=1e9, actor_lr=2e-3, noise=getattr(kit, noise)
         )
         seen: list[torch.Tensor] = []
-        page = PAGES[algo]
-        surrogate = robolearn.rl.losses.clipped_surrogate
-        monkeypatch.setattr(
-            page, "clipped_surrogate", lambda r, *rest: (seen.append(r.detach().clone()), surrogate(r, *rest))[1]
-        )
+
+        def watched(r: torch.Tensor, *rest: Any, seen: list[torch.Tensor] = seen) -> torch.Tensor:
+            seen.append(r.detach().clone())
+            return clipped_surrogate(r, *rest)
+
+        monkeypatch.setattr(PAGES[algo], "clipped_surrogate", watched)
         rows = made.iterate(0)
         shares = made.config.threads
         assert len(seen) == 2 * shares, rows  # one step an epoch
