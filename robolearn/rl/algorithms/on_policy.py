@@ -61,6 +61,7 @@ class OnPolicy:
         if getattr(settings, "eta", 0.0) != 0.0:
             raise BadInput("policy for fine-tuning", got=f"eta = {settings.eta}", expected="eta = 0 (DDIM)")
         self.base, self.net, self.num_envs = policy, policy.net, num_envs
+        self.net.requires_grad_(True)  # an averaged network, as imitation hands out, is frozen
         self.device = policy.device
         self._config: OnPolicyConfig = config
         self.seed = seed
