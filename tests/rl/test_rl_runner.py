@@ -126,6 +126,17 @@ def test_what_is_exported_is_the_average(point: Make, kit: Any, tmp_path: Path, 
     assert torch.equal(last.algorithm.average.module.state_dict()[name], last.algorithm.net.state_dict()[name])
 
 
+def test_a_policy_straight_from_imitation_is_trained(make_policy: Make, point: Make, kit: Any):
+    """Its network is an average of weights, which nothing differentiates."""
+    world = point(8)
+    policy = make_policy(world.interface, horizon=2, execute=2)
+    policy.net.requires_grad_(False)
+    made = kit.runner(world, policy)
+    before = policy.net.field.mlp.last.bias.clone()
+    kit.run(made, 0, 2)
+    assert not torch.equal(policy.net.field.mlp.last.bias, before)
+
+
 def test_the_average_is_that_of_the_iterations_by_hand(point: Make, kit: Any):
     made = kit.runner(point(8), actor_lr=1e-2, average=0.25)
     name = "field.mlp.last.bias"

@@ -186,7 +186,7 @@ def test_every_action_answers_its_own_episode(
     """An episode that ends in the middle of a chunk leaks nothing of it into the next one."""
     env = Ledger(n, lengths, together=together)
     each = spread(episodes, n)
-    turns, _ = play(env, Script(execute), Episodes(each))
+    turns, _engine = play(env, Script(execute), Episodes(each))
     wanted = expected_ledger(env, dict(enumerate(each.tolist())))
     # Worlds that cannot rest go on beyond their share.
     np.testing.assert_allclose([env.executed[key] for key in wanted], list(wanted.values()), atol=1e-6)
@@ -218,7 +218,7 @@ def test_every_action_answers_its_own_episode(
 def test_exactly_so_many_decisions_in_every_world(
     n: int, lengths: tuple[int, ...], execute: int, decisions: int, together: bool
 ):
-    turns, _ = play(Ledger(n, lengths, together=together), Script(execute), Decisions(decisions))
+    turns, _engine = play(Ledger(n, lengths, together=together), Script(execute), Decisions(decisions))
     assert np.sum([turn.worlds for turn in turns], axis=0).tolist() == [decisions] * n
     assert together or all(turn.worlds.all() for turn in turns)
 
