@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from policies.flow import FlowPolicy
@@ -16,12 +17,13 @@ Config = TypeVar("Config")
 
 
 def build_net(config: PolicyConfig, interface: Interface) -> nn.Module:
-    """A fresh network; its random weights come from torch's global generator."""
-    if isinstance(config, FlowConfig):
-        return FlowPolicy(config, interface)
-    from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
+    """A fresh network on the CPU; its random weights come from torch's global generator there."""
+    with torch.device("cpu"):
+        if isinstance(config, FlowConfig):
+            return FlowPolicy(config, interface)
+        from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
 
-    return DiffusionPolicy(config, interface)
+        return DiffusionPolicy(config, interface)
 
 
 def config_to_json(config: Any) -> dict[str, Any]:

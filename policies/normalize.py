@@ -32,7 +32,7 @@ class Normalizer(nn.Module):
     Images: uint8 HWC → floats CHW in [0, 1].
     Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].
 
-    Built by `from_statistics`; the constructor alone gives the identity, to load weights into.
+    Built on the CPU by `from_statistics`; the constructor alone gives the identity, to load weights into.
     """
 
     def __init__(self, interface: Interface) -> None:
@@ -41,12 +41,12 @@ class Normalizer(nn.Module):
         self.vectors = tuple(key for key in sorted(interface.observation) if key not in self.images)
         for key in self.vectors:
             shape = interface.observation[key].shape
-            self.register_buffer(_buffer(key, "mean"), torch.zeros(shape))
-            self.register_buffer(_buffer(key, "inverse_std"), torch.ones(shape))
+            self.register_buffer(_buffer(key, "mean"), torch.zeros(shape, device="cpu"))
+            self.register_buffer(_buffer(key, "inverse_std"), torch.ones(shape, device="cpu"))
         self.action_centre: Tensor
         self.action_half: Tensor
-        self.register_buffer("action_centre", torch.zeros(interface.action.shape))
-        self.register_buffer("action_half", torch.ones(interface.action.shape))
+        self.register_buffer("action_centre", torch.zeros(interface.action.shape, device="cpu"))
+        self.register_buffer("action_half", torch.ones(interface.action.shape, device="cpu"))
 
     @staticmethod
     def from_statistics(interface: Interface, statistics: Statistics) -> Normalizer:

@@ -35,11 +35,11 @@ class Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    "lift": Preset(episodes=100, quality="mixed", train_steps=1500),
+    "lift": Preset(episodes=25, quality="narrow", train_steps=1500, env_steps=500_000, rl={"num_envs": 128}),
     "pick_place": Preset(
-        episodes=200, quality="fair", train_steps=3000, env_steps=2_500_000, rl={"num_envs": 128, "lam": 0.95}
+        episodes=50, quality="narrow", train_steps=6000, env_steps=2_500_000, rl={"num_envs": 128, "lam": 0.95}
     ),
-    "peg_insert": Preset(episodes=100, quality="mixed", train_steps=1500, env_steps=600_000),
+    "peg_insert": Preset(episodes=10, quality="narrow", train_steps=1500, env_steps=600_000),
 }
 
 

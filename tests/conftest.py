@@ -14,6 +14,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture
+def no_default_device() -> Iterator[None]:
+    """A tensor that is made without saying where has no content: what computes with it fails, as on a GPU."""
+    import torch
+
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
 @pytest.fixture(autouse=True)
 def ordinary_threads() -> Iterator[None]:
     """A test that encodes by a library alone leaves no thread of the highest priority behind (see `encoder_priority`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import time
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, world_options
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class Evaluate(Command):
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
         policies = [open_policy(path) for path in paths]
+        for path in paths:
+            warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)
         env = make_env(self.task, worlds, **world_options(self.task, policies))
         try:
@@ -124,6 +129,19 @@ def _span(mean: Mapping[str, Any], form: str) -> str:
     text = form.format(mean["mean"])
     # A single value has no interval.
     return text if mean["low"] is None else f"{text} ({form.format(mean['low'])}–{form.format(mean['high'])})"
+
+
+def warn_of_trained_starts(path: Path, seed: int) -> None:
+    """Log a warning where the run folder `path` was fine-tuned with `seed`: on these very starts it has learned."""
+    from robolearn.io.json_files import read_json
+    from robolearn.runs.run import CONFIG, is_run
+
+    run = path if is_run(path) else path.parent  # a run's checkpoint folder is its policy/
+    if not is_run(run):
+        return
+    config = read_json(run / CONFIG, what=f"run {run}")
+    if config.get("command") == "finetune" and config.get("seed") == seed:
+        log.warning("%s was fine-tuned with --seed %d and met these starts in training: take another --seed", run, seed)
 
 
 def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:

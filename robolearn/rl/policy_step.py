@@ -61,7 +61,8 @@ class MinibatchOptimizer:
         """
         seen: list[dict[str, float]] = []
         for _ in range(epochs):
-            order = torch.randperm(size, generator=self._generator)
+            order = torch.randperm(size, generator=self._generator, device=self._generator.device)
+            order = order.to(self.parameters[0].device)
             for index in order.split(self.minibatch):
                 if len(index) < 2:
                     continue  # a single sample has no standard deviation

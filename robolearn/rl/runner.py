@@ -188,7 +188,8 @@ class Runner:
 
 
 def _is_infinite(config: ActorCriticConfig, env: Env) -> bool:
-    return config.time_limit == "infinite" or (config.time_limit == "auto" and not env.reports_success)
+    means_nothing = not env.reports_success or env.max_episode_steps <= 0
+    return config.time_limit == "infinite" or (config.time_limit == "auto" and means_nothing)
 
 
 def iteration_cost(config: AlgorithmConfig, max_episode_steps: int, execute: int) -> int:

@@ -96,13 +96,19 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["train", "--execute", 5], ("at most the horizon Tp = 4",)),
         (["train", "--flow", "shortcut", "--denoise-steps", 20], ("shortcut steps", "got 20", "16")),
         (["train", "--denoise-steps", 0], ("at least 1",)),
-        (["finetune", "--env-steps", 0], ("env_steps", "got 0", "at least 45056")),
+        (["finetune", "--env-steps", 0], ("--env-steps", "got 0")),
         (["finetune", "--env-steps", 45055], ("got 45055", "at least 45056")),
         (["finetune", "--worlds", 0], ("worlds", "got 0")),
-        (["finetune", "--decisions", 0], ("decisions", "positive")),
+        (["finetune", "--decisions", 0], ("--chunks-per-rollout", "got 0")),
+        (["finetune", "--algo", "ppo"], ("--algo", "got ppo", "dppo")),
+        (["finetune", "--algo", "grpo", "--group", 5], ("--group", "got 5", "a divisor of --worlds 64")),
+        (["finetune", "--algo", "dppo", "--clip-first", 0], ("--clip-first", "got 0")),
+        (["finetune", "--initial-noise", 2], ("initial-noise", "got 2")),
+        (["finetune", "--device", "tpu"], ("--device", "got tpu", "cpu")),
+        (["train", "--policy", "gaussian"], ("--policy", "got gaussian", "flow, diffusion")),
         (["finetune", "--minibatch", 1], ("minibatch",)),
         (["finetune", "--sigma-max", -0.1], ("noise", "-0.1")),
-        (["finetune", "--actor-lr", 0], ("actor_lr", "got 0")),
+        (["finetune", "--actor-lr", 0], ("--actor-lr", "got 0")),
         (["finetune", "--gamma", 2], ("gamma", "got 2")),
         (["finetune", "--threads", 0], ("--threads", "got 0")),
         (["finetune", "--checkpoint-every", 0], ("--checkpoint-every", "got 0")),
@@ -114,13 +120,13 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["quickstart", "--env-steps", 0], ("--env-steps", "got 0")),
         (["quickstart", "--eval-episodes", 0], ("--eval-episodes", "got 0")),
         (["quickstart", "--task", "robosuite:Lift"], ("robosuite:Lift", "lift")),
-        (["quickstart", "--env-steps", 1000], ("env_steps", "got 1000", "at least 45056")),
+        (["quickstart", "--env-steps", 1000], ("--env-steps", "got 1000", "at least 45056")),
         (["quickstart", "--denoise-steps", 0], ("at least 1",)),
         (["train", "--seed", 2**64], ("--seed", "expected 0 to")),
         (["finetune", "--seed", 2**63], ("--seed", "expected 0 to")),
         (
             ["finetune", "--worlds", 1, "--decisions", 1, "--env-steps", 999, "--sigma-max", 0.1],
-            ("worlds x decisions",),
+            ("--worlds times --chunks-per-rollout", "got 1"),
         ),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
@@ -190,12 +196,10 @@ def test_a_damaged_checkpoint(refused: Refusal, policy: Path, bc: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_only_flows_are_fine_tuned_by_reinflow(refused: Refusal, demos: Path, tmp_path: Path):
-    args = ["--data", demos, "--out", tmp_path / "dp", "--policy", "diffusion", "--steps", 1, "--json"]
+def test_a_sampler_with_noise_of_its_own_is_not_fine_tuned(refused: Refusal, demos: Path, tmp_path: Path):
+    args = ["--data", demos, "--out", tmp_path / "dp", "--policy", "diffusion", "--eta", 1, "--steps", 1, "--json"]
     assert main(["train", *map(str, args)]) == 0
-    refused(
-        "finetune", "--policy", tmp_path / "dp", "--out", tmp_path / "rl", says=("DiffusionPolicy", "a flow policy")
-    )
+    refused("finetune", "--policy", tmp_path / "dp", "--out", tmp_path / "rl", says=("eta = 1.0", "eta = 0 (DDIM)"))
 
 
 def test_a_second_policy_that_does_not_fit_is_refused_before_the_first_is_evaluated(

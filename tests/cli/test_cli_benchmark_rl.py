@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from robolearn.cli.main import main
+from robolearn.cli.quickstart import Quickstart
 from robolearn.eval import Success
 
-BEGUN = {"task": "lift", "seed": 0, "episodes": 100, "quality": "mixed", "train_steps": 1500, "flow": "rectified",
-         "denoise_steps": 4, "env_steps": 300_000}  # fmt: skip
+
+def begun(seed: int) -> dict[str, Any]:
+    """What a quickstart of `lift` stores when it begins."""
+    return Quickstart(seed=seed, out=Path("nowhere/quick")).plan().settings
 
 
 def finished(folder: Path, seed: int, successes: int) -> None:
     place = folder / f"lift-rectified-k4-seed{seed}"
-    (place / "rl").mkdir(parents=True)
-    (place / "rl" / "result.json").write_text(json.dumps({"calibration": {"success": [0.875, 0.625]}}))
+    place.mkdir(parents=True)
     result = {
         "bc": {"success": Success.of(240, 400).to_json()},
+        "chosen_initial_noise": {"initial_noise": 0.5, "success": Success.of(350, 400).to_json()},
         "rl": {"success": Success.of(successes, 400).to_json()},
         "env_steps": 280_000,
         "finetune_wall_s": {"simulation": 30.0, "total": 50.0},
         "wall_s": {"total": 70.0},
     }
-    (place / "settings.json").write_text(json.dumps(BEGUN | {"seed": seed}))
+    (place / "settings.json").write_text(json.dumps(begun(seed)))
     (place / "quickstart.json").write_text(json.dumps(result))
 
 
@@ -37,9 +41,13 @@ def test_counts_the_seeds_that_became_reliable(tmp_path: Path, capsys: pytest.Ca
     # 386 of 400 are 96.5%: below 97%.
     assert (row["reliable_seeds"], row["seeds"], row["rl_median"]) == (2, 3, 0.975)
     assert row["runs"][0]["simulation_share"] == pytest.approx(0.6)
-    assert row["runs"][0]["chosen_start_success"] == 0.875
+    assert row["runs"][0]["chosen_initial_noise"] == 0.5 and row["runs"][0]["chosen"]["rate"] == 0.875
+    assert (row["bc_median"], row["chosen_median"]) == (0.6, 0.875)
     assert main(["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path)]) == 0
     assert "99.0 (97.5–99.7)" in capsys.readouterr().out
+    # Settings of the algorithm are compared, too, and another algorithm is another run.
+    assert main(["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path), "--gamma", "0.9"]) == 2
+    assert "'settings.gamma': got 0.9, expected 0.99" in capsys.readouterr().err
 
 
 def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -48,7 +56,7 @@ def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, caps
     for flag, value, says in (("--env-steps", "60000", "got 60000, expected 300000"), ("--episodes", "20", "got 20")):
         assert main([*asked, flag, value]) == 2
         assert says in capsys.readouterr().err
-    (tmp_path / "lift-rectified-k4-seed0" / "settings.json").write_text(json.dumps(BEGUN | {"train_steps": 9}))
+    (tmp_path / "lift-rectified-k4-seed0" / "settings.json").write_text(json.dumps(begun(0) | {"train_steps": 9}))
     assert main(["benchmark", "rl", "--seeds", "7", "0", "--out", str(tmp_path)]) == 2
     assert "'train_steps': got 1500, expected 9" in capsys.readouterr().err
     assert not (tmp_path / "lift-rectified-k4-seed7").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,20 @@ def test_a_policy_is_compared_with_itself(bc: Path, capsys: pytest.CaptureFixtur
     assert result["success"] == result["against"]["success"]
     assert result["success"]["episodes"] == 5
     assert "verdict" in result and result["wall_s"]["total"] > 0
+
+
+def test_starts_of_the_training_are_warned_of(bc: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """The default of evaluate is seed 1000: a fine-tuning with that seed has learned on these very starts."""
+    run_folder = tmp_path / "rl"
+    shutil.copytree(bc, run_folder)
+    evaluating = ["--episodes", 2, "--worlds", 2, "--json"]
+    for seed, command, warned in ((1000, "finetune", True), (0, "finetune", False), (1000, "train", False)):
+        (run_folder / "config.json").write_text(json.dumps({"command": command, "seed": seed}))
+        for path in (run_folder, run_folder / "policy"):
+            caplog.clear()
+            assert run("evaluate", "--policy", bc, "--against", path, *evaluating) == 0
+            said = [record.getMessage() for record in caplog.records if "met these starts" in record.getMessage()]
+            assert len(said) == warned and all(str(run_folder) in line and "\n" not in line for line in said)
 
 
 def test_a_single_success_is_shown_without_an_interval(

@@ -33,7 +33,7 @@ class FakeEnv:
     interface = INTERFACE
     task = "fake"
     prompt = "push harder than it is difficult"
-    steps_together = False
+    steps_together, reports_success, continuing = False, True, False
 
     def __init__(self, num_envs: int, length: Callable[[float, bool], int], max_episode_steps: int = 50) -> None:
         self.num_envs, self.length, self.max_episode_steps = num_envs, length, max_episode_steps

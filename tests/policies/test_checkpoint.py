@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from policies.checkpoint import load_policy, save_policy
 from policies.kinds import build_net
 from policies.loading import open_policy
+from policies.noise import WorldNoise
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
@@ -177,3 +179,36 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "policy: control rate: got 50.0 Hz, expected 20.0 Hz\n"
+
+
+def test_settings_under_the_names_that_they_once_had(tmp_path):
+    """A checkpoint of before says `start_noise`, and nothing of the spacing, which was "leading" then."""
+    flow = save_policy(make(FlowConfig(network=SMALL)), tmp_path / "flow")
+    settings = json.loads((flow / "config.json").read_text())["settings"]
+    del settings["initial_noise_std"]
+    edit(flow, settings=settings | {"start_noise": 0.5})
+    assert load_policy(flow).net.config == FlowConfig(network=SMALL, initial_noise_std=0.5)
+    diffusion = save_policy(make(DiffusionConfig(network=SMALL, steps=3)), tmp_path / "diffusion")
+    settings = json.loads((diffusion / "config.json").read_text())["settings"]
+    assert settings.pop("spacing") == "trailing"
+    edit(diffusion, settings=settings)
+    loaded = load_policy(diffusion).net
+    assert loaded.config.spacing == "leading" and loaded.scheduler.config.timestep_spacing == "leading"
+
+
+@pytest.mark.parametrize("config", [FlowConfig(network=SMALL), DiffusionConfig(network=SMALL, prediction="sample")])
+def test_the_initial_noise_of_a_checkpoint_is_what_it_acts_with(tmp_path, config):
+    seen = {"robot.state": np.ones((2, 3), np.float32)}
+    policies = []
+    for std in (0.0, 0.5):
+        save_policy(make(dataclasses.replace(config, initial_noise_std=std)), tmp_path / f"{std}")
+        policies.append(load_policy(tmp_path / f"{std}"))
+    still, half = policies
+    assert np.array_equal(still.act(seen), still.act(seen)) and not np.array_equal(half.act(seen), half.act(seen))
+    begun = []
+    sample = half.net.sample
+    half.net.sample = lambda cond, x0: (begun.append(x0.clone()), sample(cond, x0))[1]
+    half.reset(3)
+    half.act(seen)
+    drawn = WorldNoise(half.net.noise_shape, 3).draw(2)
+    np.testing.assert_array_equal(begun[0].numpy(), 0.5 * drawn)

@@ -7,18 +7,15 @@ has no switch for it.
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mutation import ROOT, kill_all, tests_pass
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 TESTS = ROOT / "tests" / "hardware" / "safety"
 FIRST = ("test_safety_stages.py", "test_safety_states.py")  # quick, and where most mutants die
 
@@ -149,46 +146,11 @@ def pytest_configure(config: Any) -> None:
 
 
 def _tests_pass(mutant: str | None) -> bool:
-    """Whether all tests of the filter pass; stops at the first that does not."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "mutants"]
-    command += ["--mutant", mutant] if mutant else []
-    path = os.pathsep.join(filter(None, (str(HERE), str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path}
+    """Whether all tests of the filter pass."""
     files = sorted(TESTS.glob("test_*.py"), key=lambda file: (file.name not in FIRST, file.name))
-    done = subprocess.run(
-        [*command, *map(str, files)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
-    )
-    if done.returncode not in (0, 1):  # 1: tests failed; anything else says nothing about the mutant
-        sys.exit(f"pytest ended with exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.returncode == 0
-
-
-def main() -> int:
-    """Kill every mutant."""
-    parser = argparse.ArgumentParser(description="With any one stage taken out, a test must fail.")
-    parser.add_argument("mutants", nargs="*", metavar="MUTANT", help=f"of {', '.join(MUTANTS)}; by default all")
-    names = parser.parse_args().mutants or list(MUTANTS)
-    unknown = [name for name in names if name not in MUTANTS]
-    if unknown:
-        parser.error(f"no such mutant: {', '.join(unknown)}; there are {', '.join(MUTANTS)}")
-    print("whole filter: ", end="", flush=True)
-    if not _tests_pass(None):
-        print("tests fail, so they say nothing about mutants")
-        return 1
-    print("tests pass")
-    alive = []
-    for name in names:
-        began = time.monotonic()
-        lives = _tests_pass(name)
-        alive += [name] if lives else []
-        print(
-            f"without {name}: {'NO TEST FAILS' if lives else 'killed'} ({time.monotonic() - began:.0f} s)", flush=True
-        )
-    print(
-        f"{len(names) - len(alive)} of {len(names)} mutants killed" + (f"; alive: {', '.join(alive)}" if alive else "")
-    )
-    return 1 if alive else 0
+    options = ("-p", "mutants", *(("--mutant", mutant) if mutant else ()))
+    return tests_pass(ROOT, files, *options, path=(HERE,))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(kill_all("the filter", MUTANTS, _tests_pass))

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from policies.diffusion import DiffusionPolicy
-from policies.flow import FlowPolicy
+from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
+from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.runner import Runner
 from robolearn.rl.settings import ALGORITHMS, NoiseConfig
@@ -42,6 +41,7 @@ class Point:
         together: bool = False,
     ) -> None:
         self.num_envs, self.max_episode_steps, self.steps_together = num_envs, limit, together
+        self.reports_success, self.continuing = not mute, False
         self.task, self.prompt, self.forgetful, self.pixels = "point", "come to 0", forgetful, pixels
         features = {"proprio": ArraySpec((2,))} | ({"images.front": ArraySpec((8, 8, 3), "uint8")} if pixels else {})
         self.interface = Interface(features, ArraySpec((1,)), control_hz=10.0)
@@ -148,10 +148,12 @@ def build_policy(
     """An untrained flow (or diffusion) policy; `gain` widens its output, which begins near zero."""
     torch.manual_seed(seed)
     network = NetworkConfig(width=width, depth=2, image_features=8)
-    if family == "flow":
-        net = FlowPolicy(FlowConfig(network=network, **settings), interface)
-    else:
-        net = DiffusionPolicy(DiffusionConfig(network=network, **({"steps": 4} | settings)), interface)
+    config: PolicyConfig = (
+        FlowConfig(network=network, **settings)
+        if family == "flow"
+        else DiffusionConfig(network=network, **({"steps": 4} | settings))
+    )
+    net: Any = build_net(config, interface)
     with torch.no_grad():
         net.field.mlp.last.weight.mul_(gain)  # type: ignore[union-attr, operator]
     return ChunkPolicy(net, Normalizer(interface), interface)

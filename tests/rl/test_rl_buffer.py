@@ -119,7 +119,7 @@ def test_the_time_that_remains_is_that_of_the_episode_it_belongs_to(together: bo
 
 def test_a_rollout_counts_what_was_done():
     returns = ReturnTracker(3)
-    batch, world, engine = play(returns=returns)
+    batch, _world, engine = play(returns=returns)
     assert batch.env_steps == (3 + 4) * 2 + 8 == engine.env_steps
     assert batch.episodes == 5 and batch.success == 2
     assert batch.on_grid(batch.reward)[:, 0].tolist() == [30, 30, 30, 30]  # ten times 1 + 2, 3
@@ -138,7 +138,7 @@ def test_a_success_in_the_middle_of_an_episode_counts_once_when_it_ends(together
 @modes
 def test_the_same_decisions_whether_worlds_may_rest_or_not(together: bool):
     quota = Episodes(np.array([3, 1, 2]))
-    batch, world, _ = play(together=together, quota=quota)
+    batch, _world, _ = play(together=together, quota=quota)
     assert batch.grid.shape == (8, 3)
     counts = (batch.grid >= 0).sum(0).tolist()
     assert counts == [3 * 2, 1 * 2, 2 * 4]

@@ -91,8 +91,13 @@ def test_the_noise_that_keeps_half_of_the_success_is_the_centre():
     assert centre(found) == pytest.approx(0.12)  # where it is exactly a half
     assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(NoiseConfig().min_share)
     assert found.env_steps == 5 * 10 * 4
-    assert len(world.seeds) == 5 and set(world.seeds) == {3 + 7919}  # the same starts for every candidate, not training's
-    assert found.reason == "success by initial noise 100% at 1; by noise 100% at 0.05, 80% at 0.08, 50% at 0.12, 40% at 0.18"
+    assert len(world.seeds) == 5 and set(world.seeds) == {
+        3 + 7919
+    }  # the same starts for every candidate, not training's
+    assert (
+        found.reason
+        == "success by initial noise 100% at 1; by noise 100% at 0.05, 80% at 0.08, 50% at 0.12, 40% at 0.18"
+    )
 
 
 def test_the_initial_noise_is_the_smallest_within_a_standard_error_of_the_best():
@@ -147,7 +152,9 @@ def test_a_policy_that_never_succeeds_gets_the_smallest_noise_and_hears_why():
 
 
 def test_only_the_range_is_chosen():
-    found, _ = calibrate({0.0: 1.0, 0.26: 1.0}, NoiseConfig(min_share=0.25, initial=1.0, hold=0.1, hidden=8, steps="all"))
+    found, _ = calibrate(
+        {0.0: 1.0, 0.26: 1.0}, NoiseConfig(min_share=0.25, initial=1.0, hold=0.1, hidden=8, steps="all")
+    )
     assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(0.25)
     assert (found.noise.hold, found.noise.hidden, found.noise.steps) == (0.1, 8, "all")
     assert Calibration.from_json(found.to_json()) == found

@@ -79,7 +79,11 @@ def test_gradients_reach_flow_and_noise_but_not_the_frozen_copy(make_policy: Mak
     observation, chain = see(), draw(actor)
     optimizer = torch.optim.SGD([p for p in actor.parameters() if p.requires_grad], lr=0.1)
     stats = actor.evaluate(observation, chain)
-    loss = stats.joint().mean() + stats.entropy.mean() + w2_to_reference(actor.net, actor.reference, observation, chain[:, 0])
+    loss = (
+        stats.joint().mean()
+        + stats.entropy.mean()
+        + w2_to_reference(actor.net, actor.reference, observation, chain[:, 0])
+    )
     loss.backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in actor.net.parameters())
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in actor.noise.parameters())

@@ -25,6 +25,7 @@ class Counter:
     """Worlds that count: world w's episodes last 2 + w steps; every second one of a world is a success."""
 
     interface, task, prompt, max_episode_steps, steps_together = INTERFACE, "count", "count up", 50, False
+    reports_success, continuing = True, False
 
     def __init__(self, num_envs: int) -> None:
         self.num_envs = num_envs

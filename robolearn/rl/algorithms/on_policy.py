@@ -61,6 +61,7 @@ class OnPolicy:
         if getattr(settings, "eta", 0.0) != 0.0:
             raise BadInput("policy for fine-tuning", got=f"eta = {settings.eta}", expected="eta = 0 (DDIM)")
         self.base, self.net, self.num_envs = policy, policy.net, num_envs
+        self.net.requires_grad_(True)  # an averaged network, as imitation hands out, is frozen
         self.device = policy.device
         self._config: OnPolicyConfig = config
         self.seed = seed
@@ -82,7 +83,9 @@ class OnPolicy:
         if noise.initial is not None:
             for net in (self.net, self.average.module):
                 net.config = replace(net.config, initial_noise_std=noise.initial)
-        self.actor = DenoisingActor(self.net, noise).to(self.device)
+        with torch.device("cpu"):  # one seed gives the same weights on any device
+            actor = DenoisingActor(self.net, noise)
+        self.actor = actor.to(self.device)
         self.policy_step = PolicyStep(self.actor, self._optimizer(self.actor, self._config.actor_lr))
 
     def _optimizer(self, module: torch.nn.Module, lr: float) -> MinibatchOptimizer:
@@ -263,8 +266,10 @@ class ActorCritic(OnPolicy):
         )
 
     def _before_average(self) -> None:
-        encoder = ObservationEncoder(self.base.interface.observation)
-        self.critic = Critic(encoder, ends_with_the_time=not self.infinite).to(self.device)
+        with torch.device("cpu"):
+            encoder = ObservationEncoder(self.base.interface.observation)
+            critic = Critic(encoder, ends_with_the_time=not self.infinite)
+        self.critic = critic.to(self.device)
 
     @property
     def decisions_per_rollout(self) -> int:

@@ -1,0 +1,147 @@
+"""Mutation check of learning: with any one line of it wrong, at least one of the tests that are named here must fail.
+
+Every mutant is a replacement of source text, made in a temporary copy of the checkout.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from mutation import ROOT, kill_all, tests_pass
+
+COPIED = ("robolearn", "policies", "robots", "sim", "hardware", "tests", "pyproject.toml")
+
+
+class Mutant(NamedTuple):
+    """`old` becomes `new` in `file`, and one of `tests` must fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+RL, ALGORITHMS, ACTORS = "robolearn/rl", "robolearn/rl/algorithms", "robolearn/rl/actors"
+UPDATES, RUNNER = "tests/rl/test_rl_updates.py", "tests/rl/test_rl_runner.py"
+BUFFER, RETURNS = ("tests/rl/test_rl_buffer.py",), ("tests/rl/test_rl_returns.py",)
+ENGINE, LOSSES = ("tests/rollout/test_engine.py",), ("tests/rl/test_rl_losses.py",)
+CRITIC = (f"{UPDATES}::test_the_critic_s_value_is_0_when_the_time_is_up_and_depends_on_it",)
+HELD = (f"{UPDATES}::test_the_distance_to_the_demonstrations_begins_at_0_and_is_held",)
+INITIAL = (f"{RUNNER}::test_training_and_export_have_the_initial_noise_that_was_asked_for",)
+CALIBRATION = (f"{RUNNER}::test_the_starts_of_calibration_are_not_those_of_training_or_of_evaluation",)
+SCHEDULES = (f"{RUNNER}::test_noise_and_target_fall_as_the_budget_is_spent",)
+RATIOS = (f"{UPDATES}::test_every_ratio_is_1_before_the_first_update",)
+DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
+ON_POLICY = f"{ALGORITHMS}/on_policy.py"
+
+MUTANTS: dict[str, Mutant] = {
+    "entropy-sign": Mutant(
+        ON_POLICY, "surrogate - c.entropy * entropy", "surrogate + c.entropy * entropy",
+        (f"{UPDATES}::test_the_entropy_term_raises_the_noise",),
+    ),
+    "value-when-the-time-is-up": Mutant(f"{RL}/critic.py", " * (time_remaining > 0)", "", CRITIC),
+    "critic-without-time": Mutant(
+        f"{RL}/critic.py", "2.0 * time_remaining[:, None] - 1.0", "0.0 * time_remaining[:, None]", CRITIC
+    ),
+    "noise-schedule": Mutant(ON_POLICY, "self.actor.noise.schedule(progress)", "pass", SCHEDULES),
+    "target-schedule": Mutant(ON_POLICY, "target_at(c.target_kl, progress)", "c.target_kl", SCHEDULES),
+    "initial-noise-of-the-sampler": Mutant(
+        f"{ACTORS}/denoising.py", "x = self.net.initial_noise_std * torch.randn", "x = torch.randn",
+        ("tests/rl/test_rl_actors.py", *INITIAL),
+    ),
+    "initial-noise-of-the-export": Mutant(
+        ON_POLICY, "for net in (self.net, self.average.module):", "for net in (self.net,):", INITIAL
+    ),
+    "initial-noise-of-act": Mutant(
+        "policies/policy.py", " * np.float32(self.net.initial_noise_std)", "",
+        ("tests/policies/test_checkpoint.py",),
+    ),
+    "calibration-on-training-starts": Mutant(
+        f"{RL}/calibrate.py", "engine.reset(seed + SEEDS_APART)", "engine.reset(seed)", CALIBRATION
+    ),
+    "calibration-on-evaluation-starts": Mutant(
+        f"{RL}/calibrate.py", "engine.reset(seed + SEEDS_APART)", "engine.reset(seed + 1000)", CALIBRATION
+    ),
+    "gradient-clipping": Mutant(
+        f"{RL}/policy_step.py", "(trained, self.max_grad_norm,", "(trained, math.inf,",
+        (f"{UPDATES}::test_a_gradient_is_no_longer_than_allowed",),
+    ),
+    "regulariser-sign": Mutant(ON_POLICY, "+ c.regularisation * distance", "- c.regularisation * distance", HELD),
+    "bootstrap-from-the-reset": Mutant(
+        "robolearn/rollout/engine.py", "    if not out.final:\n", "    if True:\n", BUFFER
+    ),
+    "terminated-as-truncated": Mutant(f"{RL}/returns.py", "(~terminated) * next_value", "next_value", RETURNS),
+    "truncated-as-terminated": Mutant(
+        f"{RL}/returns.py", "(~terminated) * next_value", "(~ended) * next_value", RETURNS
+    ),
+    "episodes-run-into-each-other": Mutant(f"{RL}/returns.py", "* (~ended)", "* (~terminated)", RETURNS),
+    "grid-of-other-worlds": Mutant(
+        f"{RL}/buffer.py", "grid[t, worlds] = ", "grid[t, worlds[::-1]] = ", BUFFER
+    ),
+    "old-likelihood-of-now": Mutant(
+        ON_POLICY, "before = ChainStats(*(column[index] for column in old))",
+        "before = ChainStats(*(column.detach() for column in self.actor.evaluate(seen, path)))", RATIOS,
+    ),
+    "average-not-updated": Mutant(
+        ON_POLICY, "self.average.update(self.net)", "pass",
+        (f"{RUNNER}::test_the_average_is_that_of_the_iterations_by_hand",),
+    ),
+    "kl-the-other-way-round": Mutant(
+        f"{ACTORS}/chain.py", "def kl_nats(old: ChainStats, new: ChainStats)",
+        "def kl_nats(new: ChainStats, old: ChainStats)", LOSSES,
+    ),
+    "dual-clip": Mutant(f"{RL}/losses.py", "if dual_clip is not None:", "if False:", LOSSES),
+    "dppo-discount-reversed": Mutant(
+        f"{ALGORITHMS}/dppo.py", "self.config.gamma_denoising**left",
+        "self.config.gamma_denoising ** (M - 1 - left)", DPPO,
+    ),
+    "dppo-clip-reversed": Mutant(f"{ALGORITHMS}/dppo.py", "** (left / max", "** ((M - 1 - left) / max", DPPO),
+    "group-mean": Mutant(f"{RL}/returns.py", "returns - mean[group].to(returns.dtype)", "returns - returns.mean()",
+                         RETURNS),
+    "groups-begin-anywhere": Mutant(
+        f"{ALGORITHMS}/grpo.py", "np.arange(num_envs) // config.group", "np.arange(num_envs) % config.group", GRPO
+    ),
+    "group-advantages-centred": Mutant(
+        f"{ALGORITHMS}/grpo.py", "standardise(advantage, centre=False)", "standardise(advantage)", GRPO
+    ),
+    "chunk-leaks-into-the-next-episode": Mutant(
+        "robolearn/rollout/engine.py", "need = ended | (cursor == held.chunk.shape[1])",
+        "need = cursor == held.chunk.shape[1]", ENGINE,
+    ),
+    "worlds-do-not-rest": Mutant("robolearn/rollout/chunks.py", "going = going & ~ended", "pass", ENGINE),
+}  # fmt: skip
+
+
+def main() -> int:
+    """Kill every mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, root / name)
+
+        def passes(name: str | None) -> bool:
+            if name is None:
+                return tests_pass(root, sorted({test for mutant in MUTANTS.values() for test in mutant.tests}))
+            mutant = MUTANTS[name]
+            text = (ROOT / mutant.file).read_text()
+            if text.count(mutant.old) != 1:
+                sys.exit(f"{name}: {mutant.old!r} stands {text.count(mutant.old)} times in {mutant.file}, not once")
+            (root / mutant.file).write_text(text.replace(mutant.old, mutant.new))
+            try:
+                return tests_pass(root, mutant.tests)
+            finally:
+                (root / mutant.file).write_text(text)
+
+        return kill_all("learning", MUTANTS, passes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
