@@ -69,9 +69,9 @@ def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def deploy(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
-    def start(*flags: object, domain: int = DOMAIN, setup: str = "") -> Running:
+    def start(*flags: object, domain: int = DOMAIN) -> Running:
         logs = tmp_path / f"{len(started)}" / "logs"
-        started.append(Running(logs, "deploy", *flags, domain=domain, setup=setup))
+        started.append(Running(logs, "deploy", *flags, domain=domain))
         return started[-1]
 
     yield start
@@ -286,12 +286,11 @@ def test_an_arm_that_does_not_fit_is_never_armed(deploy: Callable[..., Running],
     nobody = edited(tmp_path, "nobody", joint_states=states, objects=None)
     deaf = edited(tmp_path, "deaf", objects=None)
     flags = ("--policy", blind, "--yes", "--episodes", 1)
-    hurried = "from robolearn.deploy import deployment; deployment.SENSORS_S = 3.0"
     with Background(DOMAIN) as background:
         arm = background.add(DeafArm(context=background.context))
         both = (
-            deploy(*flags, "--robot", nobody, domain=DOMAIN + 100, setup=hurried),
-            deploy(*flags, "--robot", deaf, setup=hurried),
+            deploy(*flags, "--robot", nobody, domain=DOMAIN + 100),
+            deploy(*flags, "--robot", deaf),
         )
         (code, out, err), (deaf_code, deaf_out, deaf_err) = [deployment.end() for deployment in both]
         assert not arm.heard
