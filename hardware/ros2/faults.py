@@ -1,4 +1,4 @@
-"""Faults of sensors, to be switched on in the simulated arm: where tests make joint states freeze and cameras fail.
+"""Sensor faults that can be switched on in the simulated arm, e.g. joint states that freeze and cameras that fail.
 
 A fault is written ``where:what``, several with commas between them, e.g. ``joint_states:freeze,camera:black``:
 
@@ -56,7 +56,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def stamp(what: str | None, now: float) -> float:
-    """The time `now` [s] as a faulty clock tells it."""
+    """The time `now` [s] as a faulty clock shows it."""
     if what is None:
         return now
     return 0.0 if what == "zero" else now + float(what)

@@ -1,8 +1,8 @@
 """The simulated arm: a world in real time behind the topics of a ros2_control position controller.
 
-It stands where the driver and the controller of a real arm stand, and has their habits: joint states come whether
-or not anybody commands, set-points are followed as they arrive, and the last one is kept for ever. It obeys its
-contract's topics, joint names and message types. A limit monitor of its own sees every command first.
+It replaces the driver and the controller of a real arm and behaves like them: joint states are published with or
+without commands, set-points are followed as they arrive, and the last one is held. Topics, joint names and message
+types are the contract's. A limit monitor checks every command before it is followed.
 
 An episode that ends is reported once; the world goes on from where it is until `/sim_arm/reset` begins the next.
 """

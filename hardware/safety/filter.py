@@ -39,7 +39,7 @@ from hardware.safety.geometry import Geometry
 from hardware.safety.motion import Motion, State
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
-from hardware.safety.states import Machine
+from hardware.safety.states import StateMachine
 from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robots.limits import Limits
 from robots.spec import RobotSpec
@@ -73,7 +73,7 @@ class SafetyFilter:
         self._order = JointOrder(tuple(joints))
         self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
         self._clock = clock
-        self._machine = Machine()
+        self._machine = StateMachine()
         self._motion = Motion(limits, period)
         self._geometry = Geometry(robot.chain, limits)
         self._output = Output(limits, period)

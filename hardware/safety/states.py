@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 _THEN = "; then "
 
 
-class Machine:
-    """Where the filter stands, and why.
+class StateMachine:
+    """The state of the safety filter, and its reason.
 
     Attributes:
-      state: where it stands.
+      state: the current one.
       reason: why, in words for the operator; empty when nothing happened that needs any.
     """
 

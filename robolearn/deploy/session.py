@@ -16,7 +16,7 @@ from hardware.safety.types import SafetyState
 from robolearn.core import RobolearnError
 
 POLL_S = 0.02
-DYING_S = 0.2  # from the end of a process to when its parent can see it, with room
+DYING_S = 1.0  # longest from the kill of a process to when its parent can see it, on a busy machine
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,19 @@ def run_session(
         try:
             results.append(_episode(index, switch, arm, limit_s, alive))
         except RobolearnError:
-            time.sleep(DYING_S)
-            alive()  # a node that died, and not its consequence, is the cause to report
+            _raise_death(alive)  # a node that died, and not its consequence, is the cause to report
             raise
         progress(len(results), sum(r.success for r in results))
     return results
+
+
+def _raise_death(alive: Callable[[], None]) -> None:
+    """Raise what `alive` raises within `DYING_S`: a process is seen to be dead only when its memory is freed."""
+    end = time.monotonic() + DYING_S
+    while time.monotonic() < end:
+        alive()
+        time.sleep(POLL_S)
+    alive()
 
 
 def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: Callable[[], None]) -> EpisodeResult:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
+MAIN = "import sys; from robolearn.cli.main import main; sys.exit(main())"
 WAIT_S = 150.0  # whole deployments and recordings, on machines that are busy with something else
 
 
@@ -20,14 +20,15 @@ class Running:
       logs: folder for the nodes' logs.
       command: its words.
       domain: the ROS domain of its own.
+      setup: Python that runs first in its process.
     """
 
-    def __init__(self, logs: Path, *command: object, domain: int) -> None:
+    def __init__(self, logs: Path, *command: object, domain: int, setup: str = "") -> None:
         self.logs = logs
         flags = ["--json", "--logs", str(logs), "--domain", str(domain)]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [*PROGRAM, *map(str, command), *flags],
+            [sys.executable, "-c", f"{setup}\n{MAIN}", *map(str, command), *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True,
         )  # fmt: skip
 

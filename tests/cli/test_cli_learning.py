@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from robolearn.cli.main import main
+from robolearn.cli.main import main, parse
 from robolearn.cli.quickstart import Quickstart
+from robolearn.cli.registry import ENTRIES
 from robolearn.runs.run import read_metrics
 
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
@@ -134,12 +135,11 @@ def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path
     assert [path.name for path in out.iterdir()] == ["mine.json"]
 
 
-@pytest.mark.realtime  # it deploys
 def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     out = tmp_path / "quick"
     # The calibration of the noise alone may take 6 σ · 64 worlds · 100 steps.
     process = start("quickstart", "--out", out, "--episodes", 8, "--train-steps", 50, "--eval-episodes", 8,
-                    "--env-steps", 6 * 6400 + 4 * 64 * 80, "--deploy-episodes", 1, "--no-videos", "--json")  # fmt: skip
+                    "--env-steps", 6 * 6400 + 4 * 64 * 80, "--deploy-episodes", 0, "--no-videos", "--json")  # fmt: skip
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     result = json.loads(stdout.splitlines()[-1])
@@ -148,7 +148,7 @@ def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
         assert result[part]["success"]["episodes"] == 8
     assert 0 < sum(v for k, v in result["wall_s"].items() if k != "total") <= result["wall_s"]["total"] + 1e-6
     assert {"simulation", "inference", "update", "calibration", "total"} <= set(result["finetune_wall_s"])
-    assert result["env_steps"] <= 6 * 6400 + 4 * 64 * 80
+    assert result["env_steps"] <= 6 * 6400 + 4 * 64 * 80 and result["deploy"] is None
     report = (out / "report.html").read_text()
     assert result["report"] == str(out / "report.html")
     for word in ("imitation", "after RL", "robolearn finetune --policy runs/bc", "95%"):
@@ -157,3 +157,30 @@ def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     assert all((out / folder).is_dir() for folder in ("data", "bc/policy", "rl/policy"))
     # What is there is not begun anew.
     assert run("quickstart", "--out", out, "--json") == 2
+
+
+def test_quickstart_deploys_what_it_fine_tuned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """The process that it starts, without one: `deploy` itself is tested in `test_deploy.py`."""
+    started: list[list[str]] = []
+    done = subprocess.CompletedProcess([], 0, 'progress\n{"success": 1}\n', "")
+
+    def ended(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return done
+
+    monkeypatch.setattr(subprocess, "run", ended)
+    quickstart = Quickstart(out=tmp_path, seed=3, deploy_episodes=2)
+    assert quickstart._deploy() == {"success": 1}
+    (command,) = started
+    name = command.index("deploy")
+    assert "robolearn.cli.main" in command[name - 1]
+    entry = next(entry for entry in ENTRIES if entry.name == "deploy")
+    flags: Any = parse(entry, command[name + 1 :])
+    assert (flags.policy, flags.task, flags.episodes, flags.seed) == (tmp_path / "rl", "lift", 2, 1003)
+    assert flags.robot == "sim" and flags.json
+
+    done = subprocess.CompletedProcess([], 1, "", "robolearn: error: the safety node was killed\n")
+    assert quickstart._deploy() == {"error": "the safety node was killed"}
+    assert "the deployment failed: the safety node was killed" in caplog.text

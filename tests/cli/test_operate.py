@@ -19,8 +19,6 @@ from robolearn.core import RobolearnError
 from robolearn.deploy.operate import operate
 from robolearn.deploy.programs import may_be_realtime
 
-pytestmark = pytest.mark.realtime
-
 
 class Fake:
     """Switch and keys in one. `script`: what is pressed at each look; the terminal hangs up after it if `hangs`."""
@@ -157,6 +155,7 @@ def station() -> Iterator[dict[str, str]]:
             process.wait()
 
 
+@pytest.mark.realtime
 @pytest.mark.timeout(300)
 def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed(station: dict[str, str]) -> None:
     for _ in range(3):

@@ -27,12 +27,10 @@ from robolearn.core import BadInput
 from robolearn.data.reader import Dataset
 from robots.stations import load_contract
 
-pytestmark = pytest.mark.realtime
-
 DOMAIN = 1 + (os.getpid() + 57) % 100
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def compiled() -> None:
     """Machine code is cached on disk: made here, not while a recording waits for it."""
     contract = load_contract("sim")
@@ -93,7 +91,7 @@ def second_writer(out: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of two episodes with a camera, recorded by script, and what is to be said of the recording itself."""
     folder = tmp_path_factory.mktemp("recorded")
     out = folder / "set"
@@ -119,6 +117,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.realtime
 def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
     data = Dataset.open(recorded)
     assert len(data.lengths) == 2 and set(data.interface.observation) == {"proprio", "objects", "images.front"}
@@ -139,6 +138,7 @@ def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
     assert data.reward[length - 1] == 1.0 and data.reward[: length - 1].max() == 0.0
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("node", ["safety", "sim_arm"])
 def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Running], node: str) -> None:
     before = count(recorded)
@@ -154,6 +154,7 @@ def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Runn
     assert not any((recorded / ".running").glob("*"))
 
 
+@pytest.mark.realtime
 def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: Callable[..., Running]) -> None:
     before = count(recorded)
     running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)
@@ -166,7 +167,8 @@ def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: 
     assert len(Dataset.open(recorded).success) == count(recorded) == before
 
 
-def test_a_person_with_a_gamepad(tmp_path: Path) -> None:
+@pytest.mark.realtime
+def test_a_person_with_a_gamepad(compiled: None, tmp_path: Path) -> None:
     out, people = tmp_path / "set", ROOT / "tests" / "programs" / "record_people.py"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROS_DOMAIN_ID": str(DOMAIN)}
     command = [sys.executable, str(people), "gamepad", "--episodes", "1", "--out", str(out), "--json"]
@@ -179,6 +181,7 @@ def test_a_person_with_a_gamepad(tmp_path: Path) -> None:
     assert (data.stamps["device"] <= data.stamps["action"]).all()
 
 
+@pytest.mark.realtime
 def test_enough_episodes_are_enough(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from robolearn.cli.main import main
 
@@ -236,6 +239,7 @@ def test_what_a_start_that_failed_has_left_does_not_stand_in_the_way(tmp_path: P
         make_writer(tmp_path / "set", interface, "lift", resume=False)
 
 
+@pytest.mark.realtime
 def test_an_existing_set_is_not_overwritten(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "--out", recorded, "--teleop", "scripted", "--cameras", "front")
     assert "existing data set" in line and "resume" in line

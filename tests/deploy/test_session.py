@@ -124,6 +124,25 @@ def test_a_death_while_something_is_asked_of_the_node(where: str, monkeypatch: p
         run(fakes, 1)
 
 
+def test_a_death_that_is_seen_late_is_still_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "DYING_S", 5.0)
+    fakes = Fakes(True)
+    stopped: list[bool] = []
+
+    def stop() -> None:
+        fakes.state, fakes.reason = "latched", "joint states: silent for 0.10 s"
+
+    def alive() -> None:
+        # Not seen at the first look after the stop, nor at the second.
+        stopped.append(fakes.state == "latched")
+        if sum(stopped) > 3:
+            raise NodeDied("sim_arm", -9, "")
+
+    fakes.during = stop
+    with pytest.raises(NodeDied, match="sim_arm"):
+        run_session(fakes, fakes, 1, limit_s=5.0, alive=alive)
+
+
 def test_a_trouble_of_the_arm_alone_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = Fakes(True)
 

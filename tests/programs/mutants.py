@@ -78,16 +78,16 @@ def _anything_reached() -> None:
 
 
 def _latch() -> None:
-    from hardware.safety.states import Machine
+    from hardware.safety.states import StateMachine
     from hardware.safety.types import SafetyState
 
-    stopped = Machine.stopped
+    stopped = StateMachine.stopped
 
-    def forgets(self: Machine) -> None:
+    def forgets(self: StateMachine) -> None:
         self._after = SafetyState.DISARMED
         stopped(self)
 
-    Machine.stopped = forgets
+    StateMachine.stopped = forgets
 
 
 def _exceptions() -> None:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from robolearn.core.errors import BadInput
+from robolearn.io.atomic import replacing
 
 DAYS = 397  # browsers refuse certificates that are valid for longer than 398
 RENEW_DAYS = 30
@@ -130,8 +131,5 @@ def _make(path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     # The file is whole or not there, and never readable by others, not even for a moment.
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with replacing(path) as part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(signed.public_bytes(serialization.Encoding.PEM) + pem)
-    part.replace(path)
