@@ -24,6 +24,7 @@ from robolearn.eval.report_data import Outcome, ReportData, count
 from robolearn.eval.verdict import number
 from robolearn.eval.video import Video
 from robolearn.io.atomic import write_text
+from robolearn.io.paths import check_folder
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ def check_report_folder(folder: Path, what: str = "--out") -> None:
       BadInput: `folder` holds a report already, is a file, or cannot be written to.
     """
     folder, what = Path(folder), f"{what} {folder}"
+    check_folder(folder, what)
     made: list[Path] = []
     try:
         if (folder / REPORT).exists():
