@@ -14,11 +14,11 @@ from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
-from robolearn.core import ActionChunk, Interface, Observation
+from robolearn.core import ActionChunk, Interface, Observation, Policy
 from robots.stations import Contract, load_contract
 
 
-class Swing:
+class Swing(Policy):
     """A policy that moves the tcp to and fro and turns it a little, and breaks when told to."""
 
     execute_steps = 4
