@@ -48,9 +48,9 @@ def check_report_folder(folder: Path, what: str = "--out") -> None:
       BadInput: `folder` holds a report already, is a file, or cannot be written to.
     """
     folder, what = Path(folder), f"{what} {folder}"
-    check_folder(folder, what)
     made: list[Path] = []
     try:
+        check_folder(folder, what)
         if (folder / REPORT).exists():
             raise BadInput(what, got="a folder with a report", expected="a new one")
         made = [place for place in (folder, *folder.parents) if not place.exists()]
