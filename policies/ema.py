@@ -27,7 +27,9 @@ class Ema(Generic[Net]):
     def __init__(self, module: Net, decay: float) -> None:
         self.decay = decay
         self.updates = 0
-        self._average = AveragedModel(module, multi_avg_fn=self._lerp)
+        # Its counter would otherwise be made on torch's default device.
+        device = next(module.parameters()).device
+        self._average = AveragedModel(module, device, multi_avg_fn=self._lerp)
         # At a count of 0 AveragedModel copies the weights instead of averaging; here the initial weights count.
         self._average.n_averaged.fill_(1)
         self._average.eval().requires_grad_(False)

@@ -52,6 +52,8 @@ class BenchmarkRl(Command):
     algo: str = "reinflow"
     """The algorithm: reinflow, dppo or grpo."""
     settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
+    device: str = "auto"
+    """Where networks live: auto, cpu, cuda or cuda:<i>."""
     out: Path = Path("runs/benchmark-rl")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
 
@@ -108,6 +110,7 @@ class BenchmarkRl(Command):
             out=folder,
             policy=self.policy,
             algo=self.algo,
+            device=self.device,
             videos=False,
             deploy_episodes=0,
             resume=folder.is_dir() and any(folder.iterdir()),

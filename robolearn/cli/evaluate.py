@@ -31,12 +31,15 @@ class Evaluate(Command):
     """Worlds side by side."""
     seed: int = 1000
     """Of starts and of the policy's noise."""
+    device: str = "auto"
+    """Where the policies compute: auto, cpu, cuda or cuda:<i>."""
     out: Path | None = None
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
     def run(self) -> dict[str, Any]:
         from policies.loading import open_policy
         from robolearn.core import bind_policy
+        from robolearn.core.device import resolve_device
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
         from sim.registry import make_env
@@ -45,9 +48,10 @@ class Evaluate(Command):
         check_seed(self.seed)
         if self.out is not None:
             check_report_folder(self.out)
+        device = resolve_device(self.device)
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
-        policies = [open_policy(path) for path in paths]
+        policies = [open_policy(path, device) for path in paths]
         for path in paths:
             warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)

@@ -16,7 +16,7 @@ from policies.settings import POLICIES, FlowConfig, PolicyConfig
 from robolearn.cli.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.core import BadInput
 from robolearn.presets import PRESETS, algorithm_preset, preset
-from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig, algorithm_name
+from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, algorithm_name
 
 if TYPE_CHECKING:
     from robolearn.cli.collect import Collect
@@ -67,7 +67,7 @@ class Quickstart(Command):
     policy_settings: PolicyConfig = field(default_factory=FlowConfig)
     algo: str = "reinflow"
     """The algorithm: reinflow, dppo or grpo."""
-    settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
+    settings: AlgorithmConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
     device: str = "auto"
     """Where networks live: auto, cpu, cuda or cuda:<i>."""
     videos: bool = True

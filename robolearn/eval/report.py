@@ -24,6 +24,7 @@ from robolearn.eval.report_data import Outcome, ReportData, count
 from robolearn.eval.verdict import number
 from robolearn.eval.video import Video
 from robolearn.io.atomic import write_text
+from robolearn.io.paths import check_folder
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def check_report_folder(folder: Path, what: str = "--out") -> None:
     folder, what = Path(folder), f"{what} {folder}"
     made: list[Path] = []
     try:
+        check_folder(folder, what)
         if (folder / REPORT).exists():
             raise BadInput(what, got="a folder with a report", expected="a new one")
         made = [place for place in (folder, *folder.parents) if not place.exists()]

@@ -1,1 +1,1 @@
-"""Online RL of trained policies: the flow's likelihood, advantages, PPO, noise, the ReinFlow trainer."""
+"""Online RL of trained policies: likelihoods (`actors`), algorithms, advantages, losses, the buffer and the runner."""

@@ -148,6 +148,8 @@ def collect(
         count += turn.worlds
         success += int((turn.solved & ended).sum())
         episodes += int(ended.sum())
+        # Worlds that cannot rest may have ended an episode in steps that do not count.
+        returns.now[turn.worlds & (turn.elapsed == 0)] = 0.0
         finished.append(returns.add(np.where(turn.worlds, reward, 0.0), ended))
     simulation_s = engine.simulation_s - begun[0]
     kept = _joined(aux)

@@ -53,7 +53,7 @@ def test_counts_the_seeds_that_became_reliable(tmp_path: Path, capsys: pytest.Ca
 def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     finished(tmp_path, 0, 396)
     asked = ["benchmark", "rl", "--seeds", "0", "--out", str(tmp_path)]
-    for flag, value, says in (("--env-steps", "60000", "got 60000, expected 300000"), ("--episodes", "20", "got 20")):
+    for flag, value, says in (("--env-steps", "60000", "got 60000, expected 500000"), ("--episodes", "20", "got 20")):
         assert main([*asked, flag, value]) == 2
         assert says in capsys.readouterr().err
     (tmp_path / "lift-rectified-k4-seed0" / "settings.json").write_text(json.dumps(begun(0) | {"train_steps": 9}))

@@ -127,7 +127,7 @@ def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path
     begun = Quickstart(out=out).plan().settings
     (out / "settings.json").write_text(json.dumps(begun | {"episodes": 8}))
     assert run("quickstart", "--out", out, "--resume", "--json") == 2
-    assert "'episodes': got 100, expected 8, as when the run began" in capsys.readouterr().err
+    assert "'episodes': got 25, expected 8, as when the run began" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["settings.json"]
     (out / "settings.json").rename(out / "mine.json")
     assert run("quickstart", "--out", out, "--resume", "--json") == 2

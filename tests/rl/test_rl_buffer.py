@@ -205,3 +205,29 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(together: bool):
         assert sorted(np.concatenate([part.returns for part in parts])) == sorted(whole.returns)
     for part in parts:
         torch.testing.assert_close(part.time_remaining, 1 - part.observation["proprio"][:, 2] / LIMIT)
+
+
+def test_a_return_is_that_of_one_episode_also_where_one_ended_unseen():
+    """Worlds that cannot rest go on beyond their decisions, and their episodes may end there."""
+    returns, engine = ReturnTracker(3), Engine(Diary(together=True))  # type: ignore[arg-type]
+    engine.reset(0)
+    for _ in range(8):
+        batch = collect(
+            engine,
+            lambda seen: Decision(np.zeros((3, 3, 1), np.float32), {}),
+            Episodes(np.array([0, 0, 1])),
+            lambda o: {"proprio": torch.tensor(o["proprio"])},
+            device=torch.device("cpu"),
+            returns=returns,
+        )
+        assert batch.returns.tolist() == [36]
+        one = collect(
+            engine,
+            lambda seen: Decision(np.zeros((3, 3, 1), np.float32), {}),
+            Decisions(1),
+            lambda o: {"proprio": torch.tensor(o["proprio"])},
+            device=torch.device("cpu"),
+            returns=returns,
+        )
+        assert all(found <= 36 for found in one.returns)
+        assert (returns.now <= [6, 10, 36]).all()
