@@ -132,7 +132,7 @@ def test_a_folder_for_a_report_is_tried_before_the_episodes(tmp_path: Path) -> N
 
     (tmp_path / "file").write_text("mine")
     for wrong in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / ("x" * 300), Path("/proc/report")):
-        with pytest.raises(BadInput, match="expected a folder(, or a new name| that can be written to)") as caught:
+        with pytest.raises(BadInput, match=r"expected a folder(, or a new name| that can be written to)") as caught:
             check_report_folder(wrong)
         assert str(wrong) in str(caught.value) and "\n" not in str(caught.value)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "there"]
