@@ -90,7 +90,6 @@ class Runner:
             self._restart(self.seed * 1_000_003 + i, options)
         algorithm, progress = self.algorithm, min(self.env_steps / self.budget, 1.0)
         algorithm.begin_iteration(progress)
-        start = time.perf_counter()
         with torch.no_grad(), torch_threads(1):
             batch = collect(
                 self.engine,
@@ -113,7 +112,7 @@ class Runner:
             "episode_return": float(batch.returns.mean()) if finished else math.nan,
             "episodes": float(batch.episodes),
             "wall_simulation_s": batch.simulation_s,
-            "wall_inference_s": collected - start - batch.simulation_s,
+            "wall_inference_s": batch.acting_s,
             "wall_update_s": time.perf_counter() - collected,
             **metrics,
         }

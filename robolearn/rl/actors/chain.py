@@ -19,6 +19,10 @@ class ChainStats(NamedTuple):
     mean: Tensor  # (B, M, D) μ of the noised steps
     log_sigma: Tensor  # (B, M, D)
 
+    def rows(self, index: Tensor | slice) -> ChainStats:
+        """Those of the chains `index`."""
+        return ChainStats(*(column[index] for column in self))
+
     def joint(self) -> Tensor:
         """(B,) log-likelihood of the whole chain / √(M · D).
 

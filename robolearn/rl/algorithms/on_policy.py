@@ -168,7 +168,7 @@ class OnPolicy:
 
         def loss(index: Tensor) -> Loss:
             seen, path = self._normalise(rows(batch.observation, index)), chain[index]
-            before = ChainStats(*(column[index] for column in old))
+            before = old.rows(index)
             scores = self.surrogate(before, advantage[index])
             held = None if reference is None else reference[index]
 
@@ -183,7 +183,7 @@ class OnPolicy:
                 # L = L_clip(θ, φ) − α H(σ_φ) + β D(π_θ, π_BC)
                 return surrogate - c.entropy * entropy + c.regularisation * distance, {
                     "policy_loss": surrogate.detach(),
-                    "kl": kl_nats(ChainStats(*(column[part] for column in before)), found).mean().detach(),
+                    "kl": kl_nats(before.rows(part), found).mean().detach(),
                     "entropy": entropy.detach(),
                     "distance_to_bc": distance.detach(),
                 }
