@@ -83,7 +83,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/buffer.py", "grid[t, worlds] = ", "grid[t, worlds[::-1]] = ", BUFFER
     ),
     "old-likelihood-of-now": Mutant(
-        ON_POLICY, "before = ChainStats(*(column[index] for column in old))",
+        ON_POLICY, "before = old.rows(index)",
         "before = ChainStats(*(column.detach() for column in self.actor.evaluate(seen, path)))", RATIOS,
     ),
     "average-not-updated": Mutant(
