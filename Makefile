@@ -18,7 +18,7 @@ help:
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
-	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations: the better must win"
+	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
 	@echo "make format       let ruff put the source in order"
@@ -79,6 +79,7 @@ clean:
 
 test-quality: .venv/.dev
 	$(BIN)/python tests/programs/quality_halves.py $(ARGS)
+	$(BIN)/python tests/programs/quality_advice.py
 
 # Stamps: .made when the environment is whole, .base and .dev when that much is installed in it.
 .venv/.made:

@@ -1,1 +1,1 @@
-"""The real side: safety filter, ROS 2 nodes, teleoperators, cameras. Knows nothing of learning."""
+"""The real side: safety filter, ROS 2 nodes, teleoperators, cameras. Independent of learning."""

@@ -36,7 +36,7 @@ _EDGE = 1e-6  # of a step: steady times are sums of rounded numbers
 
 
 class ChunkRefused(RobolearnError):
-    """A chunk that must not be executed; the message says why."""
+    """A chunk that must not be executed; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class ActionChunkBuffer:
         self._last_stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
 
     def step(self) -> Step | None:
-        """The action of this moment, or None: there is no chunk, or it ran out just now; `reason` says which."""
+        """The action of this moment, or None: there is no chunk, or it ran out just now; which, is in `reason`."""
         chunk = self._chunk
         if chunk is None:
             return None

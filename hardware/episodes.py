@@ -1,6 +1,6 @@
 """The life of a recording: what the operator asks, what happens to the arm, and what is to be done about it.
 
-Pure: events go in, things to do come out; who does them tells when they are done.
+Pure: events go in, things to do come out; whoever does them reports when they are done.
 
     STARTING ──up──► WAITING ──START──► PREPARING ──prepared──► RECORDING ──SUCCESS, FAILURE──► WAITING …
                         ▲                                          │ stopped, DISCARD: the episode is dropped
@@ -37,10 +37,10 @@ class Phase(StrEnum):
 class Do(StrEnum):
     """What is to be done now, in this order."""
 
-    DROP = "drop"  # forget the running episode, then say `saved`
-    STORE = "store"  # store it with the `verdict`, then say `saved`
+    DROP = "drop"  # drop the running episode, then call `saved`
+    STORE = "store"  # store it with the `verdict`, then call `saved`
     DISARM = "disarm"  # a planned stop
-    PREPARE = "prepare"  # when the arm is at rest: reset, put in place, arm; then say `prepared` or `refused`
+    PREPARE = "prepare"  # when the arm is at rest: reset, put in place, arm; then call `prepared` or `refused`
     BEGIN = "begin"  # record from now on
     END = "end"
 
@@ -68,7 +68,7 @@ class Episodes:
       phase: where the session stands.
       message: one line for the operator.
       verdict: on the last episode that ended.
-      saving: an episode is being stored or forgotten.
+      saving: an episode is being stored or dropped.
       storing: it is being stored.
       recorded, successes, dropped: so far.
       gave_up: why, after `give_up` episodes.
@@ -108,8 +108,8 @@ class Episodes:
             return self.end("nothing left to record")
         return self._wait("press START")
 
-    def tell(self, event: EpisodeEvent) -> list[Do]:
-        """The operator asks for something; what makes no sense now is ignored, and `message` says so."""
+    def handle(self, event: EpisodeEvent) -> list[Do]:
+        """The operator asks for something; what makes no sense now is ignored, with a `message`."""
         if self.phase is Phase.ENDED:
             return []
         if event is EpisodeEvent.QUIT:
@@ -132,7 +132,7 @@ class Episodes:
     def prepared(self) -> list[Do]:
         """The arm is armed."""
         if self.phase is not Phase.PREPARING:
-            return [Do.DISARM]  # the operator thought better of it
+            return [Do.DISARM]  # the operator has discarded it meanwhile
         if self.placing:
             self.phase = Phase.READY
             self.message = "put the arm in its place, then START records" if self.recording else "the arm follows you"
@@ -146,7 +146,7 @@ class Episodes:
         return [Do.DISARM, *self._wait(f"{why}. START tries again"), *self._vain(why)]
 
     def stopped(self, why: str) -> list[Do]:
-        """The safety filter stopped the arm, or what the recording looks at cannot be believed any more."""
+        """The safety filter stopped the arm, or what the recording observes is not valid any more."""
         if not self.armed:
             return []
         self._start = False  # asked for before the stop: nothing arms itself again
@@ -171,7 +171,7 @@ class Episodes:
         self.saving = self.storing = False
 
     def saved(self) -> list[Do]:
-        """The episode at hand is stored, or forgotten."""
+        """The episode at hand is stored, or dropped."""
         self.saving = False
         if self.storing:
             self.storing, self._in_vain = False, 0
@@ -225,7 +225,7 @@ class Episodes:
         self.saving, self.dropped = True, self.dropped + 1
         if self.placing:
             return [Do.DROP, *self._between("dropped")]
-        self._start = True  # as soon as it is forgotten
+        self._start = True  # as soon as it is dropped
         return [Do.DROP, Do.DISARM, *self._wait("once more")]
 
     def _between(self, word: str) -> list[Do]:

@@ -39,7 +39,7 @@ FASTEST = 1.25  # times the nominal rate
 
 
 class LimitMonitor:
-    """Counts commands beyond the limits of an arm and remembers how close the others came.
+    """Counts commands beyond the limits of an arm and records how close the others came.
 
     Args:
       lower, upper: (n,) joint positions [rad].
@@ -82,7 +82,7 @@ class LimitMonitor:
         return cls(robot.lower, robot.upper, robot.velocity, robot.acceleration, robot.jerk, period)
 
     def new_motion(self) -> None:
-        """The arm was put elsewhere by other means: what was commanded before says nothing about what comes."""
+        """The arm was put elsewhere by other means: commands from before do not count for those that come."""
         self._last: Array | None = None  # the last command, (n,)
         self._diffs = np.zeros((3, len(self._lower)))  # its first, second and third difference
         self._measured: Array | None = None
@@ -156,7 +156,7 @@ class LimitMonitor:
         ``position_margin`` (smallest distance of a command to a position limit, negative beyond it) and
         ``measured_margin`` (of the arm itself) [rad], and ``velocity``, ``acceleration``, ``jerk`` as share of the
         limit; ``max_command_age_s``, the longest that a command in mid-motion stood without a successor (at the end
-        of a motion that was braked commands may stop for as long as they like); ``gaps`` of more than 0.1 s between
+        of a motion that was braked commands may stop for any time); ``gaps`` of more than 0.1 s between
         commands.
         """
         return {

@@ -48,7 +48,7 @@ class Freshness:
         if stamp <= 0:
             self.fault = "its messages have no stamp"
             return False
-        # A clock that was set back: by now `problem` has long been saying that the stamp stands.
+        # A clock that was set back: by now `problem` has long reported that the stamp stands.
         newer = self.arrived is None or stamp > self.stamp or (stamp < self.stamp and now - self.moved > BACK_S)
         if newer:
             self.moved, self.stamp, self.fault = now, stamp, ""
@@ -83,7 +83,7 @@ class JointReader:
     def __init__(self, contract: Contract, clock: Callable[[], float] = time.monotonic) -> None:
         topic = contract.joint_states
         self.contract = contract
-        self.source = Freshness(f"joint states on {topic.topic}", topic.max_age_s, clock)
+        self.freshness = Freshness(f"joint states on {topic.topic}", topic.max_age_s, clock)
         self.q: Array | None = None
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
         self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
@@ -95,22 +95,22 @@ class JointReader:
         others = len(missing) == len(self.contract.joints)
         if len(positions) != len(names) or len(index) != len(names):
             if not others:
-                self.source.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
+                self.freshness.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
             return False
         for name in self._gripper:
             if name in index:
                 self._gripper[name] = float(positions[index[name]])
-                self._gripper_heard[name] = self.source.clock()
+                self._gripper_heard[name] = self.freshness.clock()
         if others:
             return False
         if missing:
-            self.source.fault = f"no joint {missing[0]!r} among {', '.join(names)}"
+            self.freshness.fault = f"no joint {missing[0]!r} among {', '.join(names)}"
             return False
         q = np.array([positions[index[name]] for name in self.contract.joints], dtype=np.float64)
         if not np.isfinite(q).all():
-            self.source.fault = "not finite"
+            self.freshness.fault = "not finite"
             return False
-        if not self.source.update(stamp):
+        if not self.freshness.update(stamp):
             return False
         self.q = q
         return True
@@ -124,21 +124,21 @@ class JointReader:
 
     def problem(self) -> str:
         """What is wrong, or nothing."""
-        if problem := self.source.problem():
+        if problem := self.freshness.problem():
             return problem
         silent = [name for name, value in self._gripper.items() if not np.isfinite(value)]
         if silent:
-            return f"{self.source.name}: no gripper joint {silent[0]!r}"
-        now = self.source.clock()
+            return f"{self.freshness.name}: no gripper joint {silent[0]!r}"
+        now = self.freshness.clock()
         for name, heard in self._gripper_heard.items():
-            if now - heard > GRIPPER_AGES * self.source.max_age_s:
-                return f"{self.source.name}: gripper joint {name!r} silent for {now - heard:.2f} s"
+            if now - heard > GRIPPER_AGES * self.freshness.max_age_s:
+                return f"{self.freshness.name}: gripper joint {name!r} silent for {now - heard:.2f} s"
         return ""
 
 
 @dataclass
 class _Picture:
-    source: Freshness
+    freshness: Freshness
     decode: Callable[[], NDArray[np.uint8]] | None = None
     print: int = 0
     seen_at: Array = field(default_factory=lambda: np.zeros(0))  # where the arm was when the picture last changed
@@ -175,19 +175,19 @@ class Observer:
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
         """Take the task's vector in; whether it is whole and newer than the last."""
-        source = self._objects
-        if source is None:
+        freshness = self._objects
+        if freshness is None:
             return False
         index = {name: i for i, name in enumerate(names)}
         missing = [name for name in self.contract.object_names if name not in index]
         if len(names) != len(values) or missing:
-            source.fault = f"no {missing[0]!r} among {', '.join(names)}" if missing else "more names than values"
+            freshness.fault = f"no {missing[0]!r} among {', '.join(names)}" if missing else "more names than values"
             return False
         found = np.array([values[index[name]] for name in self.contract.object_names], dtype=np.float64)
         if not np.isfinite(found).all():
-            source.fault = "not finite"
+            freshness.fault = "not finite"
             return False
-        if not source.update(stamp):
+        if not freshness.update(stamp):
             return False
         self._object_values = found
         return True
@@ -202,7 +202,7 @@ class Observer:
           stamp: [s].
         """
         picture = self._pictures[camera]
-        if not picture.source.update(stamp):
+        if not picture.freshness.update(stamp):
             return
         q = self.joints.q
         if picture.decode is None or fingerprint != picture.print or not len(picture.seen_at):
@@ -213,15 +213,15 @@ class Observer:
 
     def stamps(self) -> tuple[float, float]:
         """Of the joint states, and how far the objects' stamp is from it [s]."""
-        stamp = self.joints.source.stamp
+        stamp = self.joints.freshness.stamp
         return stamp, 0.0 if self._objects is None else abs(self._objects.stamp - stamp)
 
     def source_stamps(self) -> dict[str, float]:
         """Feature → stamp of its newest message [s], as the source gave it."""
-        stamps = {"proprio": self.joints.source.stamp}
+        stamps = {"proprio": self.joints.freshness.stamp}
         if self._objects is not None:
             stamps["objects"] = self._objects.stamp
-        return stamps | {f"images.{name}": picture.source.stamp for name, picture in self._pictures.items()}
+        return stamps | {f"images.{name}": picture.freshness.stamp for name, picture in self._pictures.items()}
 
     def problem(self) -> str:
         """What is wrong with the first input that is not fresh or not valid, or nothing."""
@@ -230,10 +230,10 @@ class Observer:
         if self._objects is not None and (problem := self._objects.problem()):
             return problem
         for picture in self._pictures.values():
-            if problem := picture.source.problem():
+            if problem := picture.freshness.problem():
                 return problem
             if picture.frozen:
-                return f"{picture.source.name}: frozen, the same picture although the arm moved"
+                return f"{picture.freshness.name}: frozen, the same picture although the arm moved"
         return ""
 
     def observation(self) -> dict[str, NDArray]:
@@ -257,8 +257,8 @@ class Observer:
             try:
                 pixels = picture.decode()
             except BadInput as error:
-                raise NotObserved(f"{picture.source.name}: {error}") from None
+                raise NotObserved(f"{picture.freshness.name}: {error}") from None
             if pixels.max() < BLACK:
-                raise NotObserved(f"{picture.source.name}: the picture is black")
+                raise NotObserved(f"{picture.freshness.name}: the picture is black")
             out[f"images.{name}"] = pixels[None]
         return out

@@ -36,7 +36,7 @@ class SetPoints:
         return np.concatenate([goal[0], width])
 
     def at_rest(self, action: NDArray) -> bool:
-        """Whether `action` (Da,) asks for no motion of the arm."""
+        """Whether `action` (Da,) is no motion of the arm."""
         return self._relative and not np.any(action[:-1])
 
     def action(self, q: Array, target: Array) -> Array:

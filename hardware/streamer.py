@@ -2,7 +2,7 @@
 
 An action becomes set-points when its control step begins, from where the arm is *then*, by the very control that the
 simulator uses. In between the set-point is repeated. When the chunk runs out, the policy is gone, joint states are
-old or a chunk is refused, the streamer says stop, and goes on saying it until the arm is not armed any more.
+old or a chunk is refused, the streamer sends a stop, and repeats it until the arm is not armed any more.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Streamer:
         self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp)
 
     def chunk(
-        self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], source: object = None
+        self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
     ) -> None:
         """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop."""
         if not self.arming or self.stopped:
@@ -120,7 +120,7 @@ class Streamer:
         if 0 < stamp < self._armed_at - self._period and not self.stream.running:
             return  # still on its way from before the arm was armed
         try:
-            self.stream.accept(stamp, self._wall(), names, actions, times, sender=source)
+            self.stream.accept(stamp, self._wall(), names, actions, times, sender=sender)
         except ChunkRefused as error:
             self._refusals += 1
             self.halt(str(error))
@@ -152,7 +152,7 @@ class Streamer:
             self._send(StreamStop(self.stopped))
             return
         if not self.stream.running:
-            return  # nothing has been asked for yet; the arm holds still
+            return  # no chunk yet; the arm holds still
         if self._clock() - self._alive_at > SILENCE_S:
             self.halt(f"the policy node is gone (no heartbeat for {1e3 * SILENCE_S:.0f} ms)")
             return
@@ -182,7 +182,7 @@ class Streamer:
         log.warning("stop: %s", reason)
 
     def status(self) -> dict[str, Any]:
-        """What the status topic says."""
+        """The content of the status topic."""
         reason = self.joints.problem()
         return {
             "ready": not reason,

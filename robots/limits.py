@@ -10,13 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+from robots.obstacles import Obstacle
 from robots.spec import RobotSpec
 
 Array = NDArray[np.float64]
 
 # How a value gets tighter: a lower bound by rising, an upper bound by falling.
-_RISING = ("lower", "collision_distance")
+_RISING = ("lower", "collision_distance", "obstacle_distance")
 _PER_JOINT = ("lower", "upper", "velocity", "acceleration", "jerk")
+# What a station may loosen, because it belongs to its delays and not to the arm, and how far: a lag of 0.25 s at the
+# 2.6 rad/s of the fastest joint of a Panda is 0.65 rad.
+WIDEST = {"state_timeout_s": 0.3, "max_jump": 0.7}
+# Below, the arm would take hours to move, or every target and state be refused; and differences of set-points drown in
+# rounding: at 1 kHz and 1 rad/s³ the third one is 1e-9 rad, and doubles of 3 rad have steps of 4e-16.
+LEAST = {
+    "velocity": 0.01,
+    "acceleration": 0.1,
+    "jerk": 1.0,
+    "max_jump": 0.01,
+    "command_timeout_s": 0.01,
+    "state_timeout_s": 0.01,
+    "deadman_timeout_s": 0.02,
+    "singularity": 2.0,
+    "gripper_speed": 0.001,
+}
+_TOO_LITTLE = "with less the arm could not be moved"
+_BOXES = ("workspace", "held")
+_MAY_BE_0 = ("collision_distance", "obstacle_distance", "gripper_max")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +55,9 @@ class Limits:
       deadman_timeout_s: age at which the dead-man's heartbeat is stale.
       singularity: largest condition number of the tcp's Jacobian (lengths in halves of the arm's length).
       collision_distance: smallest gap between links that are not neighbours [m].
+      obstacle_distance: smallest gap between the arm and an obstacle [m].
+      obstacles: planes and boxes that no link enters, nor what the gripper holds.
+      held: (2, 3) lower and upper corner of the box that what the gripper holds lies in, tcp frame [m]; None: nothing.
       gripper_max: largest opening [m].
       gripper_speed: of the opening [m/s].
     """
@@ -51,6 +74,9 @@ class Limits:
     deadman_timeout_s: float = 0.25
     singularity: float = 60.0
     collision_distance: float = 0.02
+    obstacle_distance: float = 0.005
+    obstacles: tuple[Obstacle, ...] = ()
+    held: Array | None = None
     gripper_max: float = 0.08
     gripper_speed: float = 0.2
 
@@ -58,24 +84,33 @@ class Limits:
         n = np.size(self.lower)
         for name in _PER_JOINT:
             object.__setattr__(self, name, _array(name, getattr(self, name), (n,)))
-        if self.workspace is not None:
-            box = _array("workspace", self.workspace, (2, 3))
-            if not np.all(box[0] < box[1]):
-                raise BadInput("workspace", got=box.tolist(), expected="lower corner below upper corner")
-            object.__setattr__(self, "workspace", box)
+        for name in _BOXES:
+            if getattr(self, name) is not None:
+                box = _array(name, getattr(self, name), (2, 3))
+                if not np.all(box[0] < box[1]):
+                    raise BadInput(name, got=box.tolist(), expected="lower corner below upper corner")
+                object.__setattr__(self, name, box)
         if not np.all(self.lower < self.upper):
             raise BadInput("joint limits", got=f"{self.lower} to {self.upper}", expected="lower below upper")
         for name in ("velocity", "acceleration", "jerk"):
-            if not np.all(getattr(self, name) > 0):
-                raise BadInput(name, got=getattr(self, name), expected="more than 0")
+            value = getattr(self, name)
+            if not np.all(value > 0):
+                raise BadInput(name, got=value, expected="more than 0")
+            if np.any(value < LEAST[name]):
+                expected = f"at least {LEAST[name]}: {_TOO_LITTLE}"
+                raise BadInput(f"limit {name}", got=float(value.min()), expected=expected)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in _PER_JOINT or field.name == "workspace":
+            if field.name in (*_PER_JOINT, *_BOXES, "obstacles"):
                 continue
-            least = 0.0 if field.name in ("collision_distance", "gripper_max") else np.nextafter(0, 1)
+            least = 0.0 if field.name in _MAY_BE_0 else np.nextafter(0, 1)
             if not np.isfinite(value) or value < least:
                 expected = "finite, at least 0" if least == 0 else "finite, more than 0"
                 raise BadInput(field.name, got=value, expected=expected)
+            if value < LEAST.get(field.name, 0.0):
+                raise BadInput(
+                    f"limit {field.name}", got=value, expected=f"at least {LEAST[field.name]}: {_TOO_LITTLE}"
+                )
             object.__setattr__(self, field.name, float(value))
 
     @property
@@ -120,7 +155,8 @@ class Limits:
     def to_json(self) -> Mapping[str, Any]:
         """A plain dict, for configuration files and diagnostics."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        return {**plain, "obstacles": [obstacle.to_json() for obstacle in self.obstacles]}
 
     def _broadcast(self, name: str, value: Any) -> Any:
         if name in _PER_JOINT and np.ndim(value) == 0:
@@ -129,6 +165,22 @@ class Limits:
 
     def _check_tighter(self, name: str, new: Limits) -> None:
         old_value, new_value = getattr(self, name), getattr(new, name)
+        if name == "obstacles":
+            gone = [obstacle.name for obstacle in old_value if obstacle not in new_value]
+            if gone:
+                raise BadInput("obstacles", got=f"no {', '.join(gone)}", expected="what is there already, or more")
+            return
+        if name in WIDEST:
+            if new_value > WIDEST[name]:
+                raise BadInput(f"limit {name}", got=new_value, expected=f"at most {WIDEST[name]}")
+            return
+        if name == "held":
+            if old_value is not None and (
+                new_value is None or np.any(new_value[0] > old_value[0]) or np.any(new_value[1] < old_value[1])
+            ):
+                got = None if new_value is None else new_value.tolist()
+                raise BadInput("held", got=f"{got}", expected=f"a box around {old_value.tolist()}")
+            return
         if name == "workspace":
             if old_value is None:
                 return

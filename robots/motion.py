@@ -40,3 +40,25 @@ def advance(q: Array, v: Array, goal: Array, v_max: Array, a_max: Array, dt: flo
             change = (wanted if e > 0 else -wanted) - v[w, i]
             v[w, i] += min(max(change, -a * dt), a * dt)
             q[w, i] += v[w, i] * dt
+
+
+@numba.njit(cache=True, nogil=True)
+def travel(
+    q: Array, v: Array, goal: Array, latest: Array, delay: NDArray[np.int64], v_max: Array, a_max: Array, dt: float,
+    rows: NDArray[np.int64], out: Array,
+) -> None:  # fmt: skip
+    """`advance` step by step, with goals that take effect late; everything but `latest` is changed in place.
+
+    Args:
+      q, v, goal, v_max, a_max, dt, rows: see `advance`; S steps are taken.
+      latest: (M, n) what the goals of `rows` become [rad],
+      delay: (M,) before this step, from 0.
+      out: (M, S, n) set-points after each step [rad].
+    """
+    for i in range(out.shape[1]):
+        for k in range(len(rows)):
+            if delay[k] == i:
+                goal[rows[k]] = latest[k]
+        advance(q, v, goal, v_max, a_max, dt, rows)
+        for k in range(len(rows)):
+            out[k, i] = q[rows[k]]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robots.chain import Chain
+from robots.shapes import Piece, read_pieces
 
 
 class GripperKind(StrEnum):
@@ -99,6 +100,11 @@ class RobotSpec:
     def chain(self) -> Chain:
         """The kinematic chain base → tcp, read from the model (joint position limits included)."""
         return Chain.from_mjcf(self.mjcf, self.joints, self.tcp_site)
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What the arm fills of space, read from the model."""
+        return read_pieces(self.mjcf, self.joints)
 
     @property
     def lower(self) -> NDArray[np.float64]:

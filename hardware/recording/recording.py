@@ -1,9 +1,9 @@
 """A recording: teleoperation whose steps are kept.
 
 A row is the observation at a control step, and the action that was *executed* from there. What the operator asked for
-is known at once; what the safety filter made of it, when the filter says what it accepted. Where it accepted the target
-as it was, the action is the operator's; elsewhere it is the one that leads from the same measured joints to what was
-accepted. A row is handed over one step late for that.
+is there at once; what the safety filter made of it, when the filter publishes what it accepted. Where it accepted the
+target as it was, the action is the operator's; elsewhere it is the one that leads from the same measured joints to
+what was accepted. A row is handed over one step late for that.
 
 The control loop hands rows to a `Storage`, and nothing more: that has a thread of its own for disks.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from robolearn.core import RobolearnError
 log = logging.getLogger(__name__)
 
 BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on with
-UNTOLD_S = 0.5  # after which a target of which the safety filter has said nothing is a fault
+UNANSWERED_S = 0.5  # after which a target that the safety filter has not answered is a fault
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 GIVE_UP = 3  # episodes in a row, when nobody is there
 BLIND_S = 10.0  # between two episodes, when nobody is there
@@ -84,10 +85,11 @@ class Recording(Teleoperation):
         self.session = session
         self.store_s: list[float] = []
         self._storage, self._sim_reset, self._wall = storage, sim_reset, wall
-        self._rows: deque[_Row] = deque()  # of which it is not known yet what was executed
+        self._rows: deque[_Row] = deque()  # whose executed action is not there yet
         self._newest: tuple[_Row, NDArray] | None = None  # the last of which it is; it gets the reward
         self._goal: NDArray | None = None  # what the filter last accepted
         self._accepted: dict[int, NDArray] = {}  # stamp of a target → what became of it
+        self._reported = (math.nan, 0.0)  # the device's newest report: by the steady clock, and time of day [s]
         self._count = 0  # of rows handed over
         self._refused = False  # the writer could not store something; what to keep of it is its own business
         self._up_by = clock() + session.start_s
@@ -129,8 +131,8 @@ class Recording(Teleoperation):
         if self.episodes.phase is not Phase.RECORDING:
             return
         self._resolve()
-        if self._rows and self.clock() - self._rows[0].asked > UNTOLD_S:
-            why = f"the safety node has not said for {UNTOLD_S:g} s what became of a target"
+        if self._rows and self.clock() - self._rows[0].asked > UNANSWERED_S:
+            why = f"no answer of the safety node to a target for {UNANSWERED_S:g} s"
             self.do(self.episodes.stopped(why))
         elif self._storage.pending() > BEHIND_S * self.contract.control_hz:
             why = f"images and rows are stored {BEHIND_S:g} s behind: smaller pictures, fewer cameras or a faster disk"
@@ -146,12 +148,15 @@ class Recording(Teleoperation):
         now, steady = self._wall(), self.clock()
         sources = self.observer.source_stamps()
         stamps = {feature: sources[feature] for feature in self.features}
-        # The device's is on the steady clock; all others are of this machine's, or the driver's, time of day.
-        stamps |= {"action": now, "device": now - max(steady - self.sample.stamp, 0.0)}
+        # The device's is on the steady clock; all others are of this machine's, or the driver's, time of day. A report
+        # has one stamp, because the two clocks are not read at the same moment.
+        if self._reported[0] != self.sample.stamp:
+            self._reported = self.sample.stamp, now - max(steady - self.sample.stamp, 0.0)
+        stamps |= {"action": now, "device": self._reported[1]}
         self._rows.append(_Row(observation, q, target, action, stamp_ns, stamps, steady))
 
     def _resolve(self) -> None:
-        """Hand over the rows of which it is known by now what was executed, but for the newest."""
+        """Hand over the rows whose executed action is there by now, but for the newest."""
         while self._rows and self._accepted:
             row = self._rows[0]
             if row.stamp_ns in self._accepted:
@@ -188,7 +193,7 @@ class Recording(Teleoperation):
         verdict = self.episodes.verdict
         self._resolve()
         self._hand_over(float(verdict.success))
-        self._rows.clear()  # what was executed is not known of these
+        self._rows.clear()  # the executed actions of these are missing
         if not self._count:
             log.warning("an episode without steps is not stored")
             self.episodes.lost()

@@ -34,7 +34,7 @@ class Writer(Protocol):
         ...
 
     def discard(self) -> None:
-        """Forget the running episode."""
+        """Drop the running episode."""
         ...
 
 
@@ -53,7 +53,7 @@ class Session:
       limit_s: longest episode [s].
       start_s: how long everything may take to be there [s].
       simulated: the arm is `sim_arm`, which puts everything in its place.
-      judged: the simulated arm says when an episode ends, and how; nobody is there.
+      judged: the simulated arm judges when an episode ends, and how; nobody is there.
       watch: called ten times a second; raises when something that the recording needs is gone.
     """
 
@@ -72,5 +72,5 @@ class Session:
 
 
 def stamp_names(interface: Interface) -> tuple[str, ...]:
-    """What a recording of `interface` stamps: its sources, what the device said, and what was made of it."""
+    """What a recording of `interface` stamps: its sources, the sample of the device, and the action."""
     return (*interface.observation, "device", "action")

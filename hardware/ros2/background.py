@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class Background:
     """An rclpy context of its own with an executor that spins in a thread.
 
-    As a context manager it ends in the order in which DDS wants it: executor, thread, nodes, context.
+    As a context manager it ends in the order that DDS needs: executor, thread, nodes, context.
     """
 
     def __init__(self, domain_id: int | None = None) -> None:

@@ -16,9 +16,9 @@ OURS = str(Path(__file__).with_name("fastdds.xml"))
 def prepare() -> None:
     """Fill in what a sourced ROS 2 would have set; what is set already stays.
 
-    The wheels do not say where they are (AMENT_PREFIX_PATH). What got lost is sent again soon (`fastdds.xml`). Nodes
-    find only those of their own machine unless told otherwise: another robot on the same network must never receive
-    our commands by accident.
+    The wheels do not set AMENT_PREFIX_PATH, where ROS looks for them. What got lost is sent again soon (`fastdds.xml`).
+    Nodes find only those of their own machine by default: another robot on the same network must never receive our
+    commands by accident.
 
     Raises:
       BadInput: rclpy is not there.

@@ -190,7 +190,7 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class SafetyReport:
-    """What the safety node says about itself: its state, why, and every value as text."""
+    """The report of the safety node: its state, the reason, and every value as text."""
 
     state: SafetyState
     reason: str

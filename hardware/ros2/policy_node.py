@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
-from rclpy.context import Context
 from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
@@ -30,9 +30,8 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, bind_policy
-from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
@@ -52,34 +51,23 @@ class _Request:
     acts: bool  # else the policy only takes it into its history
 
 
-class PolicyNode(Node):
+class PolicyNode(StationNode):
     """Runs a policy on observations and publishes its action chunks.
 
     Args:
       load: opens the policy that the parameter `policy` names on the device that `device` names.
-      contract: the station, in place of the parameter `contract`.
+      station: see `StationNode`.
     """
 
-    def __init__(
-        self,
-        load: Callable[[str, str], Policy],
-        *,
-        contract: Contract | None = None,
-        context: Context | None = None,
-        overrides: dict[str, Value] | None = None,
-    ) -> None:
-        super().__init__(
-            "policy",
-            {"contract": "sim", "policy": "", "objects": "", "seed": 0, "device": "auto", "tail_steps": 0},
-            context=context,
-            overrides=overrides,
-        )
-        self._load, self._given = load, contract
+    def __init__(self, load: Callable[[str, str], Policy], **station: Unpack[StationOptions]) -> None:
+        defaults = {"policy": "", "objects": "", "seed": 0, "device": "auto", "tail_steps": 0}
+        super().__init__("policy", defaults, **station)
+        self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
         self._worker: threading.Thread | None = None
 
     def configure(self) -> None:
-        contract = self._given or load_contract(self.value("contract"))
+        contract = self.station()
         path = self.value("policy")
         self.policy = self._load(path, self.value("device"))
         if (objects := self.policy.interface.observation.get("objects")) is not None:

@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
-HEARD_S = 0.5  # a node that has done its work waits at most so long until its last messages are acknowledged
+ACKNOWLEDGE_S = 0.5  # a node that has done its work waits at most so long until its last messages are acknowledged
 
 
 def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
-    """Run one node as `host` does, and say what was wrong; the exit code of the process.
+    """Run one node as `host` does, and print what was wrong; the exit code of the process.
 
     Returns:
-      0 ended as told, 1 failed, 2 bad input.
+      0 ended by a signal or done, 1 failed, 2 bad input.
     """
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -52,13 +52,13 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       args: command line, `--ros-args …` included; `sys.argv` by default.
 
     Returns:
-      0 ended as told, 1 a callback failed.
+      0 ended by a signal or done, 1 a callback failed.
 
     Raises:
       RobolearnError: the node did not start, or ended because something went wrong.
     """
     stop = _Stop()
-    strangers = frozenset(threads())
+    other_threads = frozenset(threads())
     with _signals(stop):
         _end_with_parent(stop)
         try:
@@ -69,7 +69,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
         executor = SingleThreadedExecutor()
         try:
             node = factory()
-            node.hosted, node.strangers = True, strangers - {threading.get_native_id()}
+            node.hosted, node.other_threads = True, other_threads - {threading.get_native_id()}
             executor.add_node(node)
             node.start()
             gc.collect()
@@ -79,7 +79,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
             executor.shutdown()
             if node is not None:
-                _be_heard(node)
+                _wait_acknowledged(node)
                 node.destroy_node()
             rclpy.try_shutdown()
             make_ordinary()  # what comes after a node drives no arm
@@ -92,8 +92,8 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
     failure: RobolearnError | None = None
     due = turn = time.monotonic()
     while (now := time.monotonic()) < limit:
-        if (stop.wanted or node.done) and limit == float("inf"):
-            node.begin_stop("told to end" if stop.wanted else "done")
+        if (stop.requested or node.done) and limit == float("inf"):
+            node.begin_stop("signal to end" if stop.requested else "done")
             limit = now + node.stop_limit_s
         if limit < float("inf") and node.stopped():
             break
@@ -116,24 +116,24 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
             log.error("%s: a callback failed: %s", node.get_name(), error, exc_info=not expected)
             if not node.on_fault(error):
                 code, failure = 1, failure or (error if expected else None)
-                stop.wanted = True
+                stop.requested = True
     if failure := failure or node.error:
         raise failure
     return code
 
 
-def _be_heard(node: Node) -> None:
-    """Wait until all who listen have what the node said, the set-point at rest above all.
+def _wait_acknowledged(node: Node) -> None:
+    """Wait until all subscriptions have acknowledged the last messages, the set-point at rest above all.
 
     The news that a publisher is gone goes another way than its messages, and those that it overtakes come from nobody
     and are dropped: of nodes that ended right after a message, three in ten lost it.
     """
-    end = time.monotonic() + HEARD_S
+    end = time.monotonic() + ACKNOWLEDGE_S
     for publisher in node.publishers if node.context.ok() else ():
         try:
             publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
-        except RuntimeError as error:  # of rcl: not every middleware can tell
-            log.warning("cannot know whether the last words of %s are heard: %s", node.get_name(), error)
+        except RuntimeError as error:  # of rcl: not every middleware reports it
+            log.warning("whether the last messages of %s arrive is not reported: %s", node.get_name(), error)
             time.sleep(max(0.0, end - time.monotonic()))
             return
 
@@ -142,35 +142,35 @@ class _Stop:
     """Whether to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.requested = False
 
 
 @contextmanager
 def _signals(stop: _Stop) -> Iterator[None]:
-    """SIGINT and SIGTERM want a stop, however often they come: launch systems send both, twice.
+    """SIGINT and SIGTERM request a stop, however often they come: launch systems send both, twice.
 
-    Once told to end, the process ends: one more while the interpreter goes down must not kill it, with another exit
-    code.
+    After the first signal the process ends: one more while the interpreter goes down must not kill it, with another
+    exit code.
     """
-    told = False
+    signalled = False
 
-    def tell(*_: object) -> None:
-        nonlocal told
-        told = stop.wanted = True
+    def request(*_: object) -> None:
+        nonlocal signalled
+        signalled = stop.requested = True
 
-    old = {s: signal.signal(s, tell) for s in (signal.SIGINT, signal.SIGTERM)}
+    old = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for s, handler in old.items():
-            signal.signal(s, signal.SIG_IGN if told else handler)
+            signal.signal(s, signal.SIG_IGN if signalled else handler)
 
 
 def _end_with_parent(stop: _Stop) -> None:
-    """A node that `robolearn deploy` started is told to end when that is gone, however it went (Linux)."""
+    """A node that `robolearn deploy` started gets SIGTERM when that has ended, in whatever way (Linux)."""
     parent = os.environ.get(PARENT)
     if parent is None or sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if str(os.getppid()) != parent:  # it was gone before
-        stop.wanted = True
+        stop.requested = True

@@ -1,7 +1,7 @@
 """Quality of service per kind of topic: a newest-only stream never queues what is already out of date.
 
 Deadlines and liveliness leases are what the *publisher* offers and the *subscriber* asks for; the middleware then
-says within the lease that a process is gone, even one killed with SIGKILL.
+reports within the lease that a process is gone, even one killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def sensor(depth: int = 1) -> QoSProfile:
 
 
 def stream(*, deadline_s: float | None = None, lease_s: float | None = LEASE_S, depth: int = 1) -> QoSProfile:
-    """Reliable, the newest message only unless told otherwise, watched: action chunks and targets."""
+    """Reliable, the newest message only by default, watched: action chunks and targets."""
     profile = QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
         depth=depth,

@@ -13,12 +13,12 @@ from robolearn.core.priority import own_schedule, set_schedule, threads
 log = logging.getLogger(__name__)
 
 
-def realtime(priority: int, strangers: Collection[int] = ()) -> bool:
-    """Ask for SCHED_FIFO at `priority` (1 to 99; 0 asks for nothing) for all threads; whether it was granted.
+def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
+    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; whether it was granted.
 
     Args:
       priority: SCHED_FIFO's.
-      strangers: ids of threads that get what `step_back` leaves.
+      other_threads: ids of threads that get what `step_back` leaves.
     """
     if priority <= 0:
         return False
@@ -26,7 +26,7 @@ def realtime(priority: int, strangers: Collection[int] = ()) -> bool:
     try:
         for thread in found:
             with suppress(ProcessLookupError):  # it has ended meanwhile
-                set_schedule(thread, (os.SCHED_FIFO, _background(priority) if thread in strangers else priority))
+                set_schedule(thread, (os.SCHED_FIFO, _background(priority) if thread in other_threads else priority))
     except OSError:
         found = []
     if not found:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from rclpy.context import Context
 from rclpy.subscription import MessageInfo
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
@@ -17,6 +16,7 @@ from hardware.recording import Recording, Session, StorageThread
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.realtime import step_back
 from hardware.ros2.runtime import Value
+from hardware.ros2.station_node import StationOptions
 from hardware.ros2.teleop_node import TeleopNode
 
 
@@ -26,6 +26,7 @@ class RecordNode(TeleopNode):
     Args:
       make_session: parameters by name → what to record; called once, when the node is configured.
       defaults: more parameters than those of teleoperation.
+      station: see `StationNode`.
 
     Attributes:
       recording: the logic, once configured.
@@ -37,10 +38,9 @@ class RecordNode(TeleopNode):
         make_session: Callable[[Callable[[str], Any]], Session],
         *,
         defaults: dict[str, Value] | None = None,
-        context: Context | None = None,
-        overrides: dict[str, Value] | None = None,
+        **station: Unpack[StationOptions],
     ) -> None:
-        super().__init__(name="record", defaults=defaults, context=context, overrides=overrides)
+        super().__init__(name="record", defaults=defaults, **station)
         self._make_session = make_session
         self.recording: Recording | None = None
         self.monitor: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """The base class of our nodes: lifecycle nodes that configure and activate themselves, with fixed parameters.
 
-A node with work to finish when it is told to end (the safety node brakes) overrides `begin_stop` and `stopped`. Nodes
+A node with work to finish before it ends (the safety node brakes) overrides `begin_stop` and `stopped`. Nodes
 log through `logging`: rclpy's loggers look their caller up, which can take 0.1 s the first time.
 """
 
@@ -46,7 +46,7 @@ class Node(LifecycleNode):
     Attributes:
       active: whether the node may work: configured and activated.
       failure: what went wrong in the last transition.
-      done: the node has nothing left to do: set by itself, and `spin` ends it as if it had been told to.
+      done: the node has nothing left to do: set by itself, and `spin` ends it as a signal does.
       error: why it has, where something went wrong.
     """
 
@@ -64,7 +64,7 @@ class Node(LifecycleNode):
         self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
         self._fixed = False
         self.active = self.done = False
-        self.strangers: frozenset[int] = frozenset()  # threads that were there before the node
+        self.other_threads: frozenset[int] = frozenset()  # threads that were there before the node
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
@@ -93,7 +93,7 @@ class Node(LifecycleNode):
         """Undo `configure`."""
 
     def begin_stop(self, reason: str) -> None:
-        """The process is told to end: begin to finish what must be finished."""
+        """The process is to end: begin to finish what must be finished."""
 
     def stopped(self) -> bool:
         """Whether that is finished; waited for at most `stop_limit_s`."""
@@ -176,7 +176,7 @@ class Node(LifecycleNode):
           RobolearnError: one of them failed; the cause.
         """
         if self.hosted:
-            realtime(self.value("realtime_priority"), self.strangers)
+            realtime(self.value("realtime_priority"), self.other_threads)
         if not self.value("autostart"):
             return
         for trigger in (self.trigger_configure, self.trigger_activate):

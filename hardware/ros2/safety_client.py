@@ -63,7 +63,7 @@ class SafetyClient:
 
     @property
     def reason(self) -> str:
-        """What the safety node says about its state."""
+        """Of the state, as the safety node published it."""
         return self.report.reason if self.report else ""
 
     def hold(self) -> None:
@@ -80,7 +80,7 @@ class SafetyClient:
         """Wait until the safety node answers and hears us, and, if `policy`, until that and the streamer are ready.
 
         Raises:
-          RobolearnError: not within the time; says what is missing.
+          RobolearnError: not within the time; the message names what is missing.
         """
         end = time.monotonic() + timeout_s
 
@@ -98,7 +98,7 @@ class SafetyClient:
             try:
                 wait_until(lambda name=name: getattr(self, name).get("ready"), left(), f"the {name} node")
             except RobolearnError as error:
-                raise RobolearnError(f"{error}: {getattr(self, name).get('reason') or 'it says nothing'}") from None
+                raise RobolearnError(f"{error}: {getattr(self, name).get('reason') or 'it gives no reason'}") from None
 
     def arm(self, timeout_s: float = 10.0) -> None:
         """Hold the dead-man and arm. What passes by itself within the time (a joint state late) is asked again.
@@ -144,7 +144,7 @@ class SafetyClient:
         self._must(topics.ESTOP, timeout_s)
 
     def call(self, service: str, timeout_s: float = 5.0, *, at_once: bool = False) -> tuple[bool, str]:
-        """Call any Trigger service; whether it did it, and what it says.
+        """Call any Trigger service; whether it was done, and the message.
 
         Raises:
           RobolearnError: it is not there, or does not answer within the time.
@@ -167,7 +167,7 @@ class SafetyClient:
         """Wait for a state of the safety node.
 
         Raises:
-          RobolearnError: it is not reached within the time; says the state and its reason.
+          RobolearnError: it is not reached within the time; the message has the state and its reason.
         """
         try:
             wait_until(lambda: self.state == state, timeout_s, f"the safety node to be {state}")

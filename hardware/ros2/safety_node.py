@@ -2,7 +2,8 @@
 
 Each tick of a steady clock moves the set-point by one period of the filter. The judgement is in
 `hardware.safety.supervisor`; here are topics, services, QoS events and what comes of them: another publisher to the
-controller, or an endpoint whose QoS does not match, keeps the arm from being armed. Told to end, the node brakes first.
+controller, or an endpoint whose QoS does not match, keeps the arm from being armed. At a signal to end, the node
+brakes first.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
-from rclpy.context import Context
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.subscription import MessageInfo
@@ -25,12 +25,11 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
-from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
@@ -38,30 +37,14 @@ STATE_HZ = 10.0
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 
 
-class SafetyNode(Node):
-    """Filters targets, publishes commands.
+class SafetyNode(StationNode):
+    """Filters targets, publishes commands. Args: see `StationNode`."""
 
-    Args:
-      contract: the station, in place of the parameter `contract`.
-    """
-
-    def __init__(
-        self,
-        *,
-        contract: Contract | None = None,
-        context: Context | None = None,
-        overrides: dict[str, Value] | None = None,
-    ) -> None:
-        super().__init__(
-            "safety",
-            {"contract": "sim", "dry_run": False},
-            context=context,
-            overrides=overrides,
-        )
-        self._given = contract
+    def __init__(self, **station: Unpack[StationOptions]) -> None:
+        super().__init__("safety", {"dry_run": False}, **station)
 
     def configure(self) -> None:
-        contract = self._given or load_contract(self.value("contract"))
+        contract = self.station()
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
         self.supervisor = SafetySupervisor(contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds)
@@ -70,7 +53,7 @@ class SafetyNode(Node):
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
-        self._mismatch = False  # whether there was an event that says so
+        self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._others = ""  # who else publishes to the controller
 
@@ -243,7 +226,7 @@ class SafetyNode(Node):
         self._state_publisher.publish(messages.safety_report(state, reason, values, self.get_clock().now().to_msg()))
 
     def _look_around(self) -> None:
-        """Whether anybody else speaks to the controller."""
+        """Whether anybody else publishes to the controller."""
         self._others = ""
         if self._mismatch:
             self._problems = self._check_qos()
@@ -263,7 +246,7 @@ class SafetyNode(Node):
         """The endpoints at the other end of our topics that ask for, or offer, what does not match."""
         found = []
         own = self.get_fully_qualified_name()
-        # All profiles as the middleware tells them: what is left at its default reads differently before.
+        # All profiles as the middleware reports them: what is left at its default reads differently before.
         for topic in self._watched:
             publishers, subscribers = (
                 self.get_publishers_info_by_topic(topic),

@@ -16,21 +16,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
-from rclpy.context import Context
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.realtime import step_back
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core.errors import BadInput, RobolearnError
-from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, Contract, load_contract
+from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, Contract
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class World(Protocol):
         ...
 
 
-class SimArmNode(Node):
+class SimArmNode(StationNode):
     """The node `sim_arm`.
 
     Parameters, fixed while it is configured: `contract`, `task`, `seed`, `joint_hz`, `camera_hz`. At any time:
@@ -90,24 +89,12 @@ class SimArmNode(Node):
 
     Args:
       make_world: contract, task and seed → what is simulated, in its first episode.
-      contract: the station, in place of the parameter `contract`.
+      station: see `StationNode`.
     """
 
-    def __init__(
-        self,
-        make_world: Callable[[Contract, str, int], World],
-        *,
-        contract: Contract | None = None,
-        context: Context | None = None,
-        overrides: dict[str, Value] | None = None,
-    ) -> None:
-        super().__init__(
-            "sim_arm",
-            {"contract": "sim", "task": "lift", "seed": 0, "joint_hz": 200.0, "camera_hz": 25.0},
-            context=context,
-            overrides=overrides,
-        )
-        self._make_world, self._given = make_world, contract
+    def __init__(self, make_world: Callable[[Contract, str, int], World], **station: Unpack[StationOptions]) -> None:
+        super().__init__("sim_arm", {"task": "lift", "seed": 0, "joint_hz": 200.0, "camera_hz": 25.0}, **station)
+        self._make_world = make_world
         self._filming: threading.Thread | None = None
         self._no_pictures: Exception | None = None
         self._ended, self._filmed = threading.Event(), threading.Event()
@@ -119,7 +106,7 @@ class SimArmNode(Node):
     # --- lifecycle -----------------------------------------------------------------------------------------
 
     def configure(self) -> None:
-        c = self._given or load_contract(self.value("contract"))
+        c = self.station()
         if c.command.type not in (FLOATS, TRAJECTORY):
             what = f"contract {c.name}: command type for the simulated arm"
             raise BadInput(what, got=c.command.type, available=(FLOATS, TRAJECTORY))
@@ -249,7 +236,7 @@ class SimArmNode(Node):
         self._follow(None, float(values[0]) if opening else c.gripper_width(values))
 
     def _positions(self, message: Any, joints: tuple[str, ...]) -> list[float]:
-        """Set-points in the order of `joints`; empty where they cannot be told apart."""
+        """Set-points in the order of `joints`; empty where their names are ambiguous."""
         if not isinstance(message, messages.JointTrajectory):
             return list(message.data)
         points, names = list(message.points), list(message.joint_names)
@@ -329,6 +316,6 @@ class SimArmNode(Node):
 
 
 def _sent(info: Any) -> float:
-    """Steady time [s] at which a message was sent: when it was read says how busy this process is, not the sender."""
+    """Steady time [s] at which a message was sent: the time of reading depends on how busy this process is."""
     since = 1e-9 * (time.time_ns() - int(info["source_timestamp"]))
     return time.monotonic() - min(max(since, 0.0), MAX_UNREAD_S)

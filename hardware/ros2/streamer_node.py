@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, Unpack
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.context import Context
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
@@ -15,37 +14,20 @@ from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.streamer import Streamer, StreamStop, StreamTarget
-from robots.stations import Contract, load_contract
 
 log = logging.getLogger(__name__)
 
 
-class StreamerNode(Node):
-    """Streams action chunks.
+class StreamerNode(StationNode):
+    """Streams action chunks. Args: see `StationNode`."""
 
-    Args:
-      contract: the station, in place of the parameter `contract`.
-    """
-
-    def __init__(
-        self,
-        *,
-        contract: Contract | None = None,
-        context: Context | None = None,
-        overrides: dict[str, Value] | None = None,
-    ) -> None:
-        super().__init__(
-            "streamer",
-            {"contract": "sim", "grace_ms": -1.0, "freeze_steps": 0, "blend": True},
-            context=context,
-            overrides=overrides,
-        )
-        self._given = contract
+    def __init__(self, **station: Unpack[StationOptions]) -> None:
+        super().__init__("streamer", {"grace_ms": -1.0, "freeze_steps": 0, "blend": True}, **station)
 
     def configure(self) -> None:
-        contract = self._given or load_contract(self.value("contract"))
+        contract = self.station()
         grace_ms = self.value("grace_ms")
         self.streamer = Streamer(
             contract,
@@ -84,8 +66,8 @@ class StreamerNode(Node):
             return
         _, names, actions, times = messages.read_chunk(message)
         gid = info.get("publisher_gid") or {}
-        source = bytes(gid.get("data", b"")) or None
-        self.streamer.chunk(messages.nanoseconds(message.header.stamp), names, actions, times, source)
+        sender = bytes(gid.get("data", b"")) or None
+        self.streamer.chunk(messages.nanoseconds(message.header.stamp), names, actions, times, sender)
 
     def _on_liveliness(self, event: Any) -> None:
         self._policies = event.alive_count

@@ -9,12 +9,11 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
-from rclpy.context import Context
 from rclpy.subscription import MessageInfo
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
@@ -26,12 +25,13 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.realtime import step_back
-from hardware.ros2.runtime import Node, Value
+from hardware.ros2.runtime import Value
+from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.setpoints import GRIPPER
 from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
-from robots.stations import Contract, load_contract
+from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 
@@ -61,16 +61,17 @@ class TriggerCall:
         self._client.remove_pending_request(self._future)
 
 
-class TeleopNode(Node):
+class TeleopNode(StationNode):
     """An operator moves the arm. It is the `ArmLink` of its session.
 
     Args:
       make_device: contract and the parameter `device` → the device, open; the node closes it.
-      contract: the station, in place of the parameter `contract`.
+      name, defaults: of the node that it is the base of.
+      station: see `StationNode`.
 
     Attributes:
       session: the logic, once configured.
-      interrupted: told to end before the session was done.
+      interrupted: ended by a signal before the session was done.
     """
 
     stop_limit_s = 10.0
@@ -81,17 +82,10 @@ class TeleopNode(Node):
         *,
         name: str = "teleop",
         defaults: dict[str, Value] | None = None,
-        contract: Contract | None = None,
-        context: Context | None = None,
-        overrides: dict[str, Value] | None = None,
+        **station: Unpack[StationOptions],
     ) -> None:
-        super().__init__(
-            name,
-            {"contract": "sim", "device": "gamepad", **(defaults or {})},
-            context=context,
-            overrides=overrides,
-        )
-        self._make_device, self._given = make_device, contract
+        super().__init__(name, {"device": "gamepad", **(defaults or {})}, **station)
+        self._make_device = make_device
         self.interrupted = False
         self.device: Device | None = None
         self.session: Teleoperation | None = None
@@ -101,7 +95,7 @@ class TeleopNode(Node):
     def open_session(self) -> Teleoperation:
         """The session, its device open."""
         assert self._make_device is not None
-        contract = self._given or load_contract(self.value("contract"))
+        contract = self.station()
         self.device = self._make_device(contract, self.value("device"))
         observer = Observer(contract, ("proprio",))
         return Teleoperation(contract, ("proprio",), self.device, Episodes(0, recording=False), self, observer)
@@ -160,7 +154,7 @@ class TeleopNode(Node):
         super().destroy_node()
 
     def on_fault(self, error: Exception) -> bool:
-        """The device, or what records, failed: nothing is asked of the arm any more."""
+        """The device, or what records, failed: the arm is not commanded any more."""
         failure = error if isinstance(error, RobolearnError) else RobolearnError(f"{type(error).__name__}: {error}")
         if self.session is None:
             self.error, self.done = self.error or failure, True
@@ -238,6 +232,6 @@ class TeleopNode(Node):
                 log.exception("the device shows nothing any more")
                 return
             session.shown = status.message
-            # A change at once: a script begins when it is told that it is recorded.
+            # A change at once: a script begins when it is shown that it is recorded.
             self._wake.wait(SHOW_S)
             self._wake.clear()

@@ -1,4 +1,4 @@
-"""The last stage before any controller: nothing that a policy says reaches the arm but through here. No ROS.
+"""The last stage before any controller: no output of a policy reaches the arm but through here. No ROS.
 
 `SafetyFilter` turns targets of any quality into set-points that the arm can follow, or brakes and latches. It
 supplements the emergency stop and the limits of the arm's own controller, and replaces neither.

@@ -14,7 +14,7 @@ from robolearn.core.errors import BadInput
 
 HOLD_TOLERANCE = 0.02  # [rad] the controller still holds our last command if the arm is measured so close to it
 BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arming: sensors, soft stops
-WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp
+WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp and the workspace, and for the arm and obstacles
 
 
 class JointOrder:
@@ -74,9 +74,9 @@ def first_set_point(
     for name, q, low, high in zip(joints, measured, lower, upper, strict=True):
         if not low - BOX_TOLERANCE <= q <= high + BOX_TOLERANCE:
             raise Refused("joint box", f"{name} is measured at {q:.4f} rad, limits {low:.4f} to {high:.4f} rad")
-    outside = geometry.outside(np.array(measured))
+    outside, words = geometry.outside(np.array(measured))
     if outside > WORKSPACE_TOLERANCE:
-        raise Refused("workspace", f"the tcp is {outside:.3f} m outside the workspace")
+        raise Refused("workspace", words)
     if held is not None and all(abs(h - q) <= HOLD_TOLERANCE for h, q in zip(held, measured, strict=True)):
         return list(held)
     return checks.clamped(measured, lower, upper)

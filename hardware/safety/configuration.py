@@ -20,7 +20,7 @@ def check_parts(robot: RobotSpec, joints: tuple[str, ...], limits: Limits, perio
         raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{robot.chain.n} of each")
     if not 0.0 < period <= 0.05:
         raise BadInput("period", got=f"{period} s", expected="above 0, at most 0.05 s")
-    Limits.of(robot).tightened(**limits.to_json())  # raises when anything is looser
+    Limits.of(robot).tightened(**vars(limits))  # raises when anything is looser
 
 
 def inner_box(limits: Limits) -> tuple[list[float], list[float]]:

@@ -8,7 +8,7 @@ check of the output. What each stage does when it refuses:
   joint box                                                       the target is clamped to the box, less 1 mrad
   freshness of targets, joint states and dead-man; dead-man released; arm not following; stop      brake and latch
   a motion from which the arm could not stop inside the joint box  brake and latch
-  workspace                 brake to rest at the border and stay armed; a target inside moves the arm again
+  workspace, obstacle       brake to rest at the border and stay armed; a target inside moves the arm again
   self-collision, singularity                                      brake and latch
   output                                                          brake and latch
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
@@ -75,9 +75,8 @@ class SafetyFilter:
         self._clock = clock
         self._machine = StateMachine()
         self._motion = Motion(limits, period)
-        self._geometry = Geometry(robot.chain, limits)
-        self._output = Output(limits, period)
-        self._reach = Reach(robot)
+        self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
+        self._output, self._reach = Output(limits, period), Reach(robot)
         self._lower, self._upper = limits.lower.tolist(), limits.upper.tolist()
         self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
@@ -108,7 +107,7 @@ class SafetyFilter:
 
     @property
     def accepted(self) -> list[float] | None:
-        """n joint positions [rad] and the opening [m] that the arm goes to; None unless armed and told where to go.
+        """n joint positions [rad] and the opening [m] that the arm goes to; None unless armed and with a target.
 
         The newest target inside the limits; while the arm waits at the border of the workspace, where it stands.
         """
@@ -217,10 +216,8 @@ class SafetyFilter:
             self._goal = inside
             if gripper is not None:
                 self._gripper_goal = min(max(gripper, 0.0), self.limits.gripper_max)
-        except Refused as refused:
-            self._refuse(refused)
         except Exception as error:
-            self._refuse(_exception(error))
+            self._refuse(error)
 
     def step(self) -> ArmCommand | None:
         """Move the set-point by one period.
@@ -236,10 +233,7 @@ class SafetyFilter:
     def status(self) -> dict[str, Any]:
         """State, reason, ages [s] (None: nothing arrived), refusals by stage, targets clamped, time of a step [s]."""
         now = self._clock()
-
-        def age(at: float) -> float | None:
-            return None if math.isinf(at) else now - at
-
+        age = lambda at: None if math.isinf(at) else now - at  # noqa: E731
         return {
             "state": self.state.value,
             "reason": self.reason,
@@ -259,18 +253,14 @@ class SafetyFilter:
             gap, self._stepped_at = now - self._stepped_at, now
             if not self._ran(gap):
                 return None
-        except Refused as refused:
-            self._refuse(refused)
         except Exception as error:
-            self._refuse(_exception(error))
+            self._refuse(error)
         if self.state is SafetyState.ARMED:
             try:
                 self._check_fresh(now)
                 return self._follow()
-            except Refused as refused:
-                self._refuse(refused)
             except Exception as error:
-                self._refuse(_exception(error))
+                self._refuse(error)
         return self._brake()
 
     def _ran(self, gap: float) -> bool:
@@ -302,7 +292,9 @@ class SafetyFilter:
             state = motion.braked()
             self._output.check(np.array(state[0]))
         else:
-            self._border = ""
+            if self._border:
+                self._border = ""
+                self._geometry.leave()
             state = motion.toward(self._goal)
             way = motion.way_to_rest(state)
             checks.stops_inside(self.joints, way.least, way.greatest, self.limits.lower, self.limits.upper)
@@ -312,7 +304,7 @@ class SafetyFilter:
                 )
                 self._geometry.keep(excess)
             except Refused as refused:
-                if refused.stage != "workspace":
+                if refused.stage not in checks.BORDERS:
                     raise
                 self._refusals[refused.stage] += 1
                 self._border = f"{refused.reason}; waiting at the border for a target inside"
@@ -325,7 +317,7 @@ class SafetyFilter:
     def _at_border(self) -> bool:
         """Whether to go on waiting: until the arm is at rest, and then for a goal inside the workspace."""
         assert self._goal is not None
-        return not self._motion.at_rest or self._geometry.outside(np.array(self._goal)) > 0.0
+        return not self._motion.at_rest or self._geometry.outside(np.array(self._goal))[0] > 0.0
 
     def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
@@ -333,7 +325,7 @@ class SafetyFilter:
             state = self._motion.braked()
             self._output.check(np.array(state[0]))
         except Exception as error:
-            self._refuse(error if isinstance(error, Refused) else _exception(error))
+            self._refuse(error)
             state = self._motion.braked_by_formula()
             if not all(math.isfinite(q) for q in state[0]):
                 self._machine.latch(f"no way to brake: {error}")
@@ -348,10 +340,11 @@ class SafetyFilter:
         self._held = state[0]
         positions = np.array(state[0])
         self._output.keep(positions)
+        self._geometry.at(positions)
         try:
             self._pose = self._geometry.pose(positions)
         except Exception as error:  # joint commands do without it
-            self._refuse(_exception(error))
+            self._refuse(error)
         return ArmCommand(positions, np.array(state[1]), self._pose, self._gripper)
 
     def _gripper_step(self, goal: float) -> float:
@@ -362,9 +355,9 @@ class SafetyFilter:
         return self._gripper + min(max(goal - self._gripper, -most), most)
 
     def _may_arm(self, now: float) -> list[float]:
-        """Where the set-point begins; refuses when anything speaks against arming."""
+        """Where the set-point begins; refuses when anything forbids arming."""
         if self.state is SafetyState.LATCHED or self.state is SafetyState.BRAKING:
-            self._machine.arm()  # says why not
+            self._machine.arm()  # raises with the reason
         if not self._deadman:
             raise Refused("dead-man", "the dead-man's switch is not held")
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
@@ -373,7 +366,8 @@ class SafetyFilter:
         checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
         return first_set_point(self.joints, self._measured, self._held, self._lower, self._upper, self._geometry)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, error: Exception) -> None:
+        refused = error if isinstance(error, Refused) else _exception(error)
         self._refusals[refused.stage] += 1
         self._machine.fault(f"{refused.stage}: {refused.reason}")
 

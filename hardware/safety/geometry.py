@@ -1,12 +1,9 @@
-"""Workspace, self-collision and singularity on the way to rest, by forward kinematics.
+"""Workspace, obstacles, self-collision and singularity on the way to rest, by forward kinematics.
 
-Links are capsules around the lines between the origins of the joints (and the tcp). The radius is a share of the
-arm's length, the same for all; the gap between two capsules is the distance of their lines less two radii. Pairs
-that hang together by less arm than would fit between them (neighbours, and the two sides of an elbow's offset) are
-left to the joint limits.
+Distances between links and of links from obstacles are measured in `hardware.safety.collision`.
 
 The distance to singularities is the condition number σ_max/σ_min of the tcp's Jacobian, from the eigenvalues of
-J Jᵀ. Lengths in J are measured in half arm lengths, or the number would say more about the size of the arm than about
+J Jᵀ. Lengths in J are measured in half arm lengths, or the number would depend more on the size of the arm than on
 its posture. MoveIt Servo watches the same number.
 
 The joints brake each by itself, so between two of the few postures that are looked at the tcp may swing out of its
@@ -15,45 +12,63 @@ box and back. How far, with Δ between two postures, ρ_i the most that the tcp 
 
     ‖p̈‖ ≤ Σ ρ_i a_i + Σ ρ_ij v_i v_j,      out of the chord by at most Δ² ‖p̈‖ / 8
 
-Where the border is that near, every set-point on the way is looked at.
+Where the border is that near, every set-point on the way is looked at; so it is where two links are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from hardware.safety.checks import Array, Refused
+from hardware.safety.collision import NONE, Collision, Nearest
 from robots.chain import Chain, axis_rotation, forward_one, matmul3
 from robots.limits import Limits
+from robots.shapes import Piece
 
-THICKNESS = 0.042  # radius of a link as a share of the arm's length; 6 cm for a Panda
 WORST_CONDITION = 1e6  # what a Jacobian that has lost a direction counts as
 _AXES = "xyz"
 _SLACK = 1e-9
+_NEAR_SLACK = 1e-5  # [m] distances are measured to 1e-6 m
+
+
+class Excess(NamedTuple):
+    """By how much a way is outside each of the limits; 0 inside: [m], [m], [m], condition number."""
+
+    workspace: float
+    obstacle: float
+    collision: float
+    singularity: float
+
+
+LEAVING = 0.8  # of the distance from an obstacle, by which the arm may come nearer when it leaves
+INSIDE = Excess(0.0, 0.0, 0.0, 0.0)
 
 
 class Geometry:
     """Judges postures of one arm.
 
-    A way outside the limits is not refused if the one before was at least as far outside: the way back in is open.
+    A way outside the limits is not refused if none before was less far outside: the way back in is open.
+
+    Args:
+      chain: its kinematics.
+      pieces: what it fills of space.
+      limits: of the station.
+      home: (n,) a posture in which nothing is wrong [rad].
     """
 
-    def __init__(self, chain: Chain, limits: Limits) -> None:
+    def __init__(self, chain: Chain, pieces: tuple[Piece, ...], limits: Limits, home: Array) -> None:
+        self._collision = Collision(chain, pieces, limits, home)
+        self._own = self._around = NONE
         self._geometry = (chain.offset_pos, chain.offset_rot, chain.axis, chain.tcp_pos, chain.tcp_rot)
         self._limits = limits
         points = np.zeros((chain.n + 2, 3))
         _points(np.zeros(chain.n), *self._geometry[:4], points)
         lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
-        self.radius = THICKNESS * float(lengths.sum())
         self._unit = 0.5 * float(lengths.sum())
-        links = [i for i, length in enumerate(lengths) if length > 1e-3]
-        apart = 2.0 * self.radius + limits.collision_distance
-        self._pairs = np.array(
-            [(i, j) for i in links for j in links if i < j and lengths[i + 1 : j].sum() > apart], dtype=np.int64
-        ).reshape(-1, 2)
         self._box = np.array([[-np.inf] * 3, [np.inf] * 3]) if limits.workspace is None else limits.workspace
         from_end = lengths[::-1].cumsum()[::-1][1:]  # ρ
         farther = np.minimum.outer(from_end, from_end)
@@ -61,8 +76,9 @@ class Geometry:
         self._swing = float(from_end @ limits.acceleration + speeds @ farther @ speeds)  # largest ‖p̈‖ [m/s²]
         self._points = points
         self._pos = np.empty(3)  # of the tcp, where it is farthest outside
-        self._seen = np.empty(4)
-        self._excess = (0.0, 0.0, 0.0)
+        self._seen = np.empty(2)
+        self._excess = INSIDE
+        self._rows = np.zeros((2, chain.n))  # the posture before, then the way
 
     def pose(self, q: Array) -> tuple[Array, Array]:
         """Position [m] and wxyz quaternion of the tcp at `q` (n,) [rad], in the base frame."""
@@ -70,59 +86,66 @@ class Geometry:
         _pose(q, *self._geometry, pos, quat)
         return pos, quat
 
-    def gap(self, q: Array) -> float:
-        """Smallest gap between links that are not neighbours [m]; negative where the capsules overlap."""
-        self._look(q[None])
-        return float(self._seen[1])
-
     def condition(self, q: Array) -> float:
         """Condition number of the tcp's Jacobian, lengths in half arm lengths."""
         self._look(q[None])
         return float(self._seen[0])
 
-    def outside(self, q: Array) -> float:
-        """How far the tcp is outside the workspace [m]."""
-        self._look(q[None])
-        return float(self._seen[2])
+    def outside(self, q: Array) -> tuple[float, str]:
+        """How far the arm is outside the workspace or nearer to an obstacle than allowed [m], and in words."""
+        excess = self._measure(q[None], q[None])
+        if excess.obstacle > excess.workspace:
+            return excess.obstacle, _between(self._around)
+        return excess.workspace, f"the tcp is {excess.workspace:.3f} m outside the workspace"
 
     def begin(self, q: Array) -> None:
         """The arm is at `q`: what is outside there is what later postures are compared with."""
-        self._look(q[None])
-        self._excess = self._measure()
+        self.at(q)
+        self._excess = self._measure(q[None], q[None])
 
-    def check(
-        self, way: Array, seconds: float = 0.0, set_points: Callable[[], Array] | None = None
-    ) -> tuple[float, float, float]:
+    def check(self, way: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None) -> Excess:
         """Judge a way to rest.
 
         Args:
           way: (m, n) joint positions [rad], evenly spaced in time, the last ones at rest. Singularity is judged there
             only: the arm passes others while it slows down.
           seconds: from the first of them to the last.
-          set_points: gives all set-points on the way; asked for near a border of the workspace.
+          set_points: gives all set-points on the way; asked for near a border of the workspace, and near a collision.
 
         Returns:
           What `keep` takes when the way is taken.
 
         Raises:
-          Refused: it leads outside the workspace, too near to itself or to a singularity, and farther so than before.
+          Refused: it leads outside the workspace, too near to itself, an obstacle or a singularity, and farther so than
+            before.
         """
-        self._look(way, self._limits.singularity)
-        if set_points is not None and self._seen[3] > -self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0:
-            _outermost(set_points(), *self._geometry[:4], self._box, self._points, self._pos, self._seen)
-        excess = self._measure()
-        if excess != (0.0, 0.0, 0.0):
-            self.stays_in_workspace(excess[0])
-            self.keeps_apart(excess[1])
-            self.stays_regular(excess[2])
+        if len(self._rows) != len(way) + 1:
+            self._rows = np.concatenate([self._rows[:1], way])
+        self._rows[1:] = way
+        excess = self._measure(way, self._rows, seconds, set_points)
+        if excess is not INSIDE:
+            self.stays_in_workspace(excess.workspace)
+            self.keeps_clear(excess.obstacle)
+            self.keeps_apart(excess.collision)
+            self.stays_regular(excess.singularity)
         return excess
 
-    def keep(self, excess: tuple[float, float, float]) -> None:
+    def keep(self, excess: Excess) -> None:
         """The way that `check` returned this for is taken."""
-        self._excess = excess
+        if self._excess is not INSIDE:
+            self._excess = INSIDE if excess is INSIDE else Excess(*map(min, excess, self._excess))
+
+    def leave(self) -> None:
+        """The arm leaves an obstacle that it stopped at. Each joint moves by itself, so it may come nearer at first."""
+        nearer = max(self._excess.obstacle, LEAVING * self._limits.obstacle_distance)
+        self._excess = self._excess._replace(obstacle=nearer)
+
+    def at(self, q: Array) -> None:
+        """The set-point is at `q` (n,) [rad]: ways begin there."""
+        self._rows[0] = q
 
     def stays_in_workspace(self, excess: float) -> None:
-        if excess > self._excess[0] + _SLACK:
+        if excess > self._excess.workspace + _SLACK:
             sides = np.maximum(self._box[0] - self._pos, self._pos - self._box[1])
             i = int(np.argmax(sides))
             low, high = self._box[:, i]
@@ -131,72 +154,70 @@ class Geometry:
                 f"the tcp would come to {_AXES[i]} = {self._pos[i]:.4f} m, workspace {low:.3f} to {high:.3f} m",
             )
 
+    def keeps_clear(self, excess: float) -> None:
+        if excess > self._excess.obstacle + _NEAR_SLACK:
+            raise Refused("obstacle", _between(self._around))
+
     def keeps_apart(self, excess: float) -> None:
-        if excess > self._excess[1] + _SLACK:
-            raise Refused(
-                "self-collision",
-                f"two links would come within {self._seen[1]:.4f} m of each other, "
-                f"allowed {self._limits.collision_distance:.3f} m",
-            )
+        if excess > self._excess.collision + _NEAR_SLACK:
+            raise Refused("self-collision", _between(self._own))
 
     def stays_regular(self, excess: float) -> None:
-        if excess > self._excess[2] + _SLACK:
+        if excess > self._excess.singularity + _SLACK:
             raise Refused(
                 "singularity",
                 f"the arm would come near a singularity: condition number {self._seen[0]:.1f}, "
                 f"allowed {self._limits.singularity:.1f}",
             )
 
-    def _measure(self) -> tuple[float, float, float]:
-        condition, gap, outside, _ = self._seen.tolist()
-        return (
-            outside,
-            max(self._limits.collision_distance - gap, 0.0),
-            max(condition - self._limits.singularity, 0.0),
-        )
+    def _measure(
+        self, way: Array, rows: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
+    ) -> Excess:
+        """What is wrong on `way`; `rows` are the posture before, and the way."""
+        boxed = self._limits.workspace is not None
+        self._look(way if boxed else way[-1:], self._limits.singularity)
+        more = None
+        if set_points is not None:
+            swing = self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0
+            if boxed and self._seen[1] > -swing:
+                _outermost(set_points(), *self._geometry[:4], self._box, self._points, self._pos, self._seen)
+            more = lambda: np.concatenate([rows[:1], set_points()])  # noqa: E731
+        self._own, self._around = self._collision.look(rows, seconds, more)
+        condition, outside = self._seen.tolist()
+        singular = max(condition - self._limits.singularity, 0.0)
+        if outside <= 0.0 and singular == 0.0 and self._own is NONE and self._around is NONE:
+            return INSIDE
+        return Excess(max(outside, 0.0), self._around.excess, self._own.excess, singular)
 
     def _look(self, way: Array, enough: float = 0.0) -> None:
-        _inspect(
-            way, *self._geometry, self._unit, self._pairs, 2.0 * self.radius, self._box, enough,
-            self._points, self._pos, self._seen,
-        )  # fmt: skip
+        _inspect(way, *self._geometry, self._unit, self._box, enough, self._points, self._pos, self._seen)
+
+
+def _between(pair: Nearest) -> str:
+    first, second = pair.names
+    return f"{second} would come within {pair.gap:.4f} m of {first}, allowed {pair.allowed:.3f} m"
 
 
 @numba.njit(cache=True, nogil=True)
-def _inspect(
-    way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, pairs, thickness, box, enough, points, pos, seen
-):  # fmt: skip
-    """Condition number at the end of the way; smallest gap and largest distance outside the box on it; tcp there."""
-    gap = np.inf
-    seen[3] = -np.inf
+def _inspect(way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, enough, points, pos, seen):
+    """Condition number at the end of the way, and how far the tcp is outside the box on it; the tcp there."""
+    seen[1] = -np.inf
     pos[:] = 0.0
-    for k in range(way.shape[0]):
-        _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
-        for p in range(pairs.shape[0]):
-            i, j = pairs[p, 0], pairs[p, 1]
-            gap = min(gap, _segments(points[i], points[i + 1], points[j], points[j + 1]) - thickness)
-        _outside(points[points.shape[0] - 1], box, pos, seen)
+    _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen)
     seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
-    seen[1] = gap
-    seen[2] = max(seen[3], 0.0)
 
 
 @numba.njit(cache=True, nogil=True)
 def _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen):
-    """Largest distance of the tcp outside the box on the way, added to what was seen."""
+    """Largest distance of the tcp outside the box on the way (negative: inside), if larger than what was seen."""
     for k in range(way.shape[0]):
         _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
-        _outside(points[points.shape[0] - 1], box, pos, seen)
-    seen[2] = max(seen[3], 0.0)
-
-
-@numba.njit(cache=True, nogil=True)
-def _outside(tcp, box, pos, seen):
-    for r in range(3):
-        out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
-        if out > seen[3]:
-            seen[3] = out
-            pos[:] = tcp
+        tcp = points[points.shape[0] - 1]
+        for r in range(3):
+            out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
+            if out > seen[1]:
+                seen[1] = out
+                pos[:] = tcp
 
 
 @numba.njit(cache=True, nogil=True)
@@ -265,33 +286,6 @@ def _points(q, offset_pos, offset_rot, axis, tcp_pos, points):
             matmul3(R, offset_rot[i], A)
             axis_rotation(axis[i], q[i], B)
             matmul3(A, B, R)
-
-
-@numba.njit(cache=True, nogil=True)
-def _segments(p1, q1, p2, q2):
-    """Distance of two line segments (Ericson, Real-Time Collision Detection, 5.1.9)."""
-    a = e = f = c = b = 0.0
-    for r in range(3):
-        d1, d2, w = q1[r] - p1[r], q2[r] - p2[r], p1[r] - p2[r]
-        a += d1 * d1
-        e += d2 * d2
-        f += d2 * w
-        c += d1 * w
-        b += d1 * d2
-    denominator = a * e - b * b
-    s = min(max((b * f - c * e) / denominator, 0.0), 1.0) if denominator > 1e-12 else 0.0
-    t = (b * s + f) / e
-    if t < 0.0:
-        t = 0.0
-        s = min(max(-c / a, 0.0), 1.0)
-    elif t > 1.0:
-        t = 1.0
-        s = min(max((b - c) / a, 0.0), 1.0)
-    total = 0.0
-    for r in range(3):
-        d = p1[r] + s * (q1[r] - p1[r]) - p2[r] - t * (q2[r] - p2[r])
-        total += d * d
-    return np.sqrt(total)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -25,7 +25,7 @@ from robots.limits import Limits
 
 # Of the limits, for the plans: what rounding adds to differences of the output stays below the limits themselves.
 SHARE = 0.999
-SAMPLES = 4  # postures that are looked at on the way to rest, before the last one
+SAMPLES = 6  # postures that are looked at on the way to rest, before the last one
 State = tuple[list[float], list[float], list[float]]
 """n positions [rad], velocities [rad/s], accelerations [rad/s²]."""
 

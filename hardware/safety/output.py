@@ -2,7 +2,7 @@
 
     |q_k − q_{k−1}| ≤ v_max Δt,   |Δ²q_k| ≤ a_max Δt²,   |Δ³q_k| ≤ j_max Δt³
 
-It knows nothing of how the set-point came about.
+It does not depend on how the set-point came about.
 """
 
 from __future__ import annotations

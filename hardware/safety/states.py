@@ -4,7 +4,7 @@
                         └────fault────► BRAKING ──at rest──► LATCHED ──reset──► DISARMED
 
 A fault while a planned stop is braking makes it one that latches. The first fault's reason is kept: what follows is
-mostly its consequence. An emergency stop that comes later is said beside it.
+mostly its consequence. An emergency stop that comes later is reported beside it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StateMachine:
             self._go(SafetyState.LATCHED, self.reason if self.faulted else reason)
 
     def add(self, reason: str) -> None:
-        """Say the newest reason of a stop that latches beside the first: what a person asks for is no consequence."""
+        """Add the newest reason of a stop that latches beside the first: what a person asks for is no consequence."""
         first = self.reason.split(_THEN)[0]
         if reason not in self.reason:
             self._go(self.state, f"{first}{_THEN}{reason}")

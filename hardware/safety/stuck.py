@@ -1,4 +1,4 @@
-"""Joint states that say the same values again and again while the arm is commanded to go elsewhere.
+"""Joint states that repeat the same values while the arm is commanded to go elsewhere.
 
 A driver that has lost its arm may go on publishing the last values, with new stamps.
 """
@@ -13,25 +13,33 @@ REPEATS = 3  # fewer may come from an arm that was held up together with the com
 
 
 class Stuck:
-    """Whether measured positions stay while set-points go."""
+    """Whether measured positions stay while set-points go.
 
-    def __init__(self) -> None:
+    Args:
+      delay: dead time of the arm and of its joint states [s]: for so long nothing follows a set-point.
+    """
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
         self.begin()
 
     def begin(self) -> None:
-        """The arm is armed: what was measured before says nothing."""
+        """The arm is armed: what was measured before does not count."""
         self._positions = self._set_point = np.zeros(0)  # measured last, and commanded when that was new
-        self._repeats = 0
+        self._repeats, self._left_at = 0, np.inf  # when the set-point was that far away for the first time
 
-    def __call__(self, positions: NDArray[np.float64], set_point: NDArray[np.float64]) -> bool:
+    def __call__(self, positions: NDArray[np.float64], set_point: NDArray[np.float64], now: float) -> bool:
         """Judge one joint state.
 
         Args:
           positions: (n,) measured joint positions [rad].
           set_point: (n,) set-point sent last [rad].
+          now: steady time [s].
         """
         if not np.array_equal(positions, self._positions):
-            self._positions, self._set_point, self._repeats = positions, set_point, 0
+            self._positions, self._set_point, self._repeats, self._left_at = positions, set_point, 0, np.inf
             return False
         self._repeats += 1
-        return self._repeats >= REPEATS and float(np.abs(set_point - self._set_point).max()) > AWAY_RAD
+        if float(np.abs(set_point - self._set_point).max()) > AWAY_RAD:
+            self._left_at = min(self._left_at, now)
+        return self._repeats >= REPEATS and now - self._left_at >= self._delay

@@ -1,4 +1,4 @@
-"""The safety filter and the checks around it, without ROS: who sends targets, and whether joint states can be trusted.
+"""The safety filter and the checks around it, without ROS: who sends targets, and whether joint states are valid.
 
 `SafetySupervisor` receives what the safety node hears, as plain values, and returns a set-point once a period. All its
 time comes from one clock, so that its logic runs in tests on a clock of their own.
@@ -63,7 +63,7 @@ class SafetySupervisor:
         self._answered = True  # a command has been sent since the newest stamp
         self._accepted: tuple[float, ...] = ()  # stamp and positions as last returned by `newly_accepted`
         self._set_point: NDArray[np.float64] | None = None
-        self._stuck = Stuck()
+        self._stuck = Stuck(contract.limits.state_timeout_s)
 
     @property
     def state(self) -> SafetyState:
@@ -86,7 +86,7 @@ class SafetySupervisor:
         if self.state is SafetyState.ARMED:
             problem = self._joints.problem()
             values = np.asarray(positions, dtype=np.float64)
-            if not problem and self._set_point is not None and self._stuck(values, self._set_point):
+            if not problem and self._set_point is not None and self._stuck(values, self._set_point, self._clock()):
                 problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
             if problem:
                 self.filter.stop(problem)
@@ -106,7 +106,7 @@ class SafetySupervisor:
             self._stamp_ns, self._answered = stamp_ns, False
 
     def stop_request(self, reason: str) -> None:
-        """The streamer asks for a stop."""
+        """The streamer requests a stop."""
         if self.state is not SafetyState.ARMED:
             return
         self._target_at = self._clock()
@@ -145,7 +145,7 @@ class SafetySupervisor:
     # --- services --------------------------------------------------------------------------------------------
 
     def refusal(self, topic: str) -> str:
-        """What speaks against arming that the filter does not see; empty when nothing does."""
+        """What forbids arming beside what the filter checks; empty when nothing does."""
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
             return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
@@ -194,7 +194,7 @@ class SafetySupervisor:
         return self._stamp_ns, accepted
 
     def values(self) -> dict[str, Any]:
-        """What the safety report says beside state and reason."""
+        """The values of the safety report beside state and reason."""
         status = self.filter.status()
         del status["state"], status["reason"]
         latency = self.latency.summary_ms()
@@ -210,7 +210,7 @@ class SafetySupervisor:
 
 
 def attempt(act: Callable[[], None], done: str) -> tuple[bool, str]:
-    """Whether `act` did what it was asked to, and the sentence for the operator: `done`, or why not."""
+    """Whether `act` was done, and the sentence for the operator: `done`, or why not."""
     try:
         act()
     except SafetyRefused as error:

@@ -23,7 +23,7 @@ class SafetyState(StrEnum):
 
 
 class SafetyRefused(RobolearnError):
-    """The filter does not do what it was asked to; the message says why, in words for the operator."""
+    """The filter refuses a request; the message is the reason, in words for the operator."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class JointTarget:
     """Where the joints shall go.
 
     Attributes:
-      names: the joints that `positions` speaks of; exactly the filter's, in its order.
+      names: the joints of `positions`; exactly the filter's, in its order.
       positions: (n,) [rad].
       gripper: opening [m], or None to leave it as it is.
     """

@@ -15,7 +15,7 @@ from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
 
-# Name → module and class; a module is imported when its device is asked for, for each wants a library of its own.
+# Name → module and class; a module is imported when its device is asked for, for each needs a library of its own.
 DEVICES: dict[str, tuple[str, str]] = {
     "keyboard": ("hardware.teleop.keyboard", "Keyboard"),
     "gamepad": ("hardware.teleop.gamepad", "Gamepad"),
@@ -38,9 +38,9 @@ def make_device(
 
     Args:
       name: one of `DEVICES`.
-      interface: whose action the device is to speak.
+      interface: whose action the device commands.
       robot: the arm that it moves.
-      log: a new file, into which everything that the device says is written; ``"recorded"`` plays it.
+      log: a new file, into which all samples of the device are written; ``"recorded"`` plays it.
       options: of that device, e.g. ``teleoperator`` for ``"scripted"``, ``path`` for ``"recorded"``.
 
     Raises:

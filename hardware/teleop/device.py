@@ -1,6 +1,6 @@
 """What a teleoperation device is: one action and some events at every control step, and a screen to show things on.
 
-The loop that records asks `Device.sample` at the control rate and never waits for it. A device reads its hardware in
+The loop that records calls `Device.sample` at the control rate and never waits for it. A device reads its hardware in
 whatever way it must (a thread, an event queue), keeps the newest report, and stamps it with `time.monotonic()`.
 """
 
@@ -31,10 +31,10 @@ class EpisodeEvent(StrEnum):
 
 @dataclass(frozen=True)
 class Sample:
-    """What a device says at one control step.
+    """What a device returns at one control step.
 
     Attributes:
-      action: (Da,) in [-1, 1], in the units of the interface's action; None asks for nothing: hold still.
+      action: (Da,) in [-1, 1], in the units of the interface's action; None: hold still.
       engaged: the operator holds the dead-man. A device without one: it is open and alive. A device that went silent
         or was unplugged is never engaged again until it is opened anew.
       events: what the operator asked since the last sample, in order.
@@ -51,7 +51,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Status:
-    """What the recording tells the operator.
+    """What the operator is shown of the recording.
 
     Attributes:
       state: `WAITING` for START, `RECORDING`, or another word while the recording is busy, as ``"resetting"``.
@@ -76,7 +76,7 @@ class Status:
 
 @runtime_checkable
 class Device(Protocol):
-    """A teleoperation device, opened once, asked at the control rate, closed once."""
+    """A teleoperation device, opened once, sampled at the control rate, closed once."""
 
     name: str
 
@@ -84,7 +84,7 @@ class Device(Protocol):
         """Find the device and begin to listen.
 
         Raises:
-          BadInput: it is not there, or its library is missing; the message says what was found and what to do.
+          BadInput: it is not there, or its library is missing; the message has what was found and what to do.
         """
         ...
 
@@ -101,12 +101,12 @@ class Device(Protocol):
         ...
 
     def prepared(self) -> None:
-        """The arm was put in its place and armed: what the device remembers of it may not hold any more.
+        """The arm was put in its place and armed: what the device has stored of it may not hold any more.
 
         Called before the first sample that moves it, in the same thread.
         """
         ...
 
     def show(self, status: Status) -> None:
-        """Tell the operator, on a screen, a page or nowhere."""
+        """Show it to the operator, on a screen, a page or nowhere."""
         ...

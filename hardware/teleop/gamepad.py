@@ -3,24 +3,21 @@
 SDL runs without a window: the dummy video driver, and events although nothing of ours has the focus. The left shoulder
 button is the dead-man: nothing moves unless it is held.
 
-A pad speaks only when something changes. Where its radio link dies and the receiver stays plugged in, all keep their
+A pad reports only changes. Where its radio link dies and the receiver stays plugged in, all keep their
 last values: motion that no event renews ends after `STILL_S`. A cable has no such link.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from hardware.teleop.confirm_twice import ConfirmTwice
-from hardware.teleop.device import EpisodeEvent, Sample, Status
-from hardware.teleop.mapping import Axis, MappingConfig, Motion
-from hardware.teleop.terminal import StatusLine
-from hardware.teleop.watchdog import Watchdog
+from hardware.teleop.device import EpisodeEvent, Sample
+from hardware.teleop.mapping import Axis, MappingConfig
+from hardware.teleop.motion_device import MotionDevice, MotionOptions
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
@@ -72,7 +69,7 @@ CONFIG = MappingConfig(
 # be silent although somebody is there: then the arm rests until something on the pad moves.
 STILL_S = 2.0
 
-SPOKEN = ("AXISMOTION", "BUTTONDOWN", "BUTTONUP", "DEVICEADDED", "DEVICEREMOVED")
+EVENT_KINDS = ("AXISMOTION", "BUTTONDOWN", "BUTTONUP", "DEVICEADDED", "DEVICEREMOVED")
 
 _HEADLESS = {
     "SDL_VIDEODRIVER": "dummy",
@@ -103,17 +100,14 @@ def start_sdl() -> tuple[Any, Any]:
     return pygame, controller
 
 
-class Gamepad:
+class Gamepad(MotionDevice):
     """A `Device` of a game controller.
 
     Args:
-      interface, robot: whose action it speaks, and the arm.
-      mapping: see `MappingConfig`; axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With
-        ``gripper="analog"`` the right trigger closes the gripper.
-      speed: share of full speed, instead of the mapping's.
+      interface, robot, options: see `MotionDevice`.
+      mapping: axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With ``gripper="analog"`` the right trigger
+        closes the gripper.
       index: which one, where several are plugged in.
-      out: where buttons and state are shown, by default standard error.
-      clock: steady seconds.
     """
 
     name = "gamepad"
@@ -125,24 +119,20 @@ class Gamepad:
         robot: RobotSpec,
         *,
         mapping: MappingConfig = CONFIG,
-        speed: float | None = None,
         index: int = 0,
-        out: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        **options: Unpack[MotionOptions],
     ) -> None:
         available = (*AXES, "dpad_x", "dpad_y")
         for axis in mapping.axes.values():
             if axis.name not in available:
                 raise BadInput("gamepad: axis", got=axis.name, available=available)
-        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
+        super().__init__(interface, robot, mapping, **options)
         self._index = index
-        self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, clock=clock)
-        self._confirm = ConfirmTwice(clock)
         self._pygame: Any = None
         self._pad: Any = None
         self._instance = -1
-        self._spoken: list[int] = []
-        self._unspoken: list[int] = []
+        self._read_kinds: list[int] = []
+        self._unread: list[int] = []
 
     def open(self) -> None:
         """See `Device.open`."""
@@ -150,8 +140,8 @@ class Gamepad:
         # Each pad is a plain joystick too, and pygame stumbles over the events of those that it did not open itself.
         # They cannot be blocked, for SDL makes its own of them: they are left in the queue, and cleared unread.
         kinds = {name: kind for name, kind in vars(self._pygame).items() if isinstance(kind, int)}
-        self._unspoken = [kind for name, kind in kinds.items() if name.startswith("JOY")]
-        self._spoken = [kinds[f"CONTROLLER{kind}"] for kind in SPOKEN]
+        self._unread = [kind for name, kind in kinds.items() if name.startswith("JOY")]
+        self._read_kinds = [kinds[f"CONTROLLER{kind}"] for kind in EVENT_KINDS]
         self._pygame.event.pump()
         count = controller.get_count()
         pads = [i for i in range(count) if controller.is_controller(i)]
@@ -161,21 +151,17 @@ class Gamepad:
             hint = "Plug one in; robolearn doctor shows what this user may use"
             if unknown:
                 hint = (
-                    f"SDL does not know the layout of {', '.join(map(str, unknown))}: "
-                    "set SDL_GAMECONTROLLERCONFIG to its mapping"
+                    f"SDL has no layout of {', '.join(map(str, unknown))}: set SDL_GAMECONTROLLERCONFIG to its mapping"
                 )
             raise BadInput("gamepad", got=found, expected=f"at least {self._index + 1}", hint=hint)
         self._pad = controller.Controller(pads[self._index])
         self._instance = self._pad.as_joystick().get_instance_id()  # the pad's own `id` is its place in the list
         self._pygame.event.clear()  # what happened before is not meant for us
-        self._motion.restart()
-        self._watchdog.start()
-        self._screen.say(f"{self._pad.name}: {HELP}")
+        self._begin(f"{self._pad.name}: {HELP}")
 
     def close(self) -> None:
         """See `Device.close`."""
-        self._watchdog.fail("closed")
-        self._screen.close()
+        self._end()
         if self._pad is not None:
             self._pad.quit()
             self._pad = None
@@ -197,15 +183,6 @@ class Gamepad:
         note = self._watchdog.why or self._confirm.note or (still if held else "hold LB to move")
         return Sample(action, held, events, self._watchdog.newest, note)
 
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._motion.restart()
-
-    def show(self, status: Status) -> None:
-        """See `Device.show`."""
-        self._confirm.follow(status)
-        self._screen.show(status)
-
     def _pressed(self) -> list[str]:
         """Buttons that went down since the last call, in order; notices a pad that is gone."""
         if self._pad is None:
@@ -213,7 +190,7 @@ class Gamepad:
         names = {number: name for name, number in BUTTONS.items()}
         pressed = []
         queue = self._pygame.event
-        for event in queue.get(self._spoken):
+        for event in queue.get(self._read_kinds):
             if getattr(event, "instance_id", None) != self._instance:
                 continue
             self._watchdog.report()
@@ -221,7 +198,7 @@ class Gamepad:
                 pressed.append(names[event.button])
             elif event.type == self._pygame.CONTROLLERDEVICEREMOVED:
                 self._watchdog.fail("unplugged")
-        queue.clear(self._unspoken, pump=False)
+        queue.clear(self._unread, pump=False)
         if not self._pad.attached():
             self._watchdog.fail("unplugged")
         return pressed

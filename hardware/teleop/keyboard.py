@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Unpack
 
 from numpy.typing import NDArray
 
-from hardware.teleop.confirm_twice import ConfirmTwice
-from hardware.teleop.device import Sample, Status
-from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion
-from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, Keys, StatusLine, episode_events
-from hardware.teleop.watchdog import Watchdog
+from hardware.teleop.device import Sample
+from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig
+from hardware.teleop.motion_device import MotionDevice, MotionOptions
+from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, Keys, episode_events
 from robolearn.core.specs import Interface
 from robots import RobotSpec
 
@@ -46,16 +44,13 @@ CONFIG = MappingConfig(axes={motion: Axis(motion) for motion in MOTIONS}, dead_z
 assert not {*MOVES, GRIP} & EPISODE_KEYS.keys()
 
 
-class Keyboard:
+class Keyboard(MotionDevice):
     """A `Device` of the keys of a terminal; without a dead-man, engaged while the terminal is there.
 
     Args:
-      interface, robot: whose action it speaks, and the arm.
-      mapping: see `MappingConfig`; its axes are named as the motions.
-      speed: share of full speed, instead of the mapping's.
+      interface, robot, options: see `MotionDevice`.
+      mapping: its axes are named as the motions.
       fd: terminal to read, by default standard input.
-      out: where the keys and the state are shown, by default standard error.
-      clock: steady seconds.
     """
 
     name = "keyboard"
@@ -67,26 +62,20 @@ class Keyboard:
         robot: RobotSpec,
         *,
         mapping: MappingConfig = CONFIG,
-        speed: float | None = None,
         fd: int | None = None,
-        out: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        **options: Unpack[MotionOptions],
     ) -> None:
-        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
-        self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog, self._confirm = Watchdog(self.name, clock=clock), ConfirmTwice(clock)
+        super().__init__(interface, robot, mapping, **options)
+        self._keys = Keys(fd, self._watchdog.clock)
 
     def open(self) -> None:
         """See `Device.open`."""
         self._keys.open()
-        self._motion.restart()
-        self._watchdog.start()
-        self._screen.say(HELP)
+        self._begin(HELP)
 
     def close(self) -> None:
         """See `Device.close`; the terminal is as it was."""
-        self._watchdog.fail("closed")
-        self._screen.close()
+        self._end()
         self._keys.close()
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
@@ -104,12 +93,3 @@ class Keyboard:
         engaged = self._watchdog.alive()
         action = self._motion.action(axes, observation, toggles=toggles) if engaged else None
         return Sample(action, engaged, events, self._watchdog.newest, self._watchdog.why or self._confirm.note)
-
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._motion.restart()
-
-    def show(self, status: Status) -> None:
-        """See `Device.show`."""
-        self._confirm.follow(status)
-        self._screen.show(status)

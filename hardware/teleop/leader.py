@@ -59,7 +59,7 @@ class Leader:
     """A `Device` of a leader arm; without a dead-man, engaged while its servos answer.
 
     Args:
-      interface, robot: whose action it speaks (``joint_position``), and the arm, with the joints of an SO-101.
+      interface, robot: whose action is commanded (``joint_position``), and the arm, with the joints of an SO-101.
       port: serial port, as ``/dev/ttyACM0``.
       kind: ``"so100"`` or ``"so101"``.
       calibration: the ``--teleop.id`` that ``lerobot-calibrate`` was given.
@@ -112,7 +112,7 @@ class Leader:
         arm = self._given or lerobot_leader(self._kind, self._port, self._calibration)
         where = f"leader at {self._port}"
         try:
-            arm.connect(calibrate=False)  # its calibration asks questions on the terminal
+            arm.connect(calibrate=False)  # its calibration reads the terminal
         except ImportError as error:
             raise BadInput("leader", got=f"no servo library ({error})", hint=INSTALL) from error
         except (OSError, RuntimeError) as error:
@@ -131,7 +131,7 @@ class Leader:
         self._stop.clear()
         self._thread = threading.Thread(target=self._listen, name="leader", daemon=True)
         self._thread.start()
-        self._screen.say(HELP)
+        self._screen.print(HELP)
 
     def close(self) -> None:
         """See `Device.close`."""
@@ -190,12 +190,12 @@ class Leader:
         arm = self._arm
         while not self._stop.is_set():
             try:
-                says = arm.get_action()
-                q = np.radians([says[f"{joint}.pos"] for joint in self.robot.joints])
-                width = says["gripper.pos"] / 100.0 * self.robot.gripper.max_width
+                read = arm.get_action()
+                q = np.radians([read[f"{joint}.pos"] for joint in self.robot.joints])
+                width = read["gripper.pos"] / 100.0 * self.robot.gripper.max_width
                 if not np.isfinite([*q, width]).all():
                     raise ValueError("a position that is not finite")
-            except Exception as error:  # one lost packet is nothing; if it lasts, the watchdog tells
+            except Exception as error:  # one lost packet is nothing; if it lasts, the watchdog fails
                 self._error = _first_line(error)
             else:
                 self._newest, self._error = (q, float(width)), ""

@@ -6,8 +6,8 @@ A device axis a in [-1, 1] becomes a share of full speed,
     v = scale · ((1 − e) u + e u³)                   expo e: fine near the middle, full at the end
 
 Six of them are a motion of the tcp, along and about x (forward), y (left), z (up) of the base: the operator thinks in
-the room, not in the hand. A `tcp_delta` action wants it in the tcp's own frame, R_base,tcpᵀ v. A `joint_position`
-action wants joints: the same motion by the same inverse kinematics, written over the range of the joints.
+the room, not in the hand. A `tcp_delta` action is in the tcp's own frame, R_base,tcpᵀ v. A `joint_position`
+action is of joints: the same motion by the same inverse kinematics, written over the range of the joints.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MappingConfig:
       expo: e, in [0, 1].
       speed: share of full speed of all motions, in (0, 1].
       frame: ``"base"``, or ``"tool"``: along and about the tcp's own axes.
-      gripper: ``"toggle"``: a button opens and closes it; ``"analog"``: a trigger says how far it is closed.
+      gripper: ``"toggle"``: a button opens and closes it; ``"analog"``: a trigger sets how far it is closed.
     """
 
     axes: Mapping[str, Axis] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def joint_action(robot: RobotSpec, q: NDArray[np.float64], width: float) -> NDAr
 def resting_opening(width: float, max_width: float, commanded: float) -> float:
     """1.0 or 0.0, the command with which a gripper stays as it is.
 
-    One that was told to close may be held open by what it holds: only one that stands all but fully open has let go.
+    One that was closed may be held open by what it holds: only one that stands all but fully open has let go.
 
     Args:
       width: measured [m].
@@ -166,7 +166,7 @@ class Motion:
         toggles: int = 0,
         squeeze: float | None = None,
     ) -> NDArray[np.float32] | None:
-        """The action for what the device says now.
+        """The action for the axes as they are now.
 
         Args:
           axes: device axis → its value in [-1, 1].

@@ -1,4 +1,4 @@
-"""Logs of devices: `Logged` writes what a device said, `Recorded` plays it, in tests and for reports of faults.
+"""Logs of devices: `Logged` writes the samples of a device, `Recorded` plays them, in tests and for reports of faults.
 
 A log is a text file of JSON objects, one a line: first what spoke, then one line per sample,
 
@@ -52,7 +52,7 @@ class Logged:
 
     Args:
       device: to listen to.
-      interface: whose action it speaks.
+      interface: whose action is commanded.
       path: of the log; there must be none yet.
     """
 
@@ -113,11 +113,11 @@ class Logged:
     def _write(self, value: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.write(json.dumps(value) + "\n")
-            self._file.flush()  # what led to a crash is what one wants to read
+            self._file.flush()  # the lines before a crash are those that are needed
 
 
 class Recorded:
-    """A `Device` that says again what another one said; at the end of the log it is gone.
+    """A `Device` that returns the samples of another one; at the end of the log it is gone.
 
     Args:
       interface, robot: have to be those of the log.
@@ -165,7 +165,7 @@ class Recorded:
         if self._realtime:
             while end < len(self._lines) and self._lines[end].t <= elapsed:
                 end += 1
-            if self._lines[first].t > elapsed:  # not yet: what was said last still holds, without its events
+            if self._lines[first].t > elapsed:  # not yet: the last sample again, without its events
                 last = self._lines[first - 1].sample if first else Sample(None, False, (), 0.0)
                 stamp = self._opened + (self._lines[first - 1].t if first else 0.0)
                 return Sample(last.action, last.engaged, (), stamp, last.note)
@@ -175,7 +175,7 @@ class Recorded:
         return Sample(newest.sample.action, newest.sample.engaged, events, self._opened + newest.t, newest.sample.note)
 
     def prepared(self) -> None:
-        """See `Device.prepared`: a log has said all that it will."""
+        """See `Device.prepared`: a log does not change."""
 
     def show(self, status: Status) -> None:
         """See `Device.show`: nowhere."""

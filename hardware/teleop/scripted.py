@@ -1,4 +1,4 @@
-"""A script in the operator's place: it starts each episode, acts, and says whether the task was solved."""
+"""A script in the operator's place: it starts each episode, acts, and judges whether the task was solved."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Scripted:
     Where nothing is shown, START opens the first episode and each end is followed by a START.
 
     Args:
-      interface, robot: whose action it speaks, and the arm.
+      interface, robot: whose action is commanded, and the arm.
       teleoperator: the script, for one world.
-      succeeded: whether the task is solved now; asked at every step of an episode.
+      succeeded: whether the task is solved now; called at every step of an episode.
       max_steps: steps after which an episode has failed.
       clock: steady seconds.
     """
@@ -45,7 +45,7 @@ class Scripted:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if teleoperator is None or succeeded is None:
-            raise BadInput("scripted", got="no script", expected="a teleoperator, and a way to tell success")
+            raise BadInput("scripted", got="no script", expected="a teleoperator, and a test of success")
         if max_steps < 1:
             raise BadInput("scripted: max_steps", got=max_steps, expected="at least 1")
         self._interface, self._teleoperator, self._succeeded = interface, teleoperator, succeeded
@@ -82,7 +82,7 @@ class Scripted:
         return Sample(self._act(observation), True, (), now)
 
     def prepared(self) -> None:
-        """See `Device.prepared`: `show` tells a script what it needs."""
+        """See `Device.prepared`: a script follows `show`."""
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""

@@ -1,23 +1,21 @@
 """A 3Dconnexion SpaceMouse: six axes under one hand, the left button grips, the right one begins and ends episodes.
 
-hidapi carries the reports (its wheels bring their own library), PySpaceMouse knows the models and reads the reports, in
+hidapi carries the reports (its wheels bring their own library), PySpaceMouse has the models and decodes the reports, in
 ROS's convention: x forward, y left, z up. The cap springs back, so it is its own dead-man.
 """
 
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
-from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion
-from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
-from hardware.teleop.watchdog import Watchdog
+from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig
+from hardware.teleop.motion_device import MotionDevice, MotionOptions
+from hardware.teleop.terminal import EPISODE_HELP, Keys, episode_events
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
@@ -83,18 +81,15 @@ class _Handle:
         self._device.close()
 
 
-class SpaceMouse:
+class SpaceMouse(MotionDevice):
     """A `Device` of a SpaceMouse; a terminal, where there is one, gives the other episode keys.
 
     Args:
-      interface, robot: whose action it speaks, and the arm.
-      mapping: see `MappingConfig`; its axes are named as the motions.
-      speed: share of full speed, instead of the mapping's.
+      interface, robot, options: see `MotionDevice`.
+      mapping: its axes are named as the motions.
       index: which one, where several are plugged in.
       hid: hidapi's module, or another with its `enumerate` and `device`.
       fd: terminal to read, by default standard input.
-      out: where buttons and state are shown, by default standard error.
-      clock: steady seconds.
     """
 
     name = "spacemouse"
@@ -106,18 +101,14 @@ class SpaceMouse:
         robot: RobotSpec,
         *,
         mapping: MappingConfig = CONFIG,
-        speed: float | None = None,
         index: int = 0,
         hid: Any = None,
         fd: int | None = None,
-        out: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        **options: Unpack[MotionOptions],
     ) -> None:
-        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
+        super().__init__(interface, robot, mapping, SILENCE_S, **options)
         self._index, self._hid, self._fd = index, hid, fd
-        self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog = Watchdog(self.name, SILENCE_S, clock)
-        self._confirm = ConfirmTwice(clock)
+        self._keys = Keys(fd, self._watchdog.clock)
         self._mouse: Any = None
         self._handle: _Handle | None = None
         self._pressed: tuple[bool, bool] = (False, False)
@@ -152,14 +143,11 @@ class SpaceMouse:
         if Keys.available(self._fd):
             self._keys.open()
         self._pressed = (False, False)
-        self._motion.restart()
-        self._watchdog.start()
-        self._screen.say(f"{spec.name}: {HELP}")
+        self._begin(f"{spec.name}: {HELP}")
 
     def close(self) -> None:
         """See `Device.close`."""
-        self._watchdog.fail("closed")
-        self._screen.close()
+        self._end()
         self._keys.close()
         if self._mouse is not None:
             self._mouse.close()
@@ -175,15 +163,10 @@ class SpaceMouse:
         action = self._motion.action(axes, observation, toggles=grips) if engaged else None
         return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why or self._confirm.note)
 
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._motion.restart()
-
     def show(self, status: Status) -> None:
         """See `Device.show`."""
+        super().show(status)
         self._state = status.state
-        self._confirm.follow(status)
-        self._screen.show(status)
 
     def _read(self) -> tuple[dict[str, float], int, int]:
         """Axes in [-1, 1], and how often the left and the right button went down since the last call."""

@@ -109,7 +109,7 @@ class Teleoperation:
         self.done = True
 
     def at_rest(self) -> bool:
-        """Whether the arm stands, as far as anybody says, and nothing is left to store."""
+        """Whether the arm stands, by the last reports, and nothing is left to store."""
         state = self.report.state if self.report else SafetyState.DISARMED
         still = state in (SafetyState.DISARMED, SafetyState.LATCHED) or self.clock() - self._heard > SILENCE_S
         return still and not self._work and not self.episodes.saving
@@ -157,7 +157,7 @@ class Teleoperation:
         for event in sample.events:
             if event in (EpisodeEvent.START, EpisodeEvent.REDO) and self.episodes.phase is not Phase.PREPARING:
                 self._seen = self.shown
-            self.do(self.episodes.tell(event))
+            self.do(self.episodes.handle(event))
         if self.problem and self.episodes.phase is Phase.RECORDING:
             self.do(self.episodes.stopped(self.problem))
         if self.episodes.armed:
@@ -169,7 +169,7 @@ class Teleoperation:
             self.on_change()
 
     def _observe(self) -> dict[str, NDArray] | None:
-        """Feature → (…) of the one arm; None, and `problem`, where none can be trusted."""
+        """Feature → (…) of the one arm; None, and `problem`, where none is valid."""
         try:
             observation = self.observer.observation()
         except NotObserved as error:
@@ -192,7 +192,7 @@ class Teleoperation:
                 target, action = np.append(self._asked[1][:-1], target[-1]), None
             self._input_latency.add(max(now - sample.stamp, 0.0))
         else:
-            # Hold still: where the arm was told to go last, or where it stands.
+            # Hold still: at the last target, or where the arm stands.
             target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
             action, self._rests = None, False
         self._asked = (q, target, stamp := self._unique(self.link.observed_ns()))
@@ -201,7 +201,7 @@ class Teleoperation:
             self.step_count += 1
 
     def _unique(self, ns: int) -> int:
-        """A nanosecond later where joint states are slower than control steps: stamps tell targets apart."""
+        """A nanosecond later where joint states are slower than control steps: a target is identified by its stamp."""
         self._last_ns = ns if ns > self._last_ns or ns < self._last_ns - 1_000_000_000 else self._last_ns + 1
         return self._last_ns
 
@@ -215,7 +215,7 @@ class Teleoperation:
     # --- what a recording adds -------------------------------------------------------------------------------
 
     def before_step(self) -> None:
-        """A control step is about to be made; what came of the last one is known."""
+        """A control step is about to be made; the outcome of the last one is there."""
 
     def add_row(
         self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
@@ -226,10 +226,10 @@ class Teleoperation:
         """An episode begins with the next control step."""
 
     def store(self) -> None:
-        """Store the running episode with the verdict of `episodes`, and say `episodes.saved` when it is."""
+        """Store the running episode with the verdict of `episodes`, then call `episodes.saved`."""
 
     def drop(self) -> None:
-        """Forget the running episode, and say `episodes.saved`."""
+        """Drop the running episode, then call `episodes.saved`."""
 
     def place(self) -> Steps:
         """Put everything in its place; the arm is at rest."""

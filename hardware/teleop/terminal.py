@@ -200,7 +200,7 @@ class StatusLine:
         self._shown = ("", -REFRESH_S - 1.0)
         self._open = False
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """A line that stays."""
         if self._out.isatty():
             self._write(f"\r\x1b[K{line}\n")
@@ -223,6 +223,6 @@ class StatusLine:
             self._open = False
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a terminal that is gone is told by `Keys`
+        with contextlib.suppress(OSError, ValueError):  # that the terminal is gone is seen by `Keys`
             self._out.write(text)
             self._out.flush()

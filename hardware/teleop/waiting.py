@@ -12,7 +12,7 @@ Steps = Iterator[None]
 
 
 class Refused(RobolearnError):
-    """The arm cannot be prepared; the message says why."""
+    """The arm cannot be prepared; the message is the reason."""
 
 
 class Call(Protocol):
@@ -25,11 +25,11 @@ class Call(Protocol):
         ...
 
     def send(self) -> None:
-        """Ask."""
+        """Send the request."""
         ...
 
     def answer(self) -> tuple[bool, str] | None:
-        """Whether it did what it was asked to, and its message; None while it has not answered."""
+        """Whether it was done, and the message of the answer; None before the answer."""
         ...
 
     def cancel(self) -> None:
@@ -52,7 +52,7 @@ def until(
     """Wait for `condition`.
 
     Raises:
-      Refused: it does not hold within `limit_s`; says `otherwise`.
+      Refused: it does not hold within `limit_s`; the message is `otherwise`.
     """
     end = clock() + limit_s
     while not condition():
@@ -72,7 +72,7 @@ def call(made: Call, limit_s: float, clock: Callable[[], float]) -> Generator[No
     """Call a service and wait for its answer; its message.
 
     Raises:
-      Refused: it is not there, does not answer in time, or says no.
+      Refused: it is not there, does not answer in time, or refuses.
     """
     yield from until(made.ready, limit_s, f"{made.name} is not there", clock)
     made.send()

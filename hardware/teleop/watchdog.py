@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 
 class Watchdog:
-    """Alive from `start` until `fail`, or until the device was silent for too long while it had to speak.
+    """Alive from `start` until `fail`, or until the device was silent for too long while it had to report.
 
     Args:
       device: its name, for `why`.
-      silence_s: how long it may be silent [s]; infinite for devices that speak only when something changes.
+      silence_s: how long it may be silent [s]; infinite for devices that report only changes.
       clock: steady seconds.
 
     Attributes:
@@ -33,7 +33,7 @@ class Watchdog:
         self.newest, self.why = self.clock(), ""
 
     def report(self) -> None:
-        """The device said something."""
+        """A report of the device has arrived."""
         self.newest = self.clock()
 
     def fail(self, why: str) -> None:
@@ -44,7 +44,7 @@ class Watchdog:
         """Whether the device still lives.
 
         Args:
-          must_speak: whether silence counts now; a SpaceMouse at rest says nothing.
+          must_speak: whether silence counts now; a SpaceMouse at rest sends nothing.
         """
         silent = self.clock() - self.newest
         if must_speak and silent > self.silence_s:

@@ -179,7 +179,7 @@ def _read(roots: Mapping[str, Path], seconds: float) -> dict[str, dict[str, Any]
         opened = time.perf_counter()
         dataset.build_cache()
         built = time.perf_counter()
-        size = sum(path.stat().st_size for path in (root / ".cache").rglob("*.u8"))
+        size = sum(path.stat().st_size for path in (root / ".cache/frames").rglob("*") if path.is_file())
         read[name] = {"open_s": opened - begun, "cache_s": built - opened, "cache_bytes": size}
         streams[name] = Windows(dataset, OBSERVED, PREDICTED).stream(BATCH, seed=0)
     rates: dict[tuple[str, str], list[float]] = {}

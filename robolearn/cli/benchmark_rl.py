@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import POLICIES
+from robolearn.cli.choices import DemoQuality, SimRobot
 from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 FLOWS = ("rectified", "shortcut")
 RESULT = "quickstart.json"  # in a run's folder: it is finished
+UNNAMED = ("reinflow", "panda")  # in the names of runs' folders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class BenchmarkRl(Command):
 
     tasks: tuple[str, ...] = ("lift",)
     """Embedded tasks."""
+    robot: SimRobot = "panda"
+    """The arm."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; each has demonstrations, weights, starts and noise of its own."""
     policy: str = "flow"
@@ -39,7 +43,7 @@ class BenchmarkRl(Command):
     """Kinds of flow, of flow policies."""
     denoise_steps: tuple[int, ...] = (4,)
     """Numbers K of denoising steps."""
-    demos: str | None = None
+    demos: DemoQuality = ""
     """Quality of the demonstrations."""
     episodes: int | None = None
     """Demonstrations."""
@@ -83,19 +87,19 @@ class BenchmarkRl(Command):
         rows = []
         for task, kind, steps in settings:
             runs = [self._one(self._quickstart(task, kind, steps, seed)) for seed in self.seeds]
-            which = {"task": task, "policy": self.policy, "flow": kind, "denoise_steps": steps, "algorithm": self.algo}
-            rows.append({**which, "runs": runs, **_summary(runs)})
+            which = {"task": task, "robot": self.robot, "policy": self.policy, "flow": kind, "denoise_steps": steps}
+            rows.append({**which, "algorithm": self.algo, "runs": runs, **_summary(runs)})
         return {"settings": rows}
 
     def _quickstart(self, task: str, kind: str, denoise_steps: int, seed: int) -> Quickstart:
         from robolearn.cli.quickstart import Quickstart
 
-        name = f"{task}-{kind}-k{denoise_steps}" + ("" if self.algo == "reinflow" else f"-{self.algo}") + f"-seed{seed}"
-        folder = self.out / name
+        words = [task, kind, f"k{denoise_steps}", *(word for word in (self.algo, self.robot) if word not in UNNAMED)]
+        folder = self.out / "-".join((*words, f"seed{seed}"))
         given = {
             name: value
             for name in ("demos", "episodes", "train_steps", "env_steps", "eval_episodes")
-            if (value := getattr(self, name)) is not None
+            if (value := getattr(self, name)) not in (None, "")
         }
         flow = {"kind": kind} if self.policy == "flow" else {}
         values = Quickstart.defaults(["--task", task]) | given
@@ -106,6 +110,7 @@ class BenchmarkRl(Command):
                 "settings": algorithm_preset(self.algo, task, **_changed(self.settings)),
             },
             task=task,
+            robot=self.robot,
             seed=seed,
             out=folder,
             policy=self.policy,

@@ -28,6 +28,9 @@ class BenchmarkSafety(Command):
     """Seed of everything random."""
     robot: Robot = "panda"
     """Which arm."""
+    postures: int = 0
+    """Random postures that the filter's geometry and MuJoCo judge; an armed filter is driven into the arm itself and a
+    table, a thousandth as many times."""
 
     def run(self) -> dict[str, Any]:
         from hardware.safety import Limits
@@ -36,6 +39,7 @@ class BenchmarkSafety(Command):
         from robots import ROBOTS
 
         at_least(2, commands=self.commands)
+        at_least(0, postures=self.postures)
         check_seed(self.seed)
         if self.robot not in ROBOTS:
             raise BadInput("--robot", got=self.robot, available=ROBOTS)
@@ -50,7 +54,25 @@ class BenchmarkSafety(Command):
                 before = sum(part["commands"] for part in parts)
                 seed = 2 * self.seed + len(parts)
                 parts.append(_fuzz(robot, limits, period, seed, commands, lambda n, m, b=before: progress(b + n, m)))
-        return _together(parts, time.perf_counter() - began)
+        together = _together(parts, time.perf_counter() - began)
+        return {**together, "geometry": self._geometry(robot)} if self.postures else together
+
+    def _geometry(self, robot: Any) -> dict[str, Any]:
+        """Postures and drives that MuJoCo judges."""
+        import numpy as np
+
+        from hardware.safety import Limits
+        from hardware.safety.proof import Attack, judge_postures
+        from robolearn.runs import Progress
+        from robots.obstacles import Plane
+
+        limits = Limits.of(robot)
+        with Progress("judging postures", total=self.postures, unit="postures", quiet=self.json) as progress:
+            found = judge_postures(robot, limits, self.postures, self.seed, lambda done: progress(done, {}))
+        table = Plane("table", np.array([0.0, 0.0, 1.0]))
+        attack = Attack(robot, limits.tightened(obstacles=(table,)), 0.005, self.seed)
+        attack.run(max(self.postures // 1000, 1))
+        return {**found, "drives": attack.tries, "drive_commands": attack.commands, "drive_overlaps": attack.overlaps}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
@@ -65,6 +87,13 @@ class BenchmarkSafety(Command):
         )
         peak = result["peak"]
         console.print("largest share of a limit: " + ", ".join(f"{k} {peak[k]:.1%}" for k in _SHARES), highlight=False)
+        if "geometry" in result:
+            found = result["geometry"]
+            console.print(
+                f"{found['postures']:,} postures, {found['overlapping']:,} overlapping: {found['let_through']} let "
+                f"through; {found['refused']:,} refused, {found['refused_far']} of them more than 4 cm clear; driven "
+                f"at itself and a table {found['drives']} times: {found['drive_overlaps']} overlaps"
+            )
         table = Table("refused at", "times")
         for stage, count in sorted(result["refusals"].items(), key=lambda item: -item[1]):
             table.add_row(stage, f"{count:,}")

@@ -25,6 +25,18 @@ def _robots() -> Iterable[str]:
     return ROBOTS
 
 
+def _arms() -> Iterable[str]:
+    from sim.registry import robot_names
+
+    return robot_names()
+
+
+def _qualities() -> Iterable[str]:
+    from sim.experts import QUALITIES
+
+    return QUALITIES
+
+
 def _tasks() -> Iterable[str]:
     from sim.tasks import TASKS
 
@@ -36,6 +48,12 @@ Station = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_contracts))]
 
 Robot = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_robots))]
 """An arm."""
+
+SimRobot = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_arms))]
+"""An arm that the embedded tasks can be done with."""
+
+DemoQuality = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_qualities))]
+"""How well a scripted expert demonstrates."""
 
 SimTask = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_tasks))]
 """A task of the embedded worlds."""

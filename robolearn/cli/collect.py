@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.choices import DemoQuality, SimRobot, SimTask
 from robolearn.cli.command import Command, at_least, check_seed
 
 
@@ -14,15 +15,15 @@ from robolearn.cli.command import Command, at_least, check_seed
 class Collect(Command):
     """Record demonstrations of a task by its scripted expert, as a LeRobotDataset v3.0."""
 
-    task: str = "lift"
-    """lift, pick_place or peg_insert."""
+    task: SimTask = "lift"
+    """A task of ours."""
     episodes: int = 200
     """How many episodes, successful or not."""
-    quality: str = "mixed"
-    """expert; narrow (an expert on the middle half of the starts alone); fair, mixed or poor (two strategies, each with
-    its own error of aim, some haste)."""
-    robot: str = "panda"
-    """The arm: panda, fr3 or ur5e."""
+    quality: DemoQuality = "mixed"
+    """How well; narrow: an expert on the middle half of the starts alone; fair, mixed and poor: two strategies, each
+    with its own error of aim, some haste."""
+    robot: SimRobot = "panda"
+    """The arm."""
     start_range: float | None = None
     """Share of each range of starts to draw from, about its centre; by default the quality's, 1 except for narrow."""
     out: Path

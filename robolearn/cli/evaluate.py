@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.choices import SimRobot
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, world_options
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ class Evaluate(Command):
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
     task: str = "lift"
     """lift, pick_place, peg_insert, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    robot: SimRobot = ""
+    """The arm of our tasks, for a policy of LeRobot's whose files name none; by default the policy's own, or panda."""
     episodes: int = 200
     """Number of episodes, of each policy."""
     worlds: int = 64
@@ -55,7 +58,10 @@ class Evaluate(Command):
         for path in paths:
             warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)
-        env = make_env(self.task, worlds, **world_options(self.task, policies))
+        options = world_options(self.task, policies)
+        if self.robot:
+            options["robot"] = self.robot
+        env = make_env(self.task, worlds, **options)
         try:
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
@@ -122,6 +128,7 @@ class Evaluate(Command):
         words = ["robolearn", "evaluate", "--policy", self.policy]
         words += ["--against", self.against] if self.against else []
         worlds = min(self.worlds, self.episodes)
+        words += ["--robot", self.robot] if self.robot else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
 

@@ -122,12 +122,12 @@ class Finetune(Command):
             env.close()
         return result
 
-    def check_budget(self, execute: int) -> None:
+    def check_budget(self, execute: int, robot: str) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
         from robolearn.rl.runner import check_budget
         from sim.registry import make_env
 
-        env = make_env(self.task, 1)
+        env = make_env(self.task, 1, robot=robot)
         try:
             check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
         finally:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from policies.settings import POLICIES, FlowConfig, PolicyConfig
-from robolearn.cli.command import Command, at_least, check_seed, peek, rate_text
+from robolearn.cli.command import at_least, check_seed, rate_text
+from robolearn.cli.quickstart_deploy import deploy, deployed
+from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import BadInput
-from robolearn.presets import PRESETS, algorithm_preset, preset
-from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, algorithm_name
+from robolearn.presets import preset
+from robolearn.rl.settings import algorithm_name
 
 if TYPE_CHECKING:
     from robolearn.cli.collect import Collect
     from robolearn.cli.finetune import Finetune
     from robolearn.cli.train import Train
 
-log = logging.getLogger(__name__)
-
 SETTINGS = "settings.json"  # in --out: a resumed quickstart has the same
-_LIFT = PRESETS["lift"]
 
 
-class Plan(NamedTuple):
+class Steps(NamedTuple):
     """The steps of a quickstart, and the settings that it begins with."""
 
     collect: Collect
@@ -39,63 +32,14 @@ class Plan(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quickstart(Command):
+class Quickstart(QuickstartSettings):
     """From demonstrations to a policy that RL has made reliable, with a report that proves it.
 
     --policy and --algo choose the kind of policy and the algorithm, and with them which of the settings below there
     are; --task chooses the defaults.
     """
 
-    task: str = "lift"
-    """A task of ours."""
-    out: Path = Path("runs/quickstart")
-    """Folder for data/, bc/, rl/, report.html and settings.json."""
-    seed: int = 0
-    """Of everything."""
-    demos: str = _LIFT.quality
-    """Quality of the demonstrations; see robolearn collect --help."""
-    episodes: int = _LIFT.episodes
-    """Demonstrations."""
-    train_steps: int = _LIFT.train_steps
-    """Gradient steps of imitation."""
-    env_steps: int = _LIFT.env_steps
-    """Budget of fine-tuning in control steps."""
-    eval_episodes: int = _LIFT.eval_episodes
-    """Episodes of each evaluation."""
-    policy: str = "flow"
-    """The kind of policy: flow or diffusion."""
-    policy_settings: PolicyConfig = field(default_factory=FlowConfig)
-    algo: str = "reinflow"
-    """The algorithm: reinflow, dppo or grpo."""
-    settings: AlgorithmConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
-    device: str = "auto"
-    """Where networks live: auto, cpu, cuda or cuda:<i>."""
-    videos: bool = True
-    """Record the worst and the best episode of both policies."""
-    deploy_episodes: int = 10
-    """Episodes of the deployment at the end: on the simulated arm, over ROS 2, in real time; 0: none."""
-    resume: bool = False
-    """Go on with the quickstart in --out where it was stopped."""
-
-    @classmethod
-    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
-        task, algo = peek(args, "--task", "lift"), peek(args, "--algo", "reinflow")
-        policy, own = peek(args, "--policy", "flow"), preset(task)
-        if algo not in ALGORITHMS:
-            raise BadInput("--algo", got=algo, available=ALGORITHMS)
-        if policy not in POLICIES:
-            raise BadInput("--policy", got=policy, available=POLICIES)
-        return {
-            "demos": own.quality,
-            "episodes": own.episodes,
-            "train_steps": own.train_steps,
-            "env_steps": own.env_steps,
-            "eval_episodes": own.eval_episodes,
-            "policy_settings": POLICIES[policy](),
-            "settings": algorithm_preset(algo, task),
-        }
-
-    def plan(self) -> Plan:
+    def plan(self) -> Steps:
         """The steps, checked: what cannot work is refused before anything is written."""
         from robolearn.cli.collect import Collect
         from robolearn.cli.finetune import Finetune
@@ -104,8 +48,10 @@ class Quickstart(Command):
         from robolearn.io.json_files import plain
         from robolearn.runs.run import is_run
         from robolearn.train.settings import ImitationConfig
+        from sim.experts import named_quality
 
         preset(self.task)
+        named_quality(self.demos)
         at_least(1, episodes=self.episodes, train_steps=self.train_steps, eval_episodes=self.eval_episodes)
         at_least(1, env_steps=self.env_steps)
         at_least(0, deploy_episodes=self.deploy_episodes)
@@ -116,6 +62,7 @@ class Quickstart(Command):
             task=self.task,
             episodes=self.episodes,
             quality=self.demos,
+            robot=self.robot,
             out=self.out / "data",
             seed=self.seed,
             resume=self.resume and (self.out / "data").exists(),
@@ -142,14 +89,14 @@ class Quickstart(Command):
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
-        finetune.check_budget(self.policy_settings.execute)
-        begun = {"task": self.task, "seed": self.seed, "episodes": self.episodes, "quality": self.demos,
-                 "train_steps": self.train_steps, "policy": self.policy, "policy_settings": self.policy_settings,
-                 "algorithm": algorithm_name(self.settings), "settings": self.settings,
-                 "env_steps": self.env_steps}  # fmt: skip
+        finetune.check_budget(self.policy_settings.execute, self.robot)
+        begun = {"task": self.task, "robot": self.robot, "seed": self.seed, "episodes": self.episodes,
+                 "quality": self.demos, "train_steps": self.train_steps, "policy": self.policy,
+                 "policy_settings": self.policy_settings, "algorithm": algorithm_name(self.settings),
+                 "settings": self.settings, "env_steps": self.env_steps}  # fmt: skip
         begun = plain(begun)
         self._check_out(begun)
-        return Plan(collect, train, finetune, begun)
+        return Steps(collect, train, finetune, begun)
 
     def _check_out(self, begun: dict[str, Any]) -> None:
         """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
@@ -167,7 +114,8 @@ class Quickstart(Command):
                 hint="--resume goes on with a run",
             )
         if content - {f".{SETTINGS}.tmp"}:  # what a kill before everything else may leave
-            check_same(read_json(self.out / SETTINGS, what=f"quickstart {self.out}"), begun, f"quickstart {self.out}")
+            stored = read_json(self.out / SETTINGS, what=f"quickstart {self.out}")
+            check_same({"robot": "panda", **stored}, begun, f"quickstart {self.out}")  # none is named: the default
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.quickstart_report import Bars, write
@@ -194,6 +142,7 @@ class Quickstart(Command):
         report = clock("report", lambda: write(self, bars, results, clock.seconds))
         return {
             "task": self.task,
+            "robot": self.robot,
             "seed": self.seed,
             "bc": bars.bc.to_json(),
             "chosen_initial_noise": {"initial_noise": bars.initial, **bars.chosen.to_json()},
@@ -217,9 +166,9 @@ class Quickstart(Command):
         console.print(f"report               {result['report']}  ({result['wall_s']['total']:.0f} s in total)")
 
     def _initial_noise(self) -> float:
-        from policies.checkpoint import load_policy
+        from policies.config_file import CONFIG, policy_folder, read_config
 
-        return load_policy(self.out / "rl").net.initial_noise_std
+        return read_config(policy_folder(self.out / "rl") / CONFIG)["settings"]["initial_noise_std"]
 
     def _evaluate(self, name: str, initial: float | None = None) -> Any:
         from policies.checkpoint import load_policy
@@ -228,7 +177,7 @@ class Quickstart(Command):
         from robolearn.presets import WORLDS
         from sim.registry import make_env
 
-        env = make_env(self.task, WORLDS)
+        env = make_env(self.task, WORLDS, robot=self.robot)
         try:
             policy = load_policy(self.out / name, resolve_device(self.device))
             if initial is not None:
@@ -238,16 +187,7 @@ class Quickstart(Command):
             env.close()
 
     def _deploy(self) -> dict[str, Any]:
-        """`robolearn deploy` as a process of its own: its result, or ``{"error": …}`` on a machine that cannot."""
-        command = ["deploy", "--policy", str(self.out / "rl"), "--task", self.task, "--json"]
-        command += ["--episodes", str(self.deploy_episodes), "--seed", str(1000 + self.seed)]
-        code = "import sys; from robolearn.cli.main import main; sys.exit(main(sys.argv[1:]))"
-        done = subprocess.run([sys.executable, "-P", "-c", code, *command], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return json.loads(done.stdout.splitlines()[-1])
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("robolearn: error: ")
-        log.warning("the deployment failed: %s", last)
-        return {"error": last}
+        return deploy(self.out / "rl", self.robot, self.task, self.deploy_episodes, 1000 + self.seed)
 
 
 class Clock:
@@ -272,14 +212,3 @@ class Clock:
         result = work()
         self.seconds[name] = time.perf_counter() - begun
         return result
-
-
-def deployed(result: Mapping[str, Any]) -> str:
-    """A deployment in words."""
-    if "error" in result:
-        return f"failed: {result['error']}"
-    latency = result["latency_ms"]
-    return (
-        f"{rate_text(result['success'])}, {result['violations']} limit violations, "
-        f"{latency['p50']:.0f} ms from observation to command (p99 {latency['p99']:.0f})"
-    )

@@ -8,11 +8,12 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from robolearn.cli.quickstart_deploy import deployed, simulated_station
+from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import RobolearnError
 from robolearn.rl.settings import algorithm_name
 
 if TYPE_CHECKING:
-    from robolearn.cli.quickstart import Quickstart
     from robolearn.eval import Evaluation
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class Bars(NamedTuple):
     rl: Evaluation
 
 
-def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
+def write(quickstart: QuickstartSettings, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
     """Write ``report.html``; returns its path.
 
     Args:
@@ -36,7 +37,6 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
       seconds: what each part of the quickstart took.
     """
     from robolearn import __version__
-    from robolearn.cli.quickstart import deployed
     from robolearn.eval.comparison import compare, split_gain
     from robolearn.eval.report import write_report
     from robolearn.eval.report_data import Outcome, ReportData
@@ -70,7 +70,7 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
             videos=_videos(q, bars) if q.videos else [],
             commands=_commands(q),
             settings={
-                "demonstrations": {"task": q.task, "episodes": q.episodes, "quality": q.demos},
+                "demonstrations": {"task": q.task, "robot": q.robot, "episodes": q.episodes, "quality": q.demos},
                 "imitation": _config(q.out / "bc")["imitation"],
                 algorithm: _config(q.out / "rl")["settings"],
             },
@@ -80,32 +80,35 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
     )
 
 
-def _commands(q: Quickstart) -> list[str]:
+def _commands(q: QuickstartSettings) -> list[str]:
     """The single steps, for people who want to run them themselves."""
     seed = f"--seed {q.seed}"
     kind = f"--policy {q.policy} --denoise-steps {q.policy_settings.steps}"
+    station = simulated_station(q.robot)
     lines = [
-        f"robolearn collect --task {q.task} --episodes {q.episodes} --quality {q.demos} {seed} --out data/{q.task}",
+        f"robolearn collect --task {q.task} --robot {q.robot} --episodes {q.episodes} --quality {q.demos} {seed} "
+        f"--out data/{q.task}",
         f"robolearn train --data data/{q.task} {kind} --steps {q.train_steps} {seed} --out runs/bc",
         f"robolearn finetune --policy runs/bc --task {q.task} --algo {q.algo} --env-steps {q.env_steps} {seed} "
         "--out runs/rl",
         f"robolearn evaluate --policy runs/bc --against runs/rl --task {q.task} --episodes {q.eval_episodes} "
         f"--seed {1000 + q.seed}",
     ]
-    if q.deploy_episodes:
+    if q.deploy_episodes and station is not None:
         lines.append(
-            f"robolearn deploy --policy runs/rl --task {q.task} --episodes {q.deploy_episodes} --seed {1000 + q.seed}"
+            f"robolearn deploy --policy runs/rl --robot {station} --task {q.task} --episodes {q.deploy_episodes} "
+            f"--seed {1000 + q.seed}"
         )
     return lines
 
 
-def _videos(q: Quickstart, bars: Bars) -> list[Any]:
+def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
     from policies.checkpoint import load_policy
     from robolearn.eval.video import record_episodes
     from robolearn.presets import WORLDS
     from sim.registry import make_env
 
-    env = make_env(q.task, WORLDS)
+    env = make_env(q.task, WORLDS, robot=q.robot)
     try:
         return [
             video

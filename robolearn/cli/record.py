@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.choices import SimTask, Station
+from robolearn.cli.choices import DemoQuality, SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer
 
@@ -54,8 +54,8 @@ class Record(Command):
     """On the simulated arm."""
     seed: int = 0
     """Of the simulated arm's starts and of the script's choices."""
-    quality: str = "expert"
-    """Of the script: expert, fair, mixed or poor."""
+    quality: DemoQuality = "expert"
+    """How well the script demonstrates."""
     host: str = "127.0.0.1"
     """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
     port: int = 8070

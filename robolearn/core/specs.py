@@ -67,7 +67,7 @@ class Interface:
         return {
             "observation": {key: spec(s) for key, s in self.observation.items()},
             "action": spec(self.action),
-            "control_hz": self.control_hz,
+            "control_hz": float(self.control_hz),
             "embodiment": self.embodiment,
             "action_kind": self.action_kind,
             "extra": dict(self.extra),
@@ -106,7 +106,9 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
     if needed.embodiment != offered.embodiment:
         raise BadInput(f"{what}: embodiment", got=offered.embodiment, expected=needed.embodiment)
     if needed.action_kind != offered.action_kind:
-        raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind)
+        unsaid = "native" in (needed.action_kind, offered.action_kind)
+        hint = "`robolearn dataset import --action-kind` writes a set that says what its actions mean" if unsaid else ""
+        raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind, hint=hint)
     if needed.action.shape != offered.action.shape:
         raise BadInput(f"{what}: action shape", got=offered.action.shape, expected=needed.action.shape)
     if not abs(needed.control_hz - offered.control_hz) <= 1e-6:

@@ -31,6 +31,8 @@ class Episode:
       intervention: (T,) true where a teleoperator overrode the policy; None where nobody could.
       stamps: name → (T,) when the source measured or sent it [s, on the source's clock], e.g. ``"proprio"``,
         ``"images.front"``, ``"action"``.
+      frame_tasks: (T,) the task of each step in words, where it changes on the way; `task` is the first then. Empty
+        where `task` is that of all steps.
     """
 
     observation: Observation
@@ -42,6 +44,7 @@ class Episode:
     task: str
     intervention: NDArray[np.bool_] | None = None
     stamps: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    frame_tasks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.action)

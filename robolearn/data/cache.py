@@ -1,13 +1,15 @@
-"""The frame cache: every frame of a camera, decoded once, in one memory-mapped file of raw bytes.
+"""The frame cache: every picture of a camera, decoded once and kept packed, a file for each episode.
 
-    <cache>/frames/<family>/0.json     which episodes, by the identity of what they were decoded from
-    <cache>/frames/<family>/0.u8       (N, H, W, 3) uint8
-    <cache>/frames/<family>/0.done     one byte per episode, 1 once its frames are on the disk
-    <cache>/fingerprints.jsonl         digests of the files that they come from; see fingerprints.py
+    <cache>/frames/<2 digits>/<identity>   the pictures of an episode; see packed_episodes.py
+    <cache>/fingerprints.jsonl             digests of the files that they come from; see fingerprints.py
 
-Content decides, not paths: a data set that was moved or copied finds its frames again, one that has grown decodes
-what is new, and one whose videos changed gets a file of its own. The family is the identity of the first episode.
-One process at a time builds (a file lock); a killed one leaves whole episodes, and the next goes on from there.
+The identity of an episode is what its pictures are decoded from: the content of the video, where in it the episode
+begins, at what rate its frames are placed. A data set that was moved, copied or edited finds its pictures again, one
+that has grown decodes what is new, and where the rate was corrected everything is. A file that was cut short or
+changed is made anew. One process at a time builds (a file lock); a killed one leaves whole episodes.
+
+Training reads pictures at random. Where memory has room for all of them they are unpacked into it once; otherwise
+each is unpacked when it is read.
 
 The folder is ``~/.cache/robolearn`` (under XDG_CACHE_HOME where that is set). ``ROBOLEARN_CACHE`` names another one,
 ``beside`` puts it into the data set's own folder, ``off`` decodes on demand instead. It may be deleted at any time.
@@ -15,15 +17,15 @@ The folder is ``~/.cache/robolearn`` (under XDG_CACHE_HOME where that is set). `
 
 from __future__ import annotations
 
-import json
+import itertools
 import logging
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,17 +33,19 @@ from numpy.typing import NDArray
 
 from robolearn.core import RobolearnError
 from robolearn.core.cpus import available_cpus
+from robolearn.core.memory import available_memory
+from robolearn.data.ondemand import OnDemand
+from robolearn.data.packed_episodes import PackedEpisode, is_whole, write_episode
+from robolearn.data.video_reader.packing import unpack
 from robolearn.data.video_reader.readers import FrameReader
-from robolearn.io.atomic import write_text
 from robolearn.io.locks import Lock, LockHeld
 
 log = logging.getLogger(__name__)
 
 VARIABLE = "ROBOLEARN_CACHE"
-SYNC_BYTES = 1 << 28  # frames are brought to the disk, and their episodes marked as done, this much at a time
-BLOCK_BYTES = 1 << 24  # of decoded frames that a thread holds
-
-_MADV_POPULATE_READ = 22  # Linux 5.14
+MEMORY_SHARE = 0.5  # of the memory that is left, at most, is filled with the frames of a camera
+OPEN_FILES = 256  # that are mapped at a time
+SAMPLES = 4  # pictures that are packed to say how large the cache will be
 
 Progress = Callable[[int, int], None]
 """Called with (frames done, frames in all)."""
@@ -60,158 +64,140 @@ def cache_folder(root: Path, choice: str | Path | bool | None = None) -> Path | 
     return root / ".cache" if choice == "beside" else Path(choice).expanduser()
 
 
-def cached_frames(reader: FrameReader, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8]:
-    """The frames (N, H, W, 3) of `reader`, memory-mapped; what is missing in the cache `folder` is decoded first.
+def cached_frames(reader: FrameReader, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8] | OnDemand:
+    """The frames (N, H, W, 3) of `reader`: in memory, or what looks like it where memory has no room for them.
 
-    The mapping is private: writing to it changes no file.
+    What is missing in the cache `folder` is decoded first.
 
     Raises:
       BadInput: a video that cannot be read.
-      RobolearnError: the disk is full.
+      RobolearnError: the disk is full, or too small.
     """
-    identities = [reader.identity(e) for e in range(len(reader.lengths))]
-    family = folder / "frames" / identities[0][:24]
-    slot = _find(family, identities)
-    if slot is None or not slot.done(len(identities)).all():
+    cached = _Cached(reader, folder)
+    lacking = cached.lacking()
+    total = int(reader.lengths.sum())
+    if lacking:
         try:
-            family.mkdir(parents=True, exist_ok=True)
-            with _locked(family):
-                slot = _find(family, identities) or _Slot(family, _free(family), [], [])
-                slot = slot.extended(identities, reader.lengths.tolist())
-                _fill(slot, reader, progress)
+            with _locked(cached.paths[0].with_suffix(".lock")):
+                lacking = cached.lacking()
+                _build(cached, lacking, progress)
         except OSError as error:
             hint = f"{VARIABLE}=FOLDER moves it, {VARIABLE}=off does without"
-            raise RobolearnError(f"frame cache {family} cannot be written ({error.strerror}). {hint}") from error
+            raise RobolearnError(f"frame cache {folder} cannot be written ({error.strerror}). {hint}") from error
     elif progress is not None:
-        progress(int(reader.lengths.sum()), int(reader.lengths.sum()))
-    frames = np.memmap(slot.frames_path, np.uint8, mode="c", shape=(int(reader.lengths.sum()), *reader.shape))
-    _populate(frames)
+        progress(total, total)
+    size = total * int(np.prod(reader.shape))
+    room = int(MEMORY_SHARE * available_memory() / int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
+    if size > room:
+        what = "frame cache of %s: %.0f MB, memory has room for %.0f MB: pictures are unpacked when they are read"
+        log.info(what, reader.key, size / 1e6, room / 1e6)
+        return OnDemand(cached, near=1)
+    frames = np.empty((total, *reader.shape), np.uint8)
+    starts = np.concatenate([[0], np.cumsum(reader.lengths)]).astype(np.int64)
+
+    def unpack_episode(episode: int) -> None:
+        cached.into(frames[starts[episode] : starts[episode + 1]], episode)
+
+    with ThreadPoolExecutor(available_cpus()) as pool:
+        for _ in pool.map(unpack_episode, range(len(reader.lengths))):
+            pass
     return frames
 
 
-def _populate(frames: np.memmap) -> None:
-    """Map all pages now, in order, rather than at random one by one, where memory has room for them."""
-    try:
-        if frames.nbytes < 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            frames._mmap.madvise(_MADV_POPULATE_READ)  # type: ignore[attr-defined]
-    except (OSError, ValueError, AttributeError):
-        pass  # an older kernel, or another system: it is only quicker
+class _Cached:
+    """The pictures of `reader` from the cache `folder`, and from itself where a file does not hold what it should."""
 
+    def __init__(self, reader: FrameReader, folder: Path) -> None:
+        self.reader = reader
+        self.shape, self.lengths = reader.shape, reader.lengths
+        identities = [reader.identity(e) for e in range(len(reader.lengths))]
+        self.paths = [folder / "frames" / identity[:2] / identity for identity in identities]
+        self._open: dict[int, PackedEpisode] = {}
 
-@dataclass(frozen=True)
-class _Slot:
-    """One cache file: frames of `episodes` (identities) of `lengths`."""
+    def lacking(self) -> list[int]:
+        """The episodes that have no whole file, each file once: episodes may be equal."""
+        own = {path: e for e, path in enumerate(self.paths)}
+        return [e for path, e in own.items() if not is_whole(path, int(self.lengths[e]))]
 
-    family: Path
-    number: int
-    episodes: list[str]
-    lengths: list[int]
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
+        """Frames `first` … of `episode` (count, H, W, 3)."""
+        frames = np.empty((int(self.lengths[episode]) - first if count is None else count, *self.shape), np.uint8)
+        self.into(frames, episode, first)
+        return frames
 
-    @property
-    def frames_path(self) -> Path:
-        return self.family / f"{self.number}.u8"
-
-    @property
-    def done_path(self) -> Path:
-        return self.family / f"{self.number}.done"
-
-    def done(self, count: int) -> NDArray[np.bool_]:
-        """(count,) which of the first episodes are there."""
-        marks = np.zeros(count, bool)
-        if self.done_path.exists():
-            found = np.frombuffer(self.done_path.read_bytes()[:count], np.uint8)
-            marks[: len(found)] = found == 1
-        return marks
-
-    def extended(self, episodes: list[str], lengths: list[int]) -> _Slot:
-        """The slot with room for `episodes`, of which it may hold the first ones, or more."""
-        if len(self.episodes) >= len(episodes):
-            return self
-        slot = _Slot(self.family, self.number, episodes, lengths)
-        content = json.dumps({"episodes": episodes, "lengths": lengths})
-        write_text(self.family / f"{self.number}.json", content)
-        return slot
-
-
-def _find(family: Path, identities: list[str]) -> _Slot | None:
-    """A cache file that begins with these episodes, or else the longest that these begin with."""
-    best: _Slot | None = None
-    for path in family.glob("*.json"):
+    def into(self, frames: NDArray[np.uint8], episode: int, first: int = 0) -> None:
+        """Fill `frames` (n, H, W, 3) with those of `episode` from `first` on."""
         try:
-            facts = json.loads(path.read_text())
-            slot = _Slot(family, int(path.stem), list(facts["episodes"]), list(facts["lengths"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # not ours, or just being replaced
-        common = min(len(slot.episodes), len(identities))
-        if slot.episodes[:common] == identities[:common] and (best is None or common > len(best.episodes)):
-            best = slot
-    return best
+            packed = self._open.get(episode)
+            if packed is None:
+                packed = PackedEpisode(self.paths[episode], int(self.lengths[episode]))
+                if len(self._open) >= OPEN_FILES:
+                    self._open.clear()
+                self._open[episode] = packed
+            for i in range(len(frames)):
+                frames[i] = unpack(packed[first + i], self.shape)
+        except (OSError, ValueError) as error:
+            log.warning("frame cache: %s is damaged (%s), it will be made anew", self.paths[episode], error)
+            self._open.pop(episode, None)
+            self.paths[episode].unlink(missing_ok=True)
+            frames[:] = self.reader.decode(episode, first, len(frames))
 
 
-def _free(family: Path) -> int:
-    return 1 + max((int(path.stem) for path in family.glob("*.json") if path.stem.isdigit()), default=-1)
-
-
-def _fill(slot: _Slot, reader: FrameReader, progress: Progress | None) -> None:
-    """Decode what is not done, several episodes side by side."""
-    lengths = reader.lengths
-    row = int(np.prod(reader.shape))
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    marks = slot.done(len(lengths))
-    todo = np.flatnonzero(~marks).tolist()
-    count, total = int(lengths[marks].sum()), int(lengths.sum())
+def _build(cached: _Cached, lacking: list[int], progress: Progress | None) -> None:
+    """Decode the episodes `lacking`, several side by side."""
+    reader = cached.reader
+    total = int(reader.lengths.sum())
+    count = total - int(reader.lengths[lacking].sum())
     if progress is not None:
         progress(count, total)
-    if not todo:
+    if not lacking:
         return
     begun = time.monotonic()
-    log.info("frame cache of %s: %d frames, %.0f MB, in %s", reader.key, total, total * row / 1e6, slot.frames_path)
-    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-    frames, done = os.open(slot.frames_path, flags, 0o666), os.open(slot.done_path, flags, 0o666)
-    pool = ThreadPoolExecutor(min(available_cpus(), len(todo)))
-    waiting: list[int] = []
+    _announce(cached, lacking)
 
     def decode(episode: int) -> int:
-        offset = int(starts[episode]) * row
-        for block in reader.blocks(episode, max(1, BLOCK_BYTES // row)):
-            view = block.data.cast("B")
-            while view:
-                written = os.pwrite(frames, view, offset)
-                view, offset = view[written:], offset + written
-        return episode
+        path, length = cached.paths[episode], int(reader.lengths[episode])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_episode(path, reader.packed(episode), length)
+        return length
 
-    def commit() -> None:
-        os.fdatasync(frames)
-        for episode in waiting:
-            os.pwrite(done, b"\x01", episode)
-        waiting.clear()
-
+    pool = ThreadPoolExecutor(min(available_cpus(), len(lacking)))
     try:
-        if os.fstat(frames).st_size < total * row:
-            os.ftruncate(frames, total * row)
-        for future in as_completed([pool.submit(decode, episode) for episode in todo]):
-            waiting.append(future.result())
-            count += int(lengths[waiting[-1]])
-            if int(lengths[waiting].sum()) * row >= SYNC_BYTES:
-                commit()
+        for future in as_completed([pool.submit(decode, episode) for episode in lacking]):
+            count += future.result()
             if progress is not None:
                 progress(count, total)
     finally:
         pool.shutdown(cancel_futures=True)
-        if waiting:
-            commit()
-        os.close(frames)
-        os.close(done)
     log.info("frame cache of %s: built in %.1f s", reader.key, time.monotonic() - begun)
 
 
+def _announce(cached: _Cached, lacking: list[int]) -> None:
+    """Say how large the files and the frames in memory will be, and refuse a disk that is too small.
+
+    Some pictures of the first episode show how large a packed one is.
+    """
+    reader, folder = cached.reader, cached.paths[0].parent.parent
+    sizes = [len(picture) for picture in itertools.islice(reader.packed(lacking[0]), SAMPLES)]
+    missing, total = int(reader.lengths[lacking].sum()), int(reader.lengths.sum())
+    size, free = sum(sizes) / len(sizes) * missing, shutil.disk_usage(folder).free
+    in_memory = total * int(np.prod(cached.shape))
+    what = "frame cache of %s: %d pictures to decode, about %.1f MB in %s; %.1f MB in memory for training"
+    log.info(what, reader.key, missing, size / 1e6, folder, in_memory / 1e6)
+    if size > free:
+        got = f"it needs about {size / 1e6:.1f} MB, {free / 1e6:.1f} MB are free"
+        hint = f"{VARIABLE}=FOLDER moves it, {VARIABLE}=off does without"
+        raise RobolearnError(f"frame cache {folder}: {got}. {hint}")
+
+
 @contextmanager
-def _locked(family: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """One builder at a time; the others wait here."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        lock = Lock(family / "lock")
+        lock = Lock(path)
     except LockHeld as held:
-        log.info("frame cache %s: process %s builds it, waiting", family, held.holder)
-        lock = Lock(family / "lock", math.inf)
+        log.info("frame cache %s: process %s builds it, waiting", path.parent.parent, held.holder)
+        lock = Lock(path, math.inf)
     with lock:
         yield

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from robolearn.core import BadInput, Interface
 from robolearn.data import layout
-from robolearn.data.features import interface_of, key_of
+from robolearn.data.features import interface_of, key_of, names_of
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Source, stamps_of
 from robolearn.data.statistics import Stats
@@ -51,7 +51,8 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Source
 
 def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[Draft]:
     """`episodes` (default all) of `dataset`, one by one."""
-    segments = {key_of(name): parts for name, parts in segments_of(dataset.path, dataset.info).items()}
+    parts = segments_of(dataset.path, dataset.info)
+    segments = {key: parts[name] for key, name in names_of(dataset.info).items() if name in parts}
     for index in range(dataset.episodes) if episodes is None else episodes:
         episode = dataset.episode(index)
         numbers = {key: values for key, values in episode.observation.items() if key not in segments}
@@ -99,6 +100,7 @@ def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]
                 float(info["fps"]),
                 float(row[f"videos/{name}/from_timestamp"]),
                 stats=_stats(row, name),
+                name=f"episode {row['episode_index']}, {key_of(name)}",
             )
             for row in rows
         ]

@@ -84,14 +84,16 @@ def merge(datasets: Sequence[Dataset]) -> Source:
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> Source:
-    """Episodes of task `old` (None: of every task) are of task `new`."""
+    """What is of task `old` (None: of every task), whole episodes or single frames, is of task `new`."""
     if not new.strip():
         raise BadInput("--to", got=repr(new), expected="the task in words")
     if old is not None and old not in dataset.tasks:
         raise BadInput("--task", got=old, available=dataset.tasks)
 
     def renamed(draft: Draft) -> Draft:
-        return _with(draft, task=new) if old is None or draft.episode.task == old else draft
+        episode = draft.episode
+        words = tuple(new if old is None or task == old else task for task in episode.frame_tasks or (episode.task,))
+        return _with(draft, task=words[0], frame_tasks=words if len(set(words)) > 1 else ())
 
     return _mapped(source_of(dataset), renamed)
 
@@ -171,6 +173,9 @@ def rows(draft: Draft, chosen: slice) -> Draft:
         intervention=None if e.intervention is None else e.intervention[chosen],
         stamps={name: values[chosen] for name, values in e.stamps.items()},
     )
+    if e.frame_tasks:
+        left = e.frame_tasks[chosen]
+        short = replace(short, task=left[0], frame_tasks=left if len(set(left)) > 1 else ())
     return replace(draft, episode=short, images={key: images[chosen] for key, images in draft.images.items()})
 
 

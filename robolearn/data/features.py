@@ -3,7 +3,7 @@
     proprio           -> observation.state                  fixed_size_list<float>[D]
     objects           -> observation.environment_state
     images.<camera>   -> observation.images.<camera>        an mp4 per episode, no column
-    <other>           -> observation.<other>
+    <other>           -> observation.<other>                in the kind of number that `stored_dtype` gives
     action            -> action
     Episode.reward    -> next.reward
     its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, and next.success unless
@@ -11,22 +11,24 @@
     Episode.intervention -> is_intervention
     Episode.stamps    -> stamp.<name>                       float64 [s]; images.<camera> -> stamp.camera.<camera>
 
-A vector of one component is a plain column, as LeRobot expects for shape (1,). The interface itself stands in
-``meta/info.json`` under the key `INTERFACE_KEY`, which LeRobot does not read.
+A vector of one component is a plain column, as LeRobot expects for shape (1,); a matrix is stored row by row.
+
+The interface itself stands in ``meta/info.json`` under the key `INTERFACE_KEY`, which marks a set that we wrote, and
+once more in the ``info`` of the feature ``action``: LeRobot's own delete, split and merge keep the features, but no key
+beside those that they know.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import is_image
-
-log = logging.getLogger(__name__)
 
 INTERFACE_KEY = "robolearn_interface"
 
@@ -59,6 +61,9 @@ INTERVENTION = "is_intervention"
 STAMP = "stamp."
 FRAME = "frame"
 """The stamp of the grid point itself, so that an exported bag falls into the same frames again."""
+
+NUMBERS = ("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+"""The kinds of number that a feature may have."""
 
 IMAGES = "images."
 _CAMERA, _MASKED = "camera.", "imag-e"  # in the columns of stamps
@@ -134,7 +139,7 @@ def features_of(
             features[name] = feature | {"info": dict((video_info or {}).get(key, {}))}
         else:
             features[name] = _vector(f"observation {key!r}", spec)
-    features["action"] = _vector("action", interface.action)
+    features["action"] = _vector("action", interface.action) | {"info": {INTERFACE_KEY: interface.to_json()}}
     features |= {**OUTCOME, INTERVENTION: _scalar("bool")}
     if not outcomes:
         del features[SUCCESS]
@@ -149,7 +154,20 @@ def _vector(what: str, spec: ArraySpec) -> dict[str, Any]:
     if spec.size < 1:
         raise BadInput(what, got=f"shape {spec.shape}", expected="at least one component")
     names = list(spec.names) if len(spec.names) == spec.size else None
-    return {"dtype": "float32", "shape": [spec.size], "names": names}
+    return {"dtype": stored_dtype(spec.dtype), "shape": [spec.size], "names": names}
+
+
+def stored_dtype(dtype: str) -> str:
+    """The kind of number in which an observation of `dtype` is stored: one that keeps all its digits.
+
+    Raises:
+      BadInput: no kind that the format has does.
+    """
+    held = {"b": ("bool",), "f": ("float32", "float64"), "i": ("int64",), "u": ("int64",)}
+    for kind in held.get(np.dtype(dtype).kind, ()):
+        if np.can_cast(dtype, kind):
+            return kind
+    raise BadInput("numbers", got=dtype, expected="bool, float32, float64 or int64, or what fits into them")
 
 
 def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
@@ -169,38 +187,85 @@ def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
 
 
 def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
-    """The interface that `info` (``meta/info.json``) holds, or one derived from its features.
+    """What an observation and an action of the set with this ``meta/info.json`` are, whoever wrote it.
 
-    A derived one has `action_kind` ``"native"``; its observations are the float vectors and the colour pictures.
+    Its observations are those of `observed`. The rest is what stands in it of our interface, also after an edit by
+    LeRobot's own tools; where nothing does, `action_kind` is ``"native"``.
+
+    Raises:
+      BadInput: there is no feature ``action``.
     """
-    if INTERFACE_KEY in info:
-        return stored_interface(info, what=what)
     features = info["features"]
     if "action" not in features:
         raise BadInput(what, got="no feature 'action'", expected="one", available=features)
-    observation = {}
-    for name, feature in features.items():
-        if not name.startswith("observation."):
-            continue
-        if feature["dtype"] in ("video", "image") and (shape := picture_shape(feature)) is not None:
-            observation[key_of(name)] = ArraySpec(shape, "uint8")
-            continue
-        if not feature["dtype"].startswith("float"):
-            log.info("%s: %s (%s) is left out", what, name, feature["dtype"])
-            continue
-        observation[key_of(name)] = vector_spec(feature)
+    found = {key: spec for key, (_, spec) in observed(features)[0].items()}
+    if (own := stored_interface(info, what=what)) is not None:
+        lacking = [column(key) for key in own.observation if key not in found]
+        if lacking and INTERFACE_KEY in info:
+            raise BadInput(f"{what}: features", got=f"no {lacking[0]!r}", expected="it", available=features)
+        kept = {key: spec for key, spec in own.observation.items() if key in found}
+        return replace(own, observation=kept | {key: spec for key, spec in found.items() if key not in kept})
     return Interface(
-        observation=observation,
-        action=vector_spec(features["action"]),
+        observation=found,
+        action=replace(vector_spec(features["action"]), dtype="float32"),
         control_hz=float(info["fps"]),
         embodiment=str(info.get("robot_type") or "none"),
     )
 
 
-def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface:
-    """The interface that stands in `info`; raises `BadInput` where it is none."""
+Column = tuple[str, ArraySpec]
+
+
+def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """Which features of a set are observations: the one answer for opening, editing, importing and exporting it.
+
+    Returns:
+      Our feature → (LeRobot's name, what it is): colour pictures, and all numbers under ``observation.``, each in the
+      kind of `stored_dtype`. And what is left out, a sentence each.
+    """
+    found: dict[str, Column] = {}
+    left_out: list[str] = []
+    for name, feature in features.items():
+        kind = str(feature["dtype"])
+        if name == "action" or name in OUTCOME or name in INDEX or name == INTERVENTION or stamp_name(name) is not None:
+            continue
+        if kind in ("video", "image"):
+            shape = picture_shape(feature)
+            if shape is None:
+                left_out.append(f"{name} is left out: not an RGB image ({feature['shape']})")
+                continue
+            key, spec = picture_key(name), ArraySpec(shape, "uint8")
+        elif name.startswith("observation.") and kind in NUMBERS and 0 not in feature["shape"]:
+            key, spec = key_of(name), vector_spec(feature)
+        else:
+            left_out.append(f"{name} ({kind}) is left out")
+            continue
+        if key in found:
+            left_out.append(f"{name} is left out: it would be {key}, as {found[key][0]} is")
+        else:
+            found[key] = name, spec
+    return found, tuple(left_out)
+
+
+def names_of(info: Mapping[str, Any]) -> dict[str, str]:
+    """Our feature → LeRobot's name, of the observations in the set with this ``meta/info.json``."""
+    return {key: name for key, (name, _) in observed(info["features"])[0].items()}
+
+
+def picture_key(name: str) -> str:
+    """Our name for the picture feature `name`, which other makers need not call ``observation.images.<camera>``."""
+    return IMAGES + key_of(name).removeprefix(IMAGES).replace("/", "_")
+
+
+def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface | None:
+    """The interface that stands in `info`, or None; raises `BadInput` where what stands there is none."""
+    stored = info.get(INTERFACE_KEY)
+    if stored is None:
+        stored = (info["features"].get("action", {}).get("info") or {}).get(INTERFACE_KEY)
+    if stored is None:
+        return None
     try:
-        return Interface.from_json(info[INTERFACE_KEY])
+        return Interface.from_json(stored)
     except BadInput as error:
         raise BadInput(f"{what}: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -215,7 +280,8 @@ def picture_shape(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:
     first = names[0] in ("channel", "channels") if isinstance(names, list) and names else shape[0] == 3 != shape[2]
     height, width, channels = (*shape[1:], shape[0]) if first else shape
     info = feature.get("info") or feature.get("video_info") or {}
-    return (height, width, 3) if channels == 3 and not info.get("video.is_depth_map") else None
+    depth = info.get("is_depth_map") or info.get("video.is_depth_map")  # LeRobot's name since 0.6, and before
+    return (height, width, 3) if channels == 3 and not depth else None
 
 
 def vector_spec(feature: Mapping[str, Any]) -> ArraySpec:
@@ -225,4 +291,4 @@ def vector_spec(feature: Mapping[str, Any]) -> ArraySpec:
         names = next(iter(names.values()), None)
     shape = tuple(int(extent) for extent in feature["shape"])
     flat = isinstance(names, list) and len(shape) == 1 and len(names) == shape[0]
-    return ArraySpec(shape, "float32", tuple(str(name) for name in names) if flat and names else ())
+    return ArraySpec(shape, stored_dtype(str(feature["dtype"])), tuple(str(n) for n in names) if flat and names else ())

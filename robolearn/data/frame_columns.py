@@ -12,7 +12,7 @@ from robolearn.data.features import INTERVENTION, column, image_keys, stamp_colu
 
 
 def frame_columns(
-    episode: Episode, interface: Interface, stamps: Sequence[str], index: int, first: int, task: int
+    episode: Episode, interface: Interface, stamps: Sequence[str], index: int, first: int, tasks: Sequence[str]
 ) -> dict[str, NDArray]:
     """Column → (T, D) or (T,), images apart.
 
@@ -20,9 +20,10 @@ def frame_columns(
       stamps: the names of the raw timestamps.
       index: of the episode.
       first: of its first frame, counted over the data set.
-      task: the index of its task.
+      tasks: all tasks of the data set, by index, its own among them.
     """
     length = len(episode)
+    place = {task: index for index, task in enumerate(tasks)}
     frame = np.arange(length, dtype=np.int64)
     last = frame == length - 1
     pictures = set(image_keys(interface))
@@ -42,5 +43,5 @@ def frame_columns(
         "frame_index": frame,
         "episode_index": np.full(length, index, np.int64),
         "index": first + frame,
-        "task_index": np.full(length, task, np.int64),
+        "task_index": np.array([place[task] for task in episode.frame_tasks or (episode.task,) * length], np.int64),
     }

@@ -8,6 +8,8 @@ from typing import Any
 
 from robolearn.core import BadInput
 
+VERSION = "v3.0"
+
 # What may stand in the patterns of paths, by version.
 V2 = ("episode_chunk", "episode_index", "video_key")
 V3 = ("chunk_index", "file_index", "video_key")
@@ -28,8 +30,28 @@ def check_info(info: Mapping[str, Any], what: str) -> None:
         raise BadInput(f"{what}: features", got=type(features).__name__, expected="a dict of dicts")
     for name, feature in features.items():
         _check_feature(name, feature, f"{what}: features: {name}")
-    if str(info["codebase_version"]).startswith("v3."):
+    if _number(info)[:1] == [3]:
         check_patterns(info, what, V3)
+
+
+def check_version(info: Mapping[str, Any], what: str) -> None:
+    """Raise `BadInput` unless a set is of `VERSION`, which alone is read without an import."""
+    if _number(info)[:2] != _number({"codebase_version": VERSION}):
+        hint = "robolearn dataset import reads it" if _number(info)[:1] == [2] else ""
+        raise BadInput(what, got=f"format {info['codebase_version']}", expected=VERSION, hint=hint)
+
+
+def check_not_newer(info: Mapping[str, Any], what: str) -> None:
+    """Raise `BadInput` where a set is of a version that came after `VERSION`: nothing else about it is known then."""
+    if _number(info)[:2] > _number({"codebase_version": VERSION}):
+        hint = f"This version of robolearn reads LeRobot's formats up to {VERSION}, which LeRobot 0.4 to 0.6 write"
+        raise BadInput(what, got=f"format {info['codebase_version']}, a newer one", expected=VERSION, hint=hint)
+
+
+def _number(info: Mapping[str, Any]) -> list[int]:
+    """``"v3.0"`` → [3, 0]; what is no version → nothing."""
+    parts = str(info.get("codebase_version", "")).removeprefix("v").split(".")
+    return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else []
 
 
 def _check_feature(name: str, feature: Mapping[str, Any], what: str) -> None:

@@ -21,11 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robolearn.core import BadInput
-from robolearn.data.info import check_info
+from robolearn.data.info import check_info, check_not_newer
 from robolearn.io.commit import Commit
 from robolearn.io.locks import Lock, LockHeld
 
-VERSION = "v3.0"
 CHUNKS_SIZE = 1000  # files per chunk folder
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -72,13 +71,6 @@ def commit(root: Path, suffix: str = ".tmp") -> Commit:
     return Commit(root, f"data set {root}", suffix)
 
 
-def folders(root: Path) -> list[Path]:
-    """The folders of the data set `root` that hold its files, that of the commit point last."""
-    patterns = ("data", "data/*", "videos", "videos/*", "videos/*/*", "meta/episodes", "meta/episodes/*")
-    inner = [path for pattern in patterns for path in root.glob(pattern)]
-    return [*(path for path in inner if path.is_dir()), root, root / "meta"]
-
-
 def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False).encode()
 
@@ -117,6 +109,7 @@ def read_info(root: Path) -> dict[str, Any]:
         with; the message names the key.
     """
     info = read_json(root, INFO_PATH)
+    check_not_newer(info, f"data set {root}")
     for key in ("codebase_version", "features", "fps", "total_episodes", "total_frames", "total_tasks"):
         if key not in info:
             raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)

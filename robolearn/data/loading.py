@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import layout
-from robolearn.data.features import INTERVENTION, STAMP, column, image_keys, is_image
+from robolearn.data.features import INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import array_of
 from robolearn.data.video_reader.readers import FrameReader, PictureReader, VideoReader
@@ -73,11 +73,12 @@ def episodes_of(root: Path, info: Mapping[str, Any], interface: Interface) -> pa
 def frames_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface) -> dict[str, NDArray]:
     """Column → (N, …) for the committed frames."""
     what = f"data set {root}"
-    specs = {column(key): spec for key, spec in vectors(interface).items()} | {"action": interface.action}
+    names = names_of(info)
+    specs = {names[key]: spec for key, spec in vectors(interface).items()} | {"action": interface.action}
     plain = {"frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
     optional = {"next.reward": "float32", "next.success": "bool", "next.terminated": "bool", "next.truncated": "bool"}
     optional |= {INTERVENTION: "bool"} | {name: "float64" for name in info["features"] if name.startswith(STAMP)}
-    wanted = {name: (spec, "float32") for name, spec in specs.items()}
+    wanted = {name: (spec, stored_dtype(spec.dtype)) for name, spec in specs.items()}
     wanted |= {name: (ArraySpec(()), kind) for name, kind in (plain | optional).items()}
     pattern = str(info.get("data_path") or layout.DATA_PATH)
     chunks, files = episodes["data/chunk_index"].to_pylist(), episodes["data/file_index"].to_pylist()
@@ -110,9 +111,9 @@ def check_frames(
     frames: Mapping[str, NDArray],
     lengths: NDArray[np.int64],
     starts: NDArray[np.int64],
-    interface: Interface,
+    numbers: Sequence[str],
 ) -> None:
-    """Frames in order, and every number finite."""
+    """Frames in order, and every one of the columns `numbers` finite."""
     total = int(lengths.sum())
     episode = np.repeat(np.arange(len(lengths)), lengths)
     frame = np.arange(total) - np.repeat(starts, lengths)
@@ -125,13 +126,13 @@ def check_frames(
         wrong = np.flatnonzero(frames[name] != expected)
         if len(wrong):
             fail(int(wrong[0]), name, int(frames[name][wrong[0]]), int(expected[wrong[0]]))
-    for name in [*(column(key) for key in vectors(interface)), "action", "next.reward"]:
+    for name in [*numbers, "next.reward"]:
         if name in frames and not np.isfinite(frames[name]).all():
             row = int(np.argwhere(~np.isfinite(frames[name]))[0][0])
             fail(row, name, "NaN or infinity", "finite numbers")
 
 
-def stats_of(root: Path, interface: Interface, frames: Mapping[str, NDArray]) -> dict[str, Stats]:
+def stats_of(root: Path, numbers: Sequence[str], frames: Mapping[str, NDArray]) -> dict[str, Stats]:
     if (root / layout.STATS_PATH).exists():
         stored = layout.read_json(root, layout.STATS_PATH)
         try:
@@ -140,8 +141,7 @@ def stats_of(root: Path, interface: Interface, frames: Mapping[str, NDArray]) ->
             raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
         if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
             return stats
-    names = [*(column(key) for key in vectors(interface)), "action"]
-    return describe_many({name: frames[name] for name in names})
+    return describe_many({name: frames[name] for name in numbers})
 
 
 def _array(name: str, value: Any) -> NDArray:
@@ -155,7 +155,8 @@ def vectors(interface: Interface) -> dict[str, ArraySpec]:
 
 def video_columns(info: Mapping[str, Any], interface: Interface) -> list[str]:
     """The columns' names of those pictures of `interface` that are stored as videos."""
-    names = [column(key) for key in image_keys(interface)]
+    named = names_of(info)
+    names = [named[key] for key in image_keys(interface)]
     return [name for name in names if info["features"].get(name, {}).get("dtype") == "video"]
 
 
@@ -164,10 +165,10 @@ def readers_of(
 ) -> dict[str, FrameReader]:
     """Picture feature → where its frames lie; the digests of their files are kept in the folder `memo`."""
     lengths = episodes["length"].to_numpy().astype(np.int64)
-    videos = video_columns(info, interface)
+    videos, names = video_columns(info, interface), names_of(info)
     readers: dict[str, FrameReader] = {}
     for key in image_keys(interface):
-        name = column(key)
+        name = names[key]
         height, width, channels = interface.observation[key].shape
         shape = (height, width, channels)
         if name in videos:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.video_reader.readers import FrameReader
-
 NEAR = 8  # frames between two that are wanted are decoded, too, rather than looked for anew
+
+
+class Decodes(Protocol):
+    """What `OnDemand` needs of a `FrameReader`."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def lengths(self) -> NDArray[np.int64]: ...
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]: ...
 
 
 class OnDemand:
     """Looks like the array (N, H, W, 3) of a camera's frames: `len`, `shape`, `dtype`, and indexing by the first axis.
 
     Nothing is kept: every access decodes.
+
+    Args:
+      near: frames that are no further apart than this are decoded in one go, with those between them.
     """
 
-    def __init__(self, reader: FrameReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Decodes, near: int = NEAR) -> None:
+        self._reader, self._near = reader, near
         self._starts = np.concatenate([[0], np.cumsum(reader.lengths)])
         self.shape: tuple[int, ...] = (int(self._starts[-1]), *reader.shape)
         self.dtype = np.dtype(np.uint8)
@@ -39,7 +51,7 @@ class OnDemand:
         wanted, where = np.unique(rows, return_inverse=True)
         frames = np.empty((len(wanted), *self.shape[1:]), np.uint8)
         episode = np.searchsorted(self._starts, wanted, side="right") - 1
-        breaks = np.flatnonzero((np.diff(episode) > 0) | (np.diff(wanted) > NEAR)) + 1
+        breaks = np.flatnonzero((np.diff(episode) > 0) | (np.diff(wanted) > self._near)) + 1
         for run in np.split(np.arange(len(wanted)), breaks):
             if len(run):
                 own = int(episode[run[0]])

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
 from robolearn.data.cache import Progress, cache_folder, cached_frames
-from robolearn.data.features import IMAGES, INTERVENTION, SUCCESS, camera_name, column, interface_of, stamp_name
+from robolearn.data.features import IMAGES, INTERVENTION, SUCCESS, camera_name, interface_of, names_of, stamp_name
+from robolearn.data.info import check_version
 from robolearn.data.loading import check_frames, episodes_of, frames_of, readers_of, stats_of, vectors
 from robolearn.data.ondemand import LazyObservation, OnDemand
 from robolearn.data.statistics import Stats, describe_many
@@ -29,7 +30,7 @@ from robolearn.io.hashes import sha256
 
 @dataclass(frozen=True)
 class Dataset:
-    """E episodes of N frames in all: vectors in memory, images in the frame cache.
+    """E episodes of N frames in all: vectors in memory, images through the frame cache.
 
     Attributes:
       path: the folder.
@@ -40,7 +41,8 @@ class Dataset:
         that was killed: feature → statistic → (D,). Its quantiles are LeRobot's approximation; `statistics`
         has the exact ones.
       lengths: (E,) steps per episode; `starts` (E,) their first frames.
-      observation: feature → (N, …) float32, vectors only; for pictures see `images`.
+      observation: feature → (N, …) as it is stored, float32 or a kind that has more digits, vectors only; for
+        pictures see `images`.
       action: (N, Da) float32; reward: (N,) float32.
       task_index: (N,) int64.
       success, terminated, truncated: (E,) bool. Where a set does not record it, an episode is not a success, and
@@ -58,7 +60,7 @@ class Dataset:
     stats: dict[str, Stats]
     lengths: NDArray[np.int64]
     starts: NDArray[np.int64]
-    observation: dict[str, NDArray[np.float32]]
+    observation: dict[str, NDArray]
     action: NDArray[np.float32]
     reward: NDArray[np.float32]
     task_index: NDArray[np.int64]
@@ -124,10 +126,11 @@ class Dataset:
         return read_weights(self.path, self.episodes)
 
     def images(self, camera: str, progress: Progress | None = None) -> Any:
-        """All frames of `camera` (or picture feature) as (N, H, W, 3) uint8, memory-mapped.
+        """All frames of `camera` (or picture feature) as (N, H, W, 3) uint8, in memory.
 
         The first call decodes what the frame cache does not have; `progress` is called with (frames done, in all).
-        Where the cache is off the result only looks like an array, and decodes on every access: `ondemand.OnDemand`.
+        Where the cache is off, or memory has no room for all of them, the result only looks like an array, and decodes
+        on every access: `ondemand.OnDemand`.
 
         Raises:
           BadInput: no such camera, or a video that is damaged or short.
@@ -168,6 +171,7 @@ class Dataset:
         if self.readers:
             made = {key: self._maker(key, index, rows) for key in self.readers}
             observation = LazyObservation(observation, made)
+        tasks = [self.tasks[index] for index in self.task_index[rows]]
         return Episode(
             observation=observation,
             action=self.action[rows],
@@ -175,9 +179,10 @@ class Dataset:
             success=bool(self.success[index]),
             terminated=bool(self.terminated[index]),
             truncated=bool(self.truncated[index]),
-            task=self.tasks[int(self.task_index[start])],
+            task=tasks[0],
             intervention=self.intervention[rows],
             stamps={name: times[rows] for name, times in self.stamps.items()},
+            frame_tasks=tuple(tasks) if len(set(tasks)) > 1 else (),
         )
 
     def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
@@ -198,9 +203,17 @@ class Dataset:
         return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
     def statistics(self, episodes: Sequence[int] | None = None) -> dict[str, Stats]:
-        """Exact statistics over the frames of `episodes` (default all): observation key or ``action`` → stats."""
+        """Exact statistics over the frames of `episodes` (default all): observation key or ``action`` → stats.
+
+        They have the shapes of the features, ``count`` apart.
+        """
         rows = self.frames_of(episodes)
-        return describe_many({**{key: a[rows] for key, a in self.observation.items()}, "action": self.action[rows]})
+        arrays = {**{key: a[rows] for key, a in self.observation.items()}, "action": self.action[rows]}
+        shapes = {key: array.shape[1:] for key, array in arrays.items()}
+        return {
+            key: {name: value if name == "count" else value.reshape(shapes[key]) for name, value in stats.items()}
+            for key, stats in describe_many(arrays).items()
+        }
 
 
 def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
@@ -208,8 +221,7 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
     if not root.is_dir():
         raise BadInput(what, got="no such folder", expected="a LeRobotDataset v3.0 folder")
     info = layout.read_info(root)
-    if not str(info["codebase_version"]).startswith("v3."):
-        raise BadInput(what, got=f"format {info['codebase_version']}", expected=layout.VERSION)
+    check_version(info, what)
     interface = interface_of(info, what=what)
     if not images:
         interface = replace(interface, observation=vectors(interface))
@@ -220,7 +232,9 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
 
     lengths = episodes["length"].to_numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    check_frames(root, frames, lengths, starts, interface)
+    names = names_of(info)
+    numbers = [*(names[key] for key in vectors(interface)), "action"]
+    check_frames(root, frames, lengths, starts, numbers)
     tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
     task_index = frames["task_index"]
     if task_index.min() < 0 or task_index.max() >= len(tasks):
@@ -235,7 +249,7 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
     truncated = flagged("next.truncated")
     terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
     truncated = ~terminated if truncated is None else truncated
-    observation = {key: frames[column(key)] for key in vectors(interface)}
+    observation = {key: frames[names[key]] for key in vectors(interface)}
     folder = cache_folder(root, cache)
     reward = frames.get("next.reward")
     return Dataset(
@@ -243,7 +257,7 @@ def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
         info=info,
         interface=interface,
         tasks=tasks,
-        stats=stats_of(root, interface, frames),
+        stats=stats_of(root, numbers, frames),
         lengths=lengths,
         starts=starts,
         observation=observation,

@@ -6,7 +6,8 @@ with the index of its packets. A saved episode has as many steps as are whole in
 the last dozen frames. It is stored as truncated and not a success.
 
 Finished episodes that ``meta/info.json`` does not count, because it is older than they are, are counted again. What
-is left of such episodes where something lacks is kept in ``.unfinished/beyond-<number>/``.
+is left of such episodes where something lacks is kept in ``.unfinished/beyond-<number>/``. Rows of ``meta/episodes``
+that a damaged file held are made again from all else.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, stamp_name, stored_interface
+from robolearn.data.cleanup import unfinished_folder
+from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, interface_of, stamp_name
 from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
+from robolearn.data.rebuild import rebuild_rows
 from robolearn.data.steps import RecoveredEpisode, episode_of, read_journal
 from robolearn.data.store import Ready, Store
 from robolearn.data.video import Clip, VideoConfig, remux
 from robolearn.data.video_reader.readers import VideoReader
-from robolearn.io.atomic import write_text
+from robolearn.io.atomic import move, write_text
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class Repaired:
       saved: (episode, frames) of every unfinished episode that was saved.
       lost: steps of unfinished episodes that could not be saved: their images were still with the encoder.
       adopted: (episode, frames) of every finished episode that ``meta/info.json`` did not count.
+      rebuilt: the episodes whose rows in ``meta/episodes`` were made again.
     """
 
     episodes: int
@@ -48,22 +52,25 @@ class Repaired:
     saved: list[tuple[int, int]]
     lost: int
     adopted: list[tuple[int, int]] = field(default_factory=list)
+    rebuilt: list[int] = field(default_factory=list)
 
 
 def repair(path: str | Path) -> Repaired:
-    """Append the unfinished episodes of the data set `path`, and remove what killed commits left.
+    """Append the unfinished episodes of the data set `path`, remove what killed commits left, and make lost rows again.
 
     Raises:
-      BadInput: not a data set of robolearn's, or a writer is at work in it.
+      BadInput: not a data set of robolearn's, a writer is at work in it, or an episode is not whole; it is named.
       RobolearnError: the disk is full; then nothing has changed.
     """
     root = Path(path)
     info = layout.read_info(root)
     if INTERFACE_KEY not in info:
         raise BadInput(f"data set {root}", got="one that robolearn did not write", expected="one of its own to repair")
-    interface = stored_interface(info, what=f"data set {root}")
+    interface = interface_of(info, what=f"data set {root}")
     stamps = [stamp for name in info["features"] if (stamp := stamp_name(name)) is not None]
     outcomes = SUCCESS in info["features"]
+    with layout.lock(root):
+        rebuilt = rebuild_rows(root, info)
     # This sets .running/ aside.
     store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes, adopt=True)
     try:
@@ -72,7 +79,13 @@ def repair(path: str | Path) -> Repaired:
             log.info("%s: episode %d of %d steps is counted again", root, episode, frames)
         unfinished = root / layout.UNFINISHED_PATH
         for folder in sorted(path for path in unfinished.glob("*") if path.name.isdigit()):
-            kept, steps = _save(store, folder)
+            journal = read_journal(folder)
+            if journal is not None and not _fits(journal, store):
+                aside = unfinished_folder(root, layout.UNCOMMITTED)
+                move(folder, aside)
+                log.warning("%s: the episode of another interface in %s is set aside in %s", root, folder.name, aside)
+                continue
+            kept, steps = _save(store, folder, journal)
             lost += steps - kept
             if kept:
                 saved.append((store.episodes - 1, kept))
@@ -80,18 +93,19 @@ def repair(path: str | Path) -> Repaired:
             shutil.rmtree(folder)
         if unfinished.exists() and not any(unfinished.iterdir()):
             unfinished.rmdir()
-        return Repaired(store.episodes, store.frames, saved, lost, store.adopted)
+        return Repaired(store.episodes, store.frames, saved, lost, store.adopted, rebuilt)
     finally:
         store.close()
 
 
-def _save(store: Store, folder: Path) -> tuple[int, int]:
+def _fits(journal: RecoveredEpisode, store: Store) -> bool:
+    return journal.interface == store.interface and sorted(journal.stamps) == sorted(store.stamps)
+
+
+def _save(store: Store, folder: Path, journal: RecoveredEpisode | None) -> tuple[int, int]:
     """Commit the episode in `folder`; returns how many steps are stored, and how many it had."""
-    journal = read_journal(folder)
     if journal is None or not journal.steps:
         return 0, 0
-    if journal.interface != store.interface or sorted(journal.stamps) != sorted(store.stamps):
-        raise BadInput(f"{folder}", got="the journal of another interface", expected="the data set's own")
     kept, steps = len(journal.steps), len(journal.steps)
     keys = image_keys(store.interface)
     for key in keys:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
 from robolearn.data.checks import picture
 from robolearn.data.features import image_keys
+from robolearn.data.leftovers import INNER, note_together, part_of
 from robolearn.data.pixels import describe_frames
 from robolearn.data.video import Clip, VideoConfig, VideoEncoder
 from robolearn.data.video_reader.container import facts, size_of
 from robolearn.data.video_reader.segments import Images, Segment, copy_stream, frames
 from robolearn.data.writer import EpisodeWriter
-from robolearn.io.atomic import place_folder
+from robolearn.io.atomic import place_folder, sync_tree
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -82,16 +83,37 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
     Raises:
       BadInput: `out` is there already, or an episode cannot be stored; it is named.
     """
+    with new_folder(out) as part:
+        return _fill(part, source, progress)
+
+
+def store_all(
+    sources: Sequence[Source], outs: Sequence[Path], progress: Callable[[int], Progress | None]
+) -> list[Stored]:
+    """Write each of `sources` as a set, in the folder of `outs`: all sets, or none. Raises as `store` does.
+
+    Args:
+      progress: what is called after each episode of the set of this number.
+    """
+    with ExitStack() as stack:
+        parts = [stack.enter_context(new_folder(out, outs)) for out in outs]
+        stored = [_fill(part, source, progress(i)) for i, (part, source) in enumerate(zip(parts, sources, strict=True))]
+        for part in parts:  # all are on the disk before the first gets its name, so that little can come between
+            sync_tree(part)
+    return stored
+
+
+def _fill(part: Path, source: Source, progress: Progress | None) -> Stored:
+    """Write `source` into the empty folder `part`, which has a folder of its own."""
     successes = 0
     drafts = iter(source.drafts)
     first = next(drafts, None)
     if first is None:
-        raise BadInput(f"data set {out}", got="no episodes", expected="at least one")
+        raise BadInput("data set", got="no episodes", expected="at least one")
     config = _config(first)
-    with (
-        new_folder(out) as part,
-        EpisodeWriter(part, source.interface, stamps=source.stamps, video=config, outcomes=source.outcomes) as writer,
-    ):
+    with EpisodeWriter(
+        part, source.interface, stamps=source.stamps, video=config, outcomes=source.outcomes, durable=False
+    ) as writer:
         for draft in itertools.chain([first], drafts):
             name = draft.name or f"episode {writer.episodes}"
             try:
@@ -101,8 +123,7 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
             successes += draft.episode.success
             if progress is not None:
                 progress(writer.episodes, {})
-        stored = Stored(writer.episodes, writer.frames, successes)
-    return stored
+        return Stored(writer.episodes, writer.frames, successes)
 
 
 def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: Path, config: VideoConfig) -> None:
@@ -149,10 +170,13 @@ def write_video(images: Images, path: Path, key: str, interface: Interface, conf
 
 
 @contextmanager
-def new_folder(out: str | Path) -> Iterator[Path]:
+def new_folder(out: str | Path, together: Sequence[Path] = ()) -> Iterator[Path]:
     """A folder to fill, which takes the place `out` when all went well and disappears otherwise.
 
-    Where `out` is a link, what it leads to is filled.
+    Where `out` is a link, what it leads to is filled. A kill leaves it behind for `robolearn.data.leftovers`.
+
+    Args:
+      together: all the folders that are filled together with this one.
 
     Raises:
       BadInput: `out` is there already, no folder can be made there, or another process is filling it.
@@ -160,7 +184,7 @@ def new_folder(out: str | Path) -> Iterator[Path]:
     """
     check_new(out)
     out = Path(os.path.realpath(out))
-    part = out.with_name(f".{out.name}.part")
+    part = part_of(out)
     try:
         part.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -171,8 +195,10 @@ def new_folder(out: str | Path) -> Iterator[Path]:
         for child in part.iterdir():
             if child.name != layout.LOCK_PATH:
                 _remove(child)
-        inner = part / "set"
+        inner = part / INNER
         inner.mkdir()
+        if together:
+            note_together(part, together)
         yield inner
         try:
             check_new(out)

@@ -1,7 +1,7 @@
 """The steps of the episode at hand: in memory, and in a journal that outlives the process.
 
-A record of the journal is one step, fixed in size: all vectors, the action and the reward as float32, the stamps as
-float64, and whether the teleoperator intervened. The first record describes the others.
+A record of the journal is one step, fixed in size: all vectors as they will be stored, the action and the reward as
+float32, the stamps as float64, and whether the teleoperator intervened. The first record describes the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import Episode, Interface
-from robolearn.data.features import is_image
+from robolearn.data.features import is_image, stored_dtype
 from robolearn.data.video import VideoConfig
 from robolearn.io.append_only import Journal, records
 
@@ -27,7 +27,7 @@ ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
 class Step:
     """One step, checked; images are with their encoders."""
 
-    row: Mapping[str, NDArray[np.float32]]
+    row: Mapping[str, NDArray]
     action: NDArray[np.float32]
     reward: float
     intervention: bool
@@ -57,24 +57,29 @@ class StepJournal:
     def __init__(
         self, folder: Path, interface: Interface, stamps: Sequence[str], video: VideoConfig, episode: int, task: str
     ) -> None:
-        self._keys = _vectors(interface)
         self._stamps = list(stamps)
+        kinds = {key: stored_dtype(interface.observation[key].dtype) for key in _vectors(interface)}
+        self._record = _record(interface, kinds, self._stamps)
         self._journal = Journal(folder / ROWS_JOURNAL)
-        header = {
+        header: dict[str, Any] = {
             "episode": episode,
             "task": task,
             "interface": interface.to_json(),
             "stamps": self._stamps,
             "video": asdict(video) | {"codec": video.encoder()},
         }
+        if others := {key: kind for key, kind in kinds.items() if kind != "float32"}:
+            header["dtypes"] = others
         self._journal.append(json.dumps(header).encode())
 
     def append(self, step: Step) -> None:
         """Raises `OSError` where the disk is full."""
-        floats = [step.row[key].reshape(-1) for key in self._keys] + [step.action.reshape(-1)]
-        reward = np.float32(step.reward).tobytes()
-        stamps = np.asarray([step.stamps[name] for name in self._stamps], np.float64).tobytes()
-        self._journal.append(np.concatenate(floats).tobytes() + reward + stamps + bytes([step.intervention]))
+        record = np.zeros((), self._record)
+        for key, values in step.row.items():
+            record["row"][key] = values
+        record["action"], record["reward"], record["intervention"] = step.action, step.reward, step.intervention
+        record["stamps"] = [step.stamps[name] for name in self._stamps]
+        self._journal.append(record.tobytes())
 
     def close(self) -> None:
         self._journal.close()
@@ -100,18 +105,14 @@ def read_journal(folder: Path) -> RecoveredEpisode | None:
         return None
     header: dict[str, Any] = json.loads(first)
     interface, stamps = Interface.from_json(header["interface"]), list(header["stamps"])
-    specs = [(key, interface.observation[key]) for key in _vectors(interface)]
-    floats = sum(spec.size for _, spec in specs) + interface.action.size + 1
+    kinds = dict.fromkeys(_vectors(interface), "float32") | header.get("dtypes", {})
+    layout = _record(interface, kinds, stamps)
     steps = []
     for record in journal:
-        numbers = np.frombuffer(record, np.float32, floats)
-        times = np.frombuffer(record, np.float64, len(stamps), offset=4 * floats)
-        row, at = {}, 0
-        for key, spec in specs:
-            row[key] = numbers[at : at + spec.size].reshape(spec.shape)
-            at += spec.size
-        action = numbers[at:-1].reshape(interface.action.shape)
-        steps.append(Step(row, action, float(numbers[-1]), bool(record[-1]), dict(zip(stamps, times, strict=True))))
+        found = np.frombuffer(record, layout)[0]
+        row = {key: found["row"][key] for key in kinds}
+        times = dict(zip(stamps, found["stamps"], strict=True))
+        steps.append(Step(row, found["action"], float(found["reward"]), bool(found["intervention"]), times))
     return RecoveredEpisode(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
 
 
@@ -122,6 +123,19 @@ def unfinished_steps(folder: Path, episodes: int) -> int:
     if header is None or json.loads(header)["episode"] < episodes:
         return 0
     return sum(1 for _ in journal)
+
+
+def _record(interface: Interface, kinds: Mapping[str, str], stamps: Sequence[str]) -> np.dtype:
+    """The bytes of one step; `kinds` is the kind of number of each vector."""
+    return np.dtype(
+        [
+            ("row", [(key, kind, interface.observation[key].shape) for key, kind in kinds.items()]),
+            ("action", "float32", interface.action.shape),
+            ("reward", "float32"),
+            ("stamps", "float64", (len(stamps),)),
+            ("intervention", "bool"),
+        ]
+    )
 
 
 def _vectors(interface: Interface) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +28,12 @@ from robolearn.data.features import (
     column,
     features_of,
     image_keys,
+    interface_of,
     schema_of,
     stamp_name,
-    stored_interface,
 )
 from robolearn.data.frame_columns import frame_columns
+from robolearn.data.info import VERSION
 from robolearn.data.statistics import Stats, aggregate, describe, merge, split
 from robolearn.data.steps import unfinished_steps
 from robolearn.data.tables import (
@@ -53,7 +53,6 @@ log = logging.getLogger(__name__)
 
 DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
 META_ROWS = 64  # the same for a file of episode rows
-SYNC_S = 1.0  # folders are synced at most this often, and at close
 STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
 
 
@@ -76,6 +75,7 @@ class Store:
 
     Args:
       adopt: whether such episodes are counted again; otherwise a set that has some is refused.
+      durable: false for a set that nobody needs if this process dies: what is committed need not be on the disk then.
     """
 
     def __init__(
@@ -88,7 +88,9 @@ class Store:
         video: VideoConfig,
         outcomes: bool = True,
         adopt: bool = False,
+        durable: bool = True,
     ) -> None:
+        self._durable = durable
         self.root, self.interface, self.stamps = root, interface, tuple(stamps)
         self.episodes = self.frames = 0
         self.tasks: list[str] = []
@@ -97,7 +99,6 @@ class Store:
         self._set_features(features_of(interface, self.stamps, outcomes=outcomes))
         self._stats: Stats = {}  # over all frames, the vector features side by side
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
-        self._synced = 0.0  # when the folders were, by the monotonic clock
         self._stats_frames = 0  # frames that stats.json covers
         self._data = AppendFile(layout.DATA_PATH)
         self._meta = AppendFile(layout.EPISODES_PATH)
@@ -121,7 +122,9 @@ class Store:
                 self._clean_up(torn=True)
                 commit = layout.commit(root)
                 commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
-                commit.publish()
+                commit.publish(durable=durable)
+                if durable:
+                    sync_folder(root.parent)
         except BaseException:
             self._lock.release()
             raise
@@ -143,9 +146,7 @@ class Store:
             if self._stats_frames < self.frames:
                 commit = layout.commit(self.root)
                 commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
-                commit.publish()
-            for folder in layout.folders(self.root):
-                sync_folder(folder)
+                commit.publish(durable=self._durable)
         finally:
             self._lock.release()
 
@@ -157,10 +158,9 @@ class Store:
         count, frames, tasks = self.episodes, self.frames, list(self.tasks)
         commit = layout.commit(self.root)
         for episode, clips in ((one.episode, one.clips) for one in ready):
-            if episode.task not in tasks:
-                tasks.append(episode.task)
-            task = tasks.index(episode.task)
-            columns = frame_columns(episode, self.interface, self.stamps, count, frames, task)
+            own_tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
+            tasks += [task for task in own_tasks if task not in tasks]
+            columns = frame_columns(episode, self.interface, self.stamps, count, frames, tasks)
             side_by_side = [columns[name].reshape(len(episode), -1) for name in self._sizes]
             own = describe(np.concatenate(side_by_side, axis=1, dtype=np.float64))
             stats = merge(stats, own) if stats else own
@@ -192,7 +192,7 @@ class Store:
                 pixels[key] = merge(pixels[key], clip.stats) if key in pixels else clip.stats
             described = split(own, self._sizes) | {column(key): clips[key].stats for key in self._pictures}
             data = data.appended(frames_table(self._schema, columns))
-            meta = meta.appended(episode_row(self._rows, facts, [episode.task], described))
+            meta = meta.appended(episode_row(self._rows, facts, own_tasks, described))
             count += 1
             frames += len(episode)
 
@@ -204,10 +204,7 @@ class Store:
             commit.stage(layout.STATS_PATH, self._stats_bytes(stats, pixels))
         commit.stage(meta.path, meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
-        due = time.monotonic() - self._synced > SYNC_S
-        commit.publish(layout.folders(self.root) if due else ())
-        if due:
-            self._synced = time.monotonic()
+        commit.publish(durable=self._durable)
 
         self._data, self._meta, self._stats, self._pixels, self.tasks = data, meta, stats, pixels, tasks
         self.episodes, self.frames = count, frames
@@ -230,7 +227,7 @@ class Store:
     def _info(self, episodes: int = 0, frames: int = 0, tasks: int = 0) -> dict[str, Any]:
         hz = float(self.interface.control_hz)
         return {
-            "codebase_version": layout.VERSION,
+            "codebase_version": VERSION,
             "robot_type": self.interface.embodiment,
             "total_episodes": episodes,
             "total_frames": frames,
@@ -269,13 +266,12 @@ class Store:
         info = layout.read_info(self.root)
         if INTERFACE_KEY not in info:
             raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
-        stored_interface(info, what=what)
+        theirs = interface_of(info, what=what).to_json()
         ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
         # Compared as JSON text, in which tuples and lists are the same.
         for key, value in ours[INTERFACE_KEY].items():
-            stored = info[INTERFACE_KEY].get(key)
-            if layout.json_bytes(stored) != layout.json_bytes(value):
-                raise BadInput(f"{what}: interface, {key}", got=value, expected=stored)
+            if layout.json_bytes(theirs[key]) != layout.json_bytes(value):
+                raise BadInput(f"{what}: interface, {key}", got=value, expected=theirs[key])
         for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])

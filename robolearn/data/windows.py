@@ -3,12 +3,14 @@
     observations   t − To + 1 … t      before the first step of the episode: its first observation, marked as pad
     actions        t … t + Tp − 1      after the last step of the episode: its last action, marked as pad
 
-Every frame t of the chosen episodes is one window. All vectors lie in memory as torch tensors and all images in a
-memory map, so a batch is one vectorised gather per feature, at the same cost per window however large the set is.
+Every frame t of the chosen episodes is one window. All vectors lie in memory as torch tensors, and images as
+long as memory has room for them, so a batch is one vectorised gather per feature, at the same cost per window however
+large the set is.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,10 @@ from robolearn.core import BadInput
 from robolearn.data.ondemand import OnDemand
 from robolearn.data.reader import Dataset
 from robolearn.data.weights import check_weights
+
+log = logging.getLogger(__name__)
+
+COARSE = 1e-3  # of what a component changes by
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Windows:
         self._frame = torch.from_numpy(frames).to(device)
         self._first = torch.from_numpy(first).to(device)
         self._last = torch.from_numpy(last).to(device)
-        self._observation = {key: torch.from_numpy(array).to(device) for key, array in dataset.observation.items()}
+        self._observation = {key: _floats(key, array).to(device) for key, array in dataset.observation.items()}
         self._images = {key: dataset.images(key) for key in dataset.readers}
         self._action = torch.from_numpy(dataset.action).to(device)
         self._past = torch.arange(1 - To, 1, device=device)
@@ -133,6 +139,17 @@ class Windows:
         while True:
             yield from self.batches(batch_size, seed, epoch, start=batch)
             epoch, batch = epoch + 1, 0
+
+
+def _floats(key: str, array: np.ndarray) -> Tensor:
+    """`array` in float32, which networks take; a warning where that is too coarse for what it measures."""
+    floats = array.astype(np.float32)
+    if array.dtype in (np.float64, np.int64):
+        span = array.max(axis=0) - array.min(axis=0)
+        off = np.abs(floats.astype(np.float64) - array).max(axis=0)
+        if ((off > COARSE * span) & (span > 0)).any():
+            log.warning("observation %s: float32, which networks take, is too coarse for how little it changes", key)
+    return torch.from_numpy(floats)
 
 
 def _frames(frames: np.ndarray | OnDemand, rows: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ unless `discard` forgets it. `robolearn.data.store` describes how episodes are c
 
 Images are encoded while the episode is recorded, so `end` has little left to do.
 
-``meta/stats.json`` alone may lag by a tenth of the frames until `close`. A power cut spares an episode that ends a
-second (`store.SYNC_S`) or more after the one before it; of those that follow faster it can undo the last, whole. One
-commit costs some ten milliseconds, most of them for the disk; `write_all` stores many episodes for the price of one.
+``meta/stats.json`` alone may lag by a tenth of the frames until `close`. When `end` or `write` returns the episode is
+on the disk, names and all: a power cut spares it. One commit costs some ten milliseconds, most of them for the disk;
+`write_all` stores many episodes for the price of one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import layout
 from robolearn.data.checks import bounded, checked, picture, present
-from robolearn.data.features import INTERVENTION, camera_name, column, image_keys, is_image
+from robolearn.data.features import INTERVENTION, camera_name, column, image_keys, is_image, stored_dtype
 from robolearn.data.steps import Step, StepJournal, episode_of
 from robolearn.data.store import Ready, Store
 from robolearn.data.video import Clip, VideoConfig, VideoEncoder
@@ -51,6 +51,8 @@ class EpisodeWriter:
       video: how images are stored.
       task: the task in words where `end` is not given it, and of an episode that `repair` saves.
       outcomes: False where success is not recorded: the set has no column for it then.
+      durable: False for a set that nobody needs if this process dies, because it is renamed when it is whole: nothing
+        is synced then.
 
     Raises:
       BadInput: `path` holds something else, another interface or other stamps, or has a writer at work; or
@@ -67,13 +69,16 @@ class EpisodeWriter:
         video: VideoConfig | None = None,
         task: str = "",
         outcomes: bool = True,
+        durable: bool = True,
     ) -> None:
         self.path = Path(path)
         self.interface = interface
         self._video = video or VideoConfig()
         self._task = task
         self._pictures = image_keys(interface)
-        self._store = Store(self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes)
+        self._store = Store(
+            self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, durable=durable
+        )
         self._steps: list[Step] = []
         self._journal: StepJournal | None = None
         self._encoders: dict[str, VideoEncoder] = {}
@@ -124,7 +129,8 @@ class EpisodeWriter:
             if is_image(spec):
                 images[key] = picture(np.asarray(value), spec, (), f"observation {key!r}", f" at step {number}")
             else:
-                row[key] = checked(np.asarray(value, np.float32), spec, (), f"observation {key!r}", number)
+                kept = np.asarray(value, stored_dtype(spec.dtype))
+                row[key] = checked(kept, spec, (), f"observation {key!r}", number)
         executed = checked(np.asarray(action, np.float32), self.interface.action, (), "action", number)
         value = float(reward)
         if not np.isfinite(value):
@@ -280,9 +286,12 @@ class EpisodeWriter:
             if is_image(spec):
                 observation[key] = picture(np.asarray(value), spec, length, f"observation {key!r}")
             else:
-                observation[key] = checked(np.asarray(value, np.float32), spec, length, f"observation {key!r}", 0)
+                kept = np.asarray(value, stored_dtype(spec.dtype))
+                observation[key] = checked(kept, spec, length, f"observation {key!r}", 0)
         action = checked(np.asarray(episode.action, np.float32), self.interface.action, length, "action", 0)
         reward = checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
+        if len(episode.frame_tasks) not in (0, *length):
+            raise BadInput("frame_tasks", got=f"{len(episode.frame_tasks)} tasks", expected=f"{length[0]}, or none")
         intervention = episode.intervention
         if intervention is not None:
             intervention = np.asarray(intervention, bool)

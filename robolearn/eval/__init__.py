@@ -4,8 +4,8 @@
 """
 
 from robolearn.eval.comparison import Gain, compare, split_gain
+from robolearn.eval.evaluation import Evaluation, evaluate
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean, clopper_pearson, wilson
-from robolearn.eval.rollout import Evaluation, evaluate
 from robolearn.eval.verdict import Verdict
 
 __all__ = [

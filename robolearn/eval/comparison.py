@@ -9,7 +9,7 @@ from typing import Any
 from robolearn.core import BadInput
 from robolearn.eval.by_return import compare_returns
 from robolearn.eval.by_success import compare_paired, compare_unpaired
-from robolearn.eval.rollout import Evaluation, same_starts
+from robolearn.eval.evaluation import Evaluation, same_starts
 from robolearn.eval.verdict import Verdict
 
 

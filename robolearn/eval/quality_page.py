@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robolearn.data.quality import RULES, Demonstrations, Judgement, Quality
-from robolearn.data.quality.score import DROP, LOOK
+from robolearn.data.quality.score import LEAST, LOOK
 from robolearn.eval import quality_plots
 from robolearn.eval.page import picture, render_page
 from robolearn.io.atomic import write_text
@@ -21,6 +21,7 @@ _MEASURES = (
     ("stale", "stale", "{:.0%}"),
     ("transition_diversity", "diversity", "{:.2f}"),
     ("novelty", "novelty", "{:.0%}"),
+    ("alone", "alone", "{:.0%}"),
 )
 _COLOURS = {"keep": "--c3", "look": "--c7", "drop": "--c5"}
 
@@ -71,23 +72,26 @@ def render_quality(d: Demonstrations, quality: Quality, *, title: str, commands:
             }
             for j in quality.episodes
         ],
-        rules_in_words=f"Every episode begins with 100 points. Drop: failed, a copy, or a score below {DROP:g}. "
-        f"Look: a score below {LOOK:g}. Sampling weight: score / 100, 0 for an episode to drop.",
+        rules_in_words=f"Every episode begins with 100 points. Drop: failed, or a copy. Look: a score "
+        f"below {LOOK:g}. Sampling weight: score / 100, at least {LEAST:g}, 0 for an episode to drop.",
         rules=_rules(),
         commands=commands,
     )
 
 
 def summary(quality: Quality) -> str:
-    """What to do, in one sentence."""
+    """What to do, in a sentence or two."""
     drops, looks = quality.of_kind("drop"), quality.of_kind("look")
     if not drops and not looks:
         return f"Keep all {len(quality.episodes)} episodes."
     parts = []
     if drops:
-        parts.append(f"Drop {_episodes(drops)} of {len(quality.episodes)}: {_listed(drops)}.")
+        parts.append(f"Drop {_episodes(drops)} of {len(quality.episodes)}, failed or copies: {listed(drops)}.")
     if looks:
-        parts.append(f"Look at {_episodes(looks)}: {_listed(looks)}.")
+        parts.append(
+            f"Keep, with less weight, {_episodes(looks)}: {listed(looks)}. Train with --weights: what they cover "
+            "is lost when they are dropped."
+        )
     return " ".join(parts)
 
 
@@ -95,9 +99,16 @@ def _episodes(found: Sequence[Judgement]) -> str:
     return f"{len(found)} episode{'s' if len(found) > 1 else ''}"
 
 
-def _listed(found: Sequence[Judgement], most: int = 24) -> str:
-    numbers = [str(j.episode) for j in sorted(found, key=lambda j: j.episode)]
-    return ", ".join(numbers[:most]) + (" …" if len(numbers) > most else "")
+def listed(found: Sequence[Judgement]) -> str:
+    """Their numbers as `dataset edit drop --episodes` reads them, such as 3,7,10-19."""
+    numbers = sorted(j.episode for j in found)
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def _facts(quality: Quality) -> list[tuple[str, str, str]]:

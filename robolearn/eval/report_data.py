@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from robolearn.core import BadInput
 from robolearn.eval.comparison import Gain
+from robolearn.eval.evaluation import Evaluation, same_starts
 from robolearn.eval.intervals import Estimate, Success
 from robolearn.eval.plots import Curve
-from robolearn.eval.rollout import Evaluation, same_starts
 from robolearn.eval.verdict import Verdict
 from robolearn.eval.video import Video
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Observation, Policy
-from robolearn.eval.rollout import Evaluation, Progress, run_episodes
+from robolearn.eval.evaluation import Evaluation, Progress, run_episodes
 from robolearn.eval.verdict import number
 from robolearn.io.atomic import replacing
 

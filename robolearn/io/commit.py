@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ class Commit:
     def __init__(self, root: Path, what: str, suffix: str = ".tmp") -> None:
         self._root, self._what, self._suffix = root, what, suffix
         self._staged: list[tuple[Path, Path, int | None]] = []  # what is written, its place, its open descriptor
+        self._folders: set[Path] = set()  # in which a name is new or stands for something else
 
     def stage(self, name: str, content: Any) -> None:
         """Write the buffer `content` (bytes, a table's, …) as ``<name>.tmp``, or with another suffix.
@@ -40,7 +40,7 @@ class Commit:
         path = self._root / name
         temporary = path.with_name(path.name + self._suffix)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(path.parent)
             descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
             self._staged.append((temporary, path, descriptor))
             view = memoryview(content)
@@ -58,7 +58,7 @@ class Commit:
         path = self._root / name
         temporary = path.with_name(path.name + self._suffix)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder(path.parent)
             if source != temporary:
                 temporary.unlink(missing_ok=True)
                 try:
@@ -70,31 +70,42 @@ class Commit:
             self._abandon()
             raise RobolearnError(f"{self._what}: {name} cannot be written ({error.strerror})") from error
 
-    def publish(self, folders: Iterable[Path] = ()) -> None:
+    def publish(self, *, durable: bool = True) -> None:
         """Sync everything that was staged and rename it into place; raises as `stage` does.
 
+        All renames are on the disk before that of the commit point, and that is there on return: whatever a power cut
+        undoes, it is the whole commit.
+
         Args:
-          folders: synced before the commit point is renamed, its own folder afterwards: then the renames are on the
-            disk, too, that of the commit point after all others. Without any, the system brings them there later.
+          durable: false where nobody needs the files of a process that dies: nothing is synced then.
         """
-        folders = list(folders)
         try:
             # Side by side, because syncs that overlap share one commit of the file system's journal.
             with ThreadPoolExecutor(min(len(self._staged), SYNC_THREADS)) as pool:
-                list(pool.map(_sync, self._staged))
+                list(pool.map(_sync, self._staged if durable else ()))
         except OSError as error:
             self._abandon()
             raise RobolearnError(f"{self._what} cannot be written ({error.strerror})") from error
+        folders = sorted(self._folders, reverse=True) if durable else []
         for number, (temporary, path, descriptor) in enumerate(self._staged, 1):
             if descriptor is not None:
                 os.close(descriptor)
-            if number == len(self._staged):
-                for folder in folders:
-                    sync_folder(folder)
+            last = number == len(self._staged)
+            for folder in folders if last else ():
+                sync_folder(folder)
             os.replace(temporary, path)
-            if folders and number == len(self._staged):
+            if durable and last:
                 sync_folder(path.parent)
         self._staged.clear()
+        self._folders.clear()
+
+    def _make_folder(self, folder: Path) -> None:
+        missing = folder
+        while not missing.is_dir():
+            missing = missing.parent
+            self._folders.add(missing)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folders.add(folder)
 
     def _abandon(self) -> None:
         for temporary, _, descriptor in self._staged:
@@ -102,6 +113,7 @@ class Commit:
                 os.close(descriptor)
             temporary.unlink(missing_ok=True)
         self._staged.clear()
+        self._folders.clear()
 
 
 def _sync(staged: tuple[Path, Path, int | None]) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.core import Observation
-from robolearn.rollout import Decision, Engine
+from robolearn.rollout import Decision, Engine, Turn
 from robolearn.rollout.quotas import Quota
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
@@ -76,7 +76,7 @@ Act = Callable[[dict[str, Tensor]], Decision]
 """features (N, …) on the device → a decision whose `aux` holds tensors (N, …)."""
 
 Scale = Callable[[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.float32]]
-"""(reward, ended, worlds that count), each (N,) → scaled rewards (N,)."""
+"""(reward, ended, worlds whose decision came to its end), each (N,) → scaled rewards (N,)."""
 
 
 def unscaled(reward: NDArray[np.float32], ended: NDArray[np.bool_], worlds: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -90,10 +90,10 @@ class ReturnTracker:
     def __init__(self, num_envs: int) -> None:
         self.now = np.zeros(num_envs)
 
-    def add(self, reward: NDArray, ended: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Add (N,) rewards; the returns of the episodes that `ended` (N,)."""
+    def add(self, reward: NDArray, ended: NDArray[np.bool_], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Add (N,) rewards; the returns of the episodes that `ended` (N,) where they are `counted` (N,)."""
         self.now += reward
-        finished = self.now[ended].copy()
+        finished = self.now[ended & counted]
         self.now[ended] = 0.0
         return finished
 
@@ -129,13 +129,16 @@ def collect(
     count = np.zeros(n, np.int64)
     success = episodes = 0
     finished: list[NDArray[np.float64]] = []
-    for turn in engine.turns(_Actor(act, features), quota):
+    actor = _Actor(act, features)
+    for turn in engine.turns(actor, quota):
         rows = np.flatnonzero(turn.worlds)
         pick = slice(None) if len(rows) == n else torch.from_numpy(rows).to(device)
         reward = turn.rewards.sum(axis=1)
+        # What worlds do beyond their quota belongs to the returns of their episodes.
+        moved = turn.worlds | turn.beyond
         ended = turn.worlds & turn.ended
         columns = {
-            "reward": torch.from_numpy(scale(reward, ended, turn.worlds)),
+            "reward": torch.from_numpy(scale(reward, moved & turn.ended, moved)),
             "terminated": torch.from_numpy(turn.terminated.copy()),
             "ended": torch.from_numpy(turn.ended),
             "time_remaining": _time_remaining(turn.elapsed, limit),
@@ -143,14 +146,12 @@ def collect(
         }
         _append(parts, {key: value.to(device) for key, value in columns.items()}, pick)
         _append(aux, turn.decision.aux, pick)
-        _append(after, features(turn.observation), pick)
+        _append(after, actor.after(turn, engine.observation), pick)
         where.append((rows, count[rows]))
         count += turn.worlds
         success += int((turn.solved & ended).sum())
         episodes += int(ended.sum())
-        # Worlds that cannot rest may have ended an episode in steps that do not count.
-        returns.now[turn.worlds & (turn.elapsed == 0)] = 0.0
-        finished.append(returns.add(np.where(turn.worlds, reward, 0.0), ended))
+        finished.append(returns.add(np.where(moved, reward, 0.0), moved & turn.ended, turn.worlds))
     simulation_s = engine.simulation_s - begun[0]
     kept = _joined(aux)
     return Batch(
@@ -178,6 +179,7 @@ class _Actor:
 
     def __init__(self, act: Act, features: Callable[[Observation], dict[str, Tensor]]) -> None:
         self._act, self._features = act, features
+        self._present: dict[str, Tensor] | None = None
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """Nothing is remembered."""
@@ -186,9 +188,25 @@ class _Actor:
         """Nothing is remembered."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
-        seen = self._features(observation)
+        seen, self._present = self._present, None
+        if seen is None:
+            seen = self._features(observation)
         decision = self._act(seen)
         return Decision(decision.chunk, {**decision.aux, **prefixed(_SEEN, seen)})
+
+    def after(self, turn: Turn, present: Observation) -> dict[str, Tensor]:
+        """Features after the decisions of `turn`, with `present` the worlds' observation now.
+
+        Those of `present` are kept for the next decision, which follows at once, so that each is converted once.
+        """
+        self._present = self._features(present)
+        if not (ended := turn.ended).any():
+            return self._present
+        final = self._features({key: value[ended] for key, value in turn.observation.items()})
+        out = {key: value.clone() for key, value in self._present.items()}
+        for key, value in out.items():
+            value[torch.from_numpy(ended).to(value.device)] = final[key]
+        return out
 
 
 def _append(columns: dict[str, list[Tensor]], values: Mapping[str, Tensor], pick: Tensor | slice) -> None:

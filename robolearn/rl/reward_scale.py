@@ -27,7 +27,7 @@ class RewardScale:
     def __call__(
         self, reward: NDArray[np.float32], ended: NDArray[np.bool_], worlds: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
-        """(N,) rewards of one decision → (N,) scaled rewards; only the rows of `worlds` (N,) count."""
+        """(N,) rewards of one decision → (N,) scaled rewards; only the rows of `worlds` (N,) matter."""
         counted = slice(None) if worlds is None or worlds.all() else worlds
         self._running[counted] = reward[counted] + self._gamma * self._running[counted]
         running = self._running[counted]

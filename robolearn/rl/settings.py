@@ -22,7 +22,7 @@ class NoiseConfig:
     """Largest standard deviation of the noise of one denoising step; 0 chooses the range by calibration."""
     sigma_min: float = 0.0
     """Smallest; 0: a share of the largest."""
-    min_share: Annotated[float, tyro.conf.arg(name="sigma-min-share")] = 0.5
+    min_share: Annotated[float, tyro.conf.arg(name="sigma-min-share")] = 0.25
     """The share of the largest noise that the smallest is, where it is not given."""
     steps: Annotated[Literal["last", "all"], tyro.conf.arg(name="noise-steps")] = "last"
     """Denoising steps that are noised: the last one, or all as in the papers."""
@@ -142,7 +142,6 @@ class ReinFlowConfig(ActorCriticConfig):
 class DppoConfig(ActorCriticConfig):
     """PPO over environment steps and denoising steps: one ratio per denoising step."""
 
-    noise: NoiseConfig = field(default_factory=lambda: NoiseConfig(steps="all"))
     gamma_denoising: float = 0.99
     """Discount of the advantage per denoising step that is still to come."""
     clip_first: float = 0.01

@@ -29,10 +29,13 @@ Watch = Callable[[NDArray[np.intp], NDArray[np.int64], Observation], None]
 class Turn:
     """Decisions that were executed to their end.
 
-    Rows of worlds outside `worlds` are without meaning. Arrays of observations may be written over by the next turn.
+    Rows of worlds outside `worlds` and `beyond` are without meaning. Arrays of observations may be written over by the
+    next turn.
 
     Attributes:
       worlds: (N,) where a decision came to its end in this turn, and counts.
+      beyond: (N,) where one did that does not count: worlds that cannot rest act on beyond their quota. The decisions
+        that the quota of the last world cuts short come in a turn of their own, with no `worlds`.
       decision: with what its agent kept.
       rewards: (N, Ta) of each executed step, then 0.
       steps: (N,) how many were executed.
@@ -45,6 +48,7 @@ class Turn:
     """
 
     worlds: NDArray[np.bool_]
+    beyond: NDArray[np.bool_]
     decision: Decision
     rewards: NDArray[np.float32]
     steps: NDArray[np.int64]
@@ -120,6 +124,7 @@ class Engine:
 
     def _lockstep(self, agent: Agent, quota: Quota, watch: Watch | None) -> Iterator[Turn]:
         decisions = np.zeros(self.env.num_envs, np.int64)
+        nowhere = np.zeros(self.env.num_envs, np.bool_)
 
         def before(a: int, observation: Observation, going: NDArray[np.bool_]) -> None:
             if a > 0 and agent.observes_every_step:
@@ -134,7 +139,8 @@ class Engine:
             out = execute(self.env, decision.chunk, active, self.observation, every_step)
             self.simulation_s += time.perf_counter() - begun
             decisions += active
-            turn = self._turn(active, decision, out, out.steps)
+            self._account(out, out.steps)
+            turn = self._turn(active, nowhere, decision, out)
             self.observation = out.observation
             self._end_episodes(agent, turn.ended)
             yield turn
@@ -166,12 +172,17 @@ class Engine:
             so_far = replace(out, rewards=rewards.copy(), steps=cursor.copy())
             if out.success is not None:
                 so_far = replace(so_far, success=success.copy())
-            turn = self._turn(need & owing, held, so_far, out.steps)
+            self._account(so_far, out.steps)
+            turn = self._turn(need & owing, need & ~owing, held, so_far)
             decisions += turn.worlds
             self.observation = out.observation
             self._end_episodes(agent, ended)
-            if turn.worlds.any():
+            if need.any():
                 yield turn
+        if (cut := (cursor > 0) & ~need).any():
+            none = np.zeros(n, np.bool_)
+            so_far = Outcome(self.observation, rewards, cursor, none, none, success, final={})
+            yield self._turn(none, cut, held, so_far)
 
     def _decide(self, agent: Agent, worlds: NDArray[np.bool_]) -> Decision:
         begun = time.perf_counter()
@@ -179,8 +190,8 @@ class Engine:
         self.acting_s += time.perf_counter() - begun
         return decision
 
-    def _turn(self, worlds: NDArray[np.bool_], decision: Decision, out: Outcome, executed: NDArray[np.int64]) -> Turn:
-        """Account for `executed` (N,) control steps, the last of the decisions that `out` is the outcome of."""
+    def _account(self, out: Outcome, executed: NDArray[np.int64]) -> None:
+        """Count `executed` (N,) control steps, the last of the decisions that `out` is the outcome of."""
         self.env_steps += int(executed.sum())
         self.elapsed += executed
         limit = self.env.max_episode_steps
@@ -191,17 +202,20 @@ class Engine:
                 f"{limit}: the world neither terminates nor truncates it"
             )
         self.success_reported |= out.success is not None
-        success = np.zeros_like(self.solved) if out.success is None else out.success
-        self.solved |= success
+        if out.success is not None:
+            self.solved |= out.success
+
+    def _turn(self, worlds: NDArray[np.bool_], beyond: NDArray[np.bool_], decision: Decision, out: Outcome) -> Turn:
         return Turn(
             worlds=worlds,
+            beyond=beyond,
             decision=decision,
             rewards=out.rewards,
             steps=out.steps,
             observation=_after(out),
             terminated=out.terminated,
             truncated=out.truncated,
-            success=success,
+            success=np.zeros_like(self.solved) if out.success is None else out.success,
             solved=self.solved.copy(),
             episode=self._episode.copy(),
             elapsed=self.elapsed - out.steps,

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.limits import Limits
+from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
 from robots.stations.contract import Camera, Contract, Gripper, Topic
 from robots.stations.message_types import TRAJECTORY
@@ -120,12 +121,19 @@ def _limits(section: LimitsSection | None, robot: RobotSpec, file: str) -> Limit
     for name in PER_JOINT:
         if name in given:
             given[name] = np.array(given[name])
-    if "workspace" in given:
-        given["workspace"] = np.array([given["workspace"]["lower"], given["workspace"]["upper"]])
+    for name in ("workspace", "held"):
+        if name in given:
+            given[name] = np.array([given[name]["lower"], given[name]["upper"]])
     try:
+        if "obstacles" in given:
+            given["obstacles"] = tuple(_obstacle(name, values) for name, values in given["obstacles"].items())
         return own.tightened(**given)
     except BadInput as error:
         raise BadInput(f"{file}: limits: {error}") from error
+
+
+def _obstacle(name: str, values: dict[str, Any]) -> Obstacle:
+    return Plane(name, **values) if "normal" in values else Box(name, **values)
 
 
 def _check_unique(contract: Contract, file: str) -> None:

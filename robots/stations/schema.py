@@ -37,6 +37,7 @@ MAX_AGE_S = (0.001, 5.0)
 IMAGE_EDGE = (8, 4096)  # [px]
 GRIPPER_JOINT = (-10.0, 10.0)  # [rad or m]
 WORKSPACE = (-10.0, 10.0)  # [m]
+YAW = (-6.3, 6.3)  # [rad]
 SHARES = ("velocity", "acceleration", "jerk")
 PER_JOINT = ("lower", "upper", *SHARES)
 
@@ -238,11 +239,31 @@ class GripperSection(Section):
         return self
 
 
-class WorkspaceSection(Section):
-    """The box that the tcp stays in, base frame [m]."""
+class BoxSection(Section):
+    """A box: lower and upper corner [m]."""
 
     lower: Corner
     upper: Corner
+
+
+class ObstacleSection(Section):
+    """A plane (the side that its normal points to is free) or a box, base frame [m]; a box may be turned by `yaw`."""
+
+    normal: Corner | None = None
+    offset: Annotated[StrictFloat, _within(*WORKSPACE)] | None = None
+    lower: Corner | None = None
+    upper: Corner | None = None
+    yaw: Annotated[StrictFloat, _within(*YAW)] | None = None
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> ObstacleSection:
+        plane, box = (self.normal, self.offset), (self.lower, self.upper, self.yaw)
+        kinds = (self.normal is not None and box == (None,) * 3, None not in box[:2] and plane == (None, None))
+        if not any(kinds):
+            given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+            expected = "normal and offset of a plane, or lower, upper and yaw of a box"
+            raise refuse(expected, got=", ".join(given) or "none")
+        return self
 
 
 class LimitsSection(Section):
@@ -256,13 +277,16 @@ class LimitsSection(Section):
     velocity_share: Share | None = None
     acceleration_share: Share | None = None
     jerk_share: Share | None = None
-    workspace: WorkspaceSection | None = None
+    workspace: BoxSection | None = None
+    obstacles: dict[str, ObstacleSection] | None = None
+    held: BoxSection | None = None
     max_jump: Finite | None = None
     command_timeout_s: Finite | None = None
     state_timeout_s: Finite | None = None
     deadman_timeout_s: Finite | None = None
     singularity: Finite | None = None
     collision_distance: Finite | None = None
+    obstacle_distance: Finite | None = None
     gripper_max: Finite | None = None
     gripper_speed: Finite | None = None
 

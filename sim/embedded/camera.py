@@ -41,18 +41,18 @@ class Cameras:
         if names and not later:
             self._renderer((size, size))  # no GL: say so now, not at the first episode
 
-    def render(self, batch: Batch) -> dict[str, NDArray[np.uint8]]:
-        """``images.<camera>`` → (N, size, size, 3) uint8."""
+    def render(self, batch: Batch, rows: NDArray[np.int64]) -> dict[str, NDArray[np.uint8]]:
+        """``images.<camera>`` → (M, size, size, 3) uint8 of the worlds `rows` (M,)."""
         if not self._names:
             return {}
-        shape = (batch.nsim, self._size, self._size, 3)
+        shape = (len(rows), self._size, self._size, 3)
         images = {f"images.{name}": np.empty(shape, np.uint8) for name in self._names}
         renderer = self._renderer((self._size, self._size))
-        for w in range(batch.nsim):
+        for i, w in enumerate(rows.tolist()):
             data = self._posed(batch, w)
             for name in self._names:
                 renderer.update_scene(data, camera=name)
-                renderer.render(out=images[f"images.{name}"][w])
+                renderer.render(out=images[f"images.{name}"][i])
         return images
 
     def frame(self, batch: Batch, world: int) -> NDArray[np.uint8]:

@@ -100,38 +100,66 @@ class Physics:
         """Let each finger of the worlds `rows` (M,) follow its set-point `finger` (M,) [m]."""
         self._ctrl[np.ix_(rows, self._finger_u)] = finger[:, None]
 
-    def step(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
-        """One time step in the worlds `rows` (M,), or in all; (N,) which of them diverged, None for no world."""
+    def step(self) -> NDArray[np.bool_] | None:
+        """One time step in all worlds with the set-points as they are; (N,) which diverged, None for no world."""
         try:
-            self.batch.step(rows)
+            self.batch.step()
         except SimulationError as error:
             broken = np.zeros(self.num_worlds, dtype=bool)
             broken[error.ids] = True
             return broken
         return None
 
+    def follow(self, rows: NDArray[np.int64], arms: Array, finger: Array) -> NDArray[np.bool_]:
+        """S time steps in the worlds `rows` (M,).
+
+        Args:
+          arms: (M, S, n) joint set-points of each step [rad].
+          finger: (M,) set-points of each finger [m], which take effect after the `delay` of the world.
+
+        Returns:
+          (N,) which worlds diverged.
+        """
+        steps = arms.shape[1]
+        late = np.arange(steps) >= self.delay[rows, None]
+        control = np.empty((len(rows), steps, self.model.nu))
+        control[..., self._arm_u] = arms
+        for u in self._finger_u:
+            control[..., u] = np.where(late, finger[:, None], self._ctrl[rows, u, None])
+        before = self.batch.warning[..., 1].copy()
+        broken = np.zeros(self.num_worlds, dtype=bool)
+        try:
+            # One call: a world is loaded and stored once, not at each step.
+            self.batch.rollout(steps, control, record=(), ids=rows)
+        except SimulationError as error:
+            broken[error.ids] = True
+        # A world that MuJoCo warns of (a number that makes no sense, no memory for a contact) has stopped there.
+        return broken | np.any(self.batch.warning[..., 1] != before, axis=1)
+
     def diverged(self) -> NDArray[np.bool_]:
         """(N,) worlds whose state makes no sense."""
         # NaN and infinity fail this comparison too.
         return ~(np.abs(self.qpos).max(1) < 1e3) | ~(np.abs(self.qvel).max(1) < 1e4)
 
-    def state(self) -> State:
-        """The truth about all worlds, copied."""
-        q = self.qpos[:, self.arm_q]
+    def state(self, rows: NDArray[np.int64] | slice = slice(None)) -> State:
+        """The truth about the worlds `rows` (M,), by default all, copied."""
+        qpos, qvel = self.qpos[rows], self.qvel[rows]
+        q = qpos[:, self.arm_q]
         tcp_pos, tcp_rot = self.robot.chain.forward(q)
         bodies: dict[str, Pose] = {}
         for name, (a, v) in self._free.items():
             bodies[name] = Pose(
-                self.qpos[:, a : a + 3].copy(),
-                quat_to_matrix(self.qpos[:, a + 3 : a + 7]),
-                self.qvel[:, v : v + 3].copy(),
-                self.qvel[:, v + 3 : v + 6].copy(),
+                qpos[:, a : a + 3].copy(),
+                quat_to_matrix(qpos[:, a + 3 : a + 7]),
+                qvel[:, v : v + 3].copy(),
+                qvel[:, v + 3 : v + 6].copy(),
             )
-        zero = np.zeros((self.num_worlds, 3))
+        zero = np.zeros((len(q), 3))
         for name, i in self._mocap.items():
-            bodies[name] = Pose(self._mocap_pos[:, i].copy(), quat_to_matrix(self._mocap_quat[:, i]), zero, zero)
-        width = self.qpos[:, self.finger_q].sum(1)
-        return State(q, self.qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
+            quat = self._mocap_quat[rows, i]
+            bodies[name] = Pose(self._mocap_pos[rows, i].copy(), quat_to_matrix(quat), zero, zero.copy())
+        width = qpos[:, self.finger_q].sum(1)
+        return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 
     def clear(self, worlds: NDArray[np.int64]) -> None:
         """Put `worlds` (M,) back to the model's own pose."""
@@ -166,15 +194,17 @@ class Physics:
         """Draw friction, mass and delay of `worlds` (M,): the first numbers of an episode's generators `rngs` (M)."""
         if not self.randomise:
             return
-        most = round(MAX_DELAY_S / self.task.timestep)
-        for w, rng in zip(worlds, rngs, strict=True):
-            for body in self._randomised:
-                friction = rng.uniform(1 - FRICTION_SPREAD, 1 + FRICTION_SPREAD)
-                self._friction[w, body.geoms, 0] = body.friction * friction
-                mass = rng.uniform(1 - MASS_SPREAD, 1 + MASS_SPREAD)
-                self._mass[w, body.id] = body.mass * mass
-                self._inertia[w, body.id] = body.inertia * mass
-            self.delay[w] = rng.integers(most + 1)
+        most, spread = round(MAX_DELAY_S / self.task.timestep), np.array([FRICTION_SPREAD, MASS_SPREAD])
+        draws = np.empty((len(worlds), len(self._randomised), 2))
+        for k, rng in enumerate(rngs):
+            draws[k] = rng.random(draws.shape[1:])
+            self.delay[worlds[k]] = rng.integers(most + 1)
+        scale = (1 - spread) + ((1 + spread) - (1 - spread)) * draws
+        for b, body in enumerate(self._randomised):
+            friction, mass = scale[:, b, 0, None], scale[:, b, 1, None]
+            self._friction[worlds, body.geoms, 0] = body.friction * friction
+            self._mass[worlds, body.id] = body.mass * mass[:, 0]
+            self._inertia[worlds, body.id] = body.inertia * mass
         self.batch.set_const(worlds)
 
     def _posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:

@@ -34,6 +34,13 @@ class State:
     tcp_rot: Array  # (N, 3, 3)
     bodies: Mapping[str, Pose]
 
+    def put(self, rows: NDArray[np.int64], part: State) -> None:
+        """Write `part`, the state of M worlds, over the worlds `rows` (M,)."""
+        for old, new in ((self, part), *((pose, part.bodies[name]) for name, pose in self.bodies.items())):
+            for name, value in vars(new).items():
+                if name != "bodies":
+                    getattr(old, name)[rows] = value
+
 
 @dataclass(frozen=True)
 class Start:

@@ -25,7 +25,7 @@ from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
 from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
-from robots.motion import advance
+from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
 from sim.embedded.camera import Cameras
 from sim.embedded.physics import Physics
@@ -110,7 +110,8 @@ class MujocoWorlds(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._seed = 0
-        self._ids = np.arange(num_envs)
+        self._worlds = np.arange(num_envs)
+        self._ids = self._worlds
         self._episode = np.full(num_envs, -1)  # number of the episode in the sequence of the world's start id
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
         self._potential = np.zeros(num_envs)  # Φ of the current states, where the reward is shaped
@@ -137,10 +138,10 @@ class MujocoWorlds(VectorEnv):
         if seed is not None or unseeded:
             self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else int(seed)
         if seed is not None or unseeded or ids is not None:
-            self._ids = np.arange(self.num_envs) if ids is None else ids
+            self._ids = self._worlds if ids is None else ids
             self._episode[:] = -1
-        self._begin(np.arange(self.num_envs))
-        self._observation = self._observe(self._state())
+        self._begin(self._worlds)
+        self._observation = self._observe(self._state(), self._worlds)
         self._potential = self._phi(self._truth)
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
 
@@ -190,7 +191,7 @@ class MujocoWorlds(VectorEnv):
     def _step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None) -> StepResult:
         n = self.num_envs
         ids = None if active is None else np.flatnonzero(active)
-        rows = np.arange(n) if ids is None else ids
+        rows = self._worlds if ids is None else ids
         truth = self._truth
         tcp = truth.tcp_pos[rows], truth.tcp_rot[rows]
         goal, width = self._control.targets(truth.q[rows], tcp, actions[rows])
@@ -202,7 +203,7 @@ class MujocoWorlds(VectorEnv):
         if broken.any():
             self._report_broken(broken)
         state = self._state()
-        observation = self._observe(state)
+        observation = self._observe(state, self._worlds)
         if broken.any():
             for key, value in observation.items():
                 value[broken] = self._observation[key][broken]  # the last one that made sense
@@ -224,8 +225,7 @@ class MujocoWorlds(VectorEnv):
             reward = np.where(alive, shaped, 0.0)
             self._potential = potential
         if ended.any():
-            self._begin(np.flatnonzero(ended))
-            observation = self._observe(self._state())
+            observation = self._begin_again(np.flatnonzero(ended), observation)
             self._potential = self._phi(self._truth)
         self._observation = observation
         return observation, reward.astype(np.float32), terminated, truncated, infos
@@ -238,22 +238,13 @@ class MujocoWorlds(VectorEnv):
           goal: (M, n) joint set-points [rad].
           finger: (M,) set-points of each finger [m].
         """
-        broken = np.zeros(self.num_envs, dtype=bool)
-        everywhere = None if len(rows) == self.num_envs else rows
-        for i in range(self._substeps):
-            now = self._physics.delay[rows] == i
-            if now.any():
-                self._goal[rows[now]] = goal[now]
-                self._physics.command_fingers(rows[now], finger[now])
-            advance(
-                self._set_q, self._set_v, self._goal, self._max_velocity, self._max_acceleration,
-                self.world_task.timestep, rows,
-            )  # fmt: skip
-            self._physics.command_arms(rows, self._set_q[rows])
-            failed = self._physics.step(everywhere)
-            if failed is not None:
-                broken |= failed
-        return broken
+        delay = self._physics.delay[rows]
+        arms = np.empty((len(rows), self._substeps, goal.shape[1]))
+        travel(
+            self._set_q, self._set_v, self._goal, goal, delay, self._max_velocity, self._max_acceleration,
+            self.world_task.timestep, rows, arms,
+        )  # fmt: skip
+        return self._physics.follow(rows, arms, finger)
 
     def _checked(
         self, actions: NDArray[np.float32], expected: tuple[int, ...], active: NDArray[np.bool_] | None
@@ -278,11 +269,12 @@ class MujocoWorlds(VectorEnv):
         self._truth = self._physics.state()
         return self._truth
 
-    def _observe(self, state: State) -> dict[str, NDArray]:
+    def _observe(self, state: State, rows: NDArray[np.int64]) -> dict[str, NDArray]:
+        """feature → (M, …) of the worlds `rows` (M,), which are in the states `state`."""
         return {
             "proprio": proprio(state.q, state.width, state.tcp_pos, state.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
-            **self._cameras.render(self.batch),
+            **self._cameras.render(self.batch, rows),
         }
 
     def _begin(self, ids: NDArray[np.int64]) -> None:
@@ -291,6 +283,16 @@ class MujocoWorlds(VectorEnv):
         self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
+
+    def _begin_again(self, ids: NDArray[np.int64], observation: dict[str, NDArray]) -> dict[str, NDArray]:
+        """Begin new episodes in the worlds `ids` (M,); returns `observation` of all with their first ones in it."""
+        self._begin(ids)
+        state = self._physics.state(ids)
+        self._truth.put(ids, state)
+        observation = {key: value.copy() for key, value in observation.items()}
+        for key, value in self._observe(state, ids).items():
+            observation[key][ids] = value
+        return observation
 
     def _rngs(self, worlds: NDArray[np.int64]) -> list[np.random.Generator]:
         return [episode_rng(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
@@ -319,12 +321,12 @@ class MujocoWorlds(VectorEnv):
             raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
-        worlds = np.arange(self.num_envs)
-        self._physics.draw_physics(worlds, self._rngs(worlds))  # friction, mass and delay are no part of the state
+        # Friction, mass and delay are no part of the state.
+        self._physics.draw_physics(self._worlds, self._rngs(self._worlds))
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
-        self._observation = self._observe(self._state())
+        self._observation = self._observe(self._state(), self._worlds)
         self._potential = self._phi(self._truth)
         return self._observation
 

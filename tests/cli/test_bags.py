@@ -237,9 +237,13 @@ def test_what_is_asked_for_wrongly(record: Record, tmp_path: Path, capsys: pytes
     assert "embodiment" in capsys.readouterr().err and not (tmp_path / "out.mcap").exists()
 
 
-def test_a_set_without_stamps_gets_those_of_its_frames(demos: Path, tmp_path: Path) -> None:
+def test_a_set_without_stamps_gets_those_of_its_frames(
+    demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     args = ("--format", "mcap", "--robot", "sim", "--out", tmp_path / "bag")
     assert run("dataset", "export", demos, *args) == 0
+    assert run("dataset", "import", tmp_path / "bag", "--robot", "sim", "--out", tmp_path / "set") == 2
+    assert "--no-images leaves the cameras out" in capsys.readouterr().err
     assert run("dataset", "import", tmp_path / "bag", "--robot", "sim", "--no-images", "--out",
                tmp_path / "set") == 0  # fmt: skip
     first, second = Dataset.open(demos), Dataset.open(tmp_path / "set")

@@ -10,6 +10,7 @@ import robots
 import sim.tasks
 from robolearn.cli.main import main
 from robots.stations import CONTRACTS, contract_file
+from sim.experts import QUALITIES
 
 
 def words(capsys: pytest.CaptureFixture[str], *command: str) -> str:
@@ -36,7 +37,19 @@ def test_help_and_errors_list_the_robots_that_are_there(capsys, monkeypatch) -> 
     assert f"{listed} (did you mean panda?)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["deploy", "record"])
+@pytest.mark.parametrize("command", ["collect", "evaluate", "quickstart", "benchmark rl"])
+def test_help_lists_the_arms_that_the_tasks_are_for(capsys, monkeypatch, command: str) -> None:
+    monkeypatch.setitem(robots.ROBOTS, "xarm", robots.FR3)
+    assert "available: panda, fr3, ur5e, xarm)" in words(capsys, *command.split()), "SO-101's jaw turns"
+
+
+@pytest.mark.parametrize("command", ["collect", "record", "quickstart", "benchmark rl"])
+def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monkeypatch, command: str) -> None:
+    monkeypatch.setitem(QUALITIES, "tired", QUALITIES["poor"])
+    assert "available: expert, narrow, fair, mixed, poor, tired)" in words(capsys, *command.split())
+
+
+@pytest.mark.parametrize("command", ["collect", "deploy", "record"])
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
     assert "available: lift, pick_place, peg_insert, stack" in words(capsys, command)

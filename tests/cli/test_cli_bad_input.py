@@ -122,6 +122,10 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["quickstart", "--task", "robosuite:Lift"], ("robosuite:Lift", "lift")),
         (["quickstart", "--env-steps", 1000], ("--env-steps", "got 1000", "at least 54614")),
         (["quickstart", "--denoise-steps", 0], ("at least 1",)),
+        (["quickstart", "--robot", "fr33"], ("got fr33", "did you mean fr3")),
+        (["quickstart", "--robot", "so101"], ("got so101", "gripper of two sliding fingers", "panda, fr3, ur5e")),
+        (["quickstart", "--demos", "narow"], ("quality: got narow", "did you mean narrow")),
+        (["benchmark", "rl", "--robot", "so101"], ("got so101", "two sliding fingers")),
         (["train", "--seed", 2**64], ("--seed", "expected 0 to")),
         (["finetune", "--seed", 2**63], ("--seed", "expected 0 to")),
         (

@@ -25,7 +25,7 @@ def test_figures(tmp_path):
     assert [own["frames"] for own in result["ours"].values()] == [12, 24]
     for own in result["ours"].values():
         assert all(own[key] > 0 for key in ("write_frames_per_s", "read_samples_per_s", "read_uint8_samples_per_s"))
-        assert own["cache_bytes"] == 2 * own["frames"] * 64 * 64 * 3 and own["bytes"] > 0
+        assert 0 < own["cache_bytes"] < 2 * own["frames"] * 64 * 64 * 3 and own["bytes"] > 0
     assert 0 < result["episode_end_s"] < 60 and not list((tmp_path / "work").iterdir())
 
 

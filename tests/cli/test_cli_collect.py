@@ -1,4 +1,4 @@
-"""``robolearn collect``: arms, ranges of starts, and a help that names what the registries hold."""
+"""``robolearn collect``: arms and ranges of starts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from robolearn.cli.collect import Collect
-from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.data.reader import Dataset
-from sim.experts import QUALITIES
-from sim.registry import robot_names, task_names
 
 
 def cubes(path: Path) -> np.ndarray:
@@ -21,14 +18,6 @@ def cubes(path: Path) -> np.ndarray:
     names = data.interface.observation["objects"].names
     columns = [names.index("cube_x"), names.index("cube_y")]
     return np.stack([data.episode(i).observation["objects"][0, columns] for i in range(data.episodes)])
-
-
-def test_the_help_names_what_the_registries_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    """The texts are written out, because a help that imports MuJoCo is slow."""
-    with pytest.raises(SystemExit):
-        main(["collect", "--help"])
-    words = set(capsys.readouterr().out.replace(",", " ").replace(";", " ").replace(".", " ").replace(":", " ").split())
-    assert {*task_names(), *robot_names(), *QUALITIES} <= words
 
 
 def test_narrow_demonstrations_succeed_and_come_from_the_middle(tmp_path: Path) -> None:

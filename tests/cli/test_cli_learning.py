@@ -17,6 +17,7 @@ import pytest
 from robolearn.cli.main import main, parse
 from robolearn.cli.quickstart import Quickstart
 from robolearn.cli.registry import ENTRIES
+from robolearn.data.reader import Dataset
 from robolearn.runs.run import read_metrics
 
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
@@ -112,7 +113,7 @@ def test_starts_of_the_training_are_warned_of(bc: Path, tmp_path: Path, caplog: 
 def test_a_single_success_is_shown_without_an_interval(
     bc: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    from robolearn.eval.rollout import Evaluation
+    from robolearn.eval.evaluation import Evaluation
 
     whole = Evaluation.to_json
     once = {"mean": 1.25, "low": None, "high": None, "count": 1}
@@ -136,10 +137,12 @@ def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path
 
 
 def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
+    """With an arm that is not the default: each step has to take it."""
     out = tmp_path / "quick"
-    # The calibration of the noise alone may take 6 σ · 64 worlds · 100 steps.
-    process = start("quickstart", "--out", out, "--episodes", 8, "--train-steps", 50, "--eval-episodes", 8,
-                    "--env-steps", 6 * 6400 + 4 * 64 * 80, "--deploy-episodes", 0, "--no-videos", "--json")  # fmt: skip
+    # The calibration of the noise alone may take 6 σ · 16 worlds · 100 steps.
+    process = start("quickstart", "--robot", "fr3", "--out", out, "--episodes", 8, "--train-steps", 50,
+                    "--eval-episodes", 8, "--worlds", 16, "--minibatch", 64, "--env-steps", 6 * 1600 + 4 * 16 * 80,
+                    "--deploy-episodes", 2, "--no-videos", "--json")  # fmt: skip
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     result = json.loads(stdout.splitlines()[-1])
@@ -148,11 +151,15 @@ def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
         assert result[part]["success"]["episodes"] == 8
     assert 0 < sum(v for k, v in result["wall_s"].items() if k != "total") <= result["wall_s"]["total"] + 1e-6
     assert {"simulation", "inference", "update", "calibration", "total"} <= set(result["finetune_wall_s"])
-    assert result["env_steps"] <= 6 * 6400 + 4 * 64 * 80 and result["deploy"] is None
+    assert result["env_steps"] <= 6 * 1600 + 4 * 16 * 80 and result["robot"] == "fr3"
+    assert result["deploy"] == {"skipped": "no station has a simulated fr3"}
+    assert Dataset.open(out / "data").interface.embodiment == "fr3"
+    assert json.loads((out / "rl" / "policy" / "config.json").read_text())["interface"]["embodiment"] == "fr3"
     report = (out / "report.html").read_text()
     assert result["report"] == str(out / "report.html")
-    for word in ("imitation", "after RL", "robolearn finetune --policy runs/bc", "95%"):
+    for word in ("imitation", "after RL", "robolearn finetune --policy runs/bc", "95%", "not done: no station"):
         assert word in report
+    assert "--robot fr3" in report and "robolearn deploy" not in report
     assert "http://" not in report.replace("http://www.w3.org", "") and "<script src" not in report
     assert all((out / folder).is_dir() for folder in ("data", "bc/policy", "rl/policy"))
     # What is there is not begun anew.

@@ -61,7 +61,13 @@ def test_failed_and_noisy_episodes_rank_lower(
     assert set(result["drop"]) >= set(np.flatnonzero(~dataset.success).tolist())
     worst = result["ranking"][-1]
     assert worst["verdict"] == "drop" and "failed" in worst["reasons"] and worst["weight"] == 0.0
-    assert result["summary"].startswith(f"Drop {len(result['drop'])} episodes of 24: ")
+    assert result["summary"].startswith(f"Drop {len(result['drop'])} episodes of 24, failed or copies: ")
+    assert result["drop"] == np.flatnonzero(~dataset.success).tolist(), "what succeeded is not dropped"
+    # The command can be pasted.
+    assert main(result["drop_command"].split()[1:]) == 0
+    clean = Dataset.open(Path(f"{data}-clean"))
+    assert clean.success.all() and clean.episodes == 24 - len(result["drop"])
+    capsys.readouterr()
     assert dataset.weights == [w["weight"] for w in sorted(result["ranking"], key=lambda row: row["episode"])]
     assert 0 < result["saco"] <= 1 and 0 < result["tq"] < 1
 
@@ -95,6 +101,21 @@ def test_it_is_said_in_words(mixed: tuple[Path, list[str]], capsys: pytest.Captu
     assert run("dataset", "quality", mixed[0]) == 0
     said = capsys.readouterr().out
     assert "failed" in said and "shaky commands" in said and "Drop" in said and "twice the value" in said
+
+
+def test_the_advice_is_proved_in_simulation(mixed: tuple[Path, list[str]], capsys: pytest.CaptureFixture) -> None:
+    arguments = ("--prove", "lift", "--prove-steps", 100, "--prove-episodes", 16, "--json")
+    assert run("dataset", "quality", mixed[0], *arguments) == 0
+    proof = json.loads(capsys.readouterr().out)["proof"]
+    assert [found["name"] for found in proof["policies"]] == ["alike", "weighted", "dropped"]
+    assert all(found["success"]["episodes"] == 16 for found in proof["policies"])
+    assert [(verdict["a"], verdict["b"]) for verdict in proof["verdicts"]] == [
+        ("all alike", "weighted"),
+        ("all alike", "dropped"),
+    ]
+    assert all(verdict["paired"] for verdict in proof["verdicts"])
+    assert run("dataset", "quality", mixed[0], "--prove", "peg_insert") == 2
+    assert "objects" in capsys.readouterr().err
 
 
 def test_bad_input(mixed: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -115,7 +115,8 @@ def test_damage_that_a_decoder_hides_is_refused(root: Path, tmp_path: Path) -> N
     findings = list(validate(root))
     assert [(f.check, f.file, f.episode) for f in findings] == [("video", VIDEO, 0)]
     assert findings[0].frame is not None and 3 <= findings[0].frame <= 8
-    with pytest.raises(BadInput, match=r"file-000\.mp4 \(episode 0\): got an unreadable video \(damaged at 0\.\d+ s\)"):
+    named = r"file-000\.mp4 \(episode 0, images\.front, frame [3-8]\): got one that does not decode \(damaged at 0\.\d+"
+    with pytest.raises(BadInput, match=named):
         Dataset.open(root, cache=tmp_path / "cache").images("front")
-    with pytest.raises(BadInput, match="does not decode after frame"):
+    with pytest.raises(BadInput, match=r"\(frame [3-8]\): got one that does not decode"):
         array(Segment(path, LENGTH, 20.0))

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
-from robolearn.data import Dataset, EpisodeWriter, Windows, cache
+from robolearn.data import Dataset, EpisodeWriter, Windows, cache, packed_episodes
 from robolearn.data.cache import cache_folder
 from robolearn.data.ondemand import OnDemand
 from robolearn.data.video import VideoConfig, open_stream
@@ -64,25 +64,30 @@ def test_the_cache_is_built_once(root, tmp_path, monkeypatch):
     dataset = Dataset.open(root, cache=folder)
     assert not folder.exists()
     frames = dataset.images("front", lambda done, total: told.append((done, total)))
-    assert isinstance(frames, np.memmap) and frames.shape == (12, SIZE, SIZE, 3) and values(frames) == EXPECTED
+    assert isinstance(frames, np.ndarray) and frames.shape == (12, SIZE, SIZE, 3) and values(frames) == EXPECTED
     assert told[0] == (0, 12) and told[-1] == (12, 12) and len(told) == 4
     assert dataset.images("images.front") is frames
     assert values(dataset.episode(1).observation["images.front"]) == EXPECTED[4:6]
 
-    monkeypatch.setattr(cache, "_fill", lambda *a: pytest.fail("decoded again"))
+    monkeypatch.setattr(cache, "_build", lambda *a: pytest.fail("decoded again"))
     moved = shutil.copytree(root, tmp_path / "elsewhere")
     assert values(Dataset.open(moved, cache=folder).images("front")) == EXPECTED
-    frames[:] = 0  # a private mapping
+    frames[:] = 0  # our own
     assert values(Dataset.open(root, cache=folder).images("front")) == EXPECTED
     with pytest.raises(BadInput, match=r"got top, expected one it has; available: front"):
         dataset.images("top")
 
 
-def decoded(dataset: Dataset) -> list[int]:
-    """Which episodes are decoded, from now on, in the order of their numbers."""
-    reader, seen = dataset.readers["images.front"], []
-    real = reader.blocks
-    object.__setattr__(reader, "blocks", lambda e, *a: (seen.append(e), real(e, *a))[1])
+def files(folder: Path) -> list[Path]:
+    """The files of the cache that hold pictures."""
+    return [path for path in folder.rglob("frames/*/*") if path.suffix not in (".lock", ".tmp")]
+
+
+def decoded(dataset: Dataset) -> set[int]:
+    """Which episodes are decoded, from now on."""
+    reader, seen = dataset.readers["images.front"], set()
+    real = reader.packed
+    object.__setattr__(reader, "packed", lambda e: (seen.add(e), real(e))[1])
     return seen
 
 
@@ -93,30 +98,30 @@ def test_a_grown_set_decodes_what_is_new(root, tmp_path):
         w.write(film(3, 3))
     dataset = Dataset.open(root, cache=folder)
     seen = decoded(dataset)
-    assert values(dataset.images("front")[:12]) == EXPECTED and seen == [3]
-    assert len(list(folder.rglob("*.u8"))) == 1
+    assert values(dataset.images("front")[:12]) == EXPECTED and seen == {3}
+    assert len(files(folder)) == 4
 
-    # The first episode replaced by another one: a file of its own.
+    # An episode replaced by another one, alone.
     video = root / "videos/observation.images.front/chunk-000"
     shutil.copy(video / "file-003.mp4", video / "file-001.mp4")
     dataset = Dataset.open(root, cache=folder)
     seen = decoded(dataset)
-    assert values(dataset.images("front")[:4]) == EXPECTED[:4] and sorted(seen) == [0, 1, 2, 3]
-    assert len(list(folder.rglob("*.u8"))) == 2
+    assert values(dataset.images("front")[:4]) == EXPECTED[:4] and seen == {1}
+    assert len(files(folder)) == 5
 
 
 def test_building_goes_on_where_it_stopped(root, tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     dataset = Dataset.open(root, cache=folder)
     reader = dataset.readers["images.front"]
-    real = reader.blocks
+    real = reader.packed
 
-    def stopped(e, *a):
+    def stopped(e):
         if e == 2:
             raise KeyboardInterrupt
-        return real(e, *a)
+        return real(e)
 
-    object.__setattr__(reader, "blocks", stopped)
+    object.__setattr__(reader, "packed", stopped)
     with pytest.raises(KeyboardInterrupt):
         dataset.build_cache()
     dataset = Dataset.open(root, cache=folder)
@@ -132,7 +137,7 @@ def test_building_holds_a_few_frames_at_a_time(tmp_path, monkeypatch):
         w.write(Episode({"proprio": vectors, "images.front": images}, vectors, vectors[:, 0], True, True, False, "x"))
     dataset = Dataset.open(tmp_path / "set", cache=tmp_path / "cache")
     whole = dataset.readers["images.front"].decode(0)
-    monkeypatch.setattr(cache, "BLOCK_BYTES", 7 * images[0].nbytes)
+    monkeypatch.setattr(cache, "MEMORY_SHARE", 0.0)
     tracemalloc.start()
     try:
         frames = dataset.images("front")
@@ -140,7 +145,22 @@ def test_building_holds_a_few_frames_at_a_time(tmp_path, monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak < 30 * images[0].nbytes
-    np.testing.assert_array_equal(frames, whole)
+    np.testing.assert_array_equal(frames[:], whole)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(Dataset.open(tmp_path / "set", cache=tmp_path / "cache").images("front"), whole)
+    assert sum(path.stat().st_size for path in files(tmp_path / "cache")) < whole.nbytes / 20
+
+
+def test_equal_episodes_share_a_file(tmp_path):
+    with EpisodeWriter(tmp_path / "set", INTERFACE) as w:
+        w.write_all([film(0, 4)] * 6)
+    videos = sorted((tmp_path / "set/videos").rglob("*.mp4"))
+    for path in videos[1:]:
+        shutil.copy(videos[0], path)
+    told = []
+    dataset = Dataset.open(tmp_path / "set", cache=tmp_path / "cache")
+    frames = dataset.images("front", lambda done, total: told.append((done, total)))
+    assert values(frames) == 6 * EXPECTED[:4] and len(files(tmp_path / "cache")) == 1 and told[-1] == (24, 24)
 
 
 def build(root: Path, folder: Path) -> None:
@@ -154,18 +174,64 @@ def test_processes_share_one_cache(root, tmp_path):
         child.start()
     for child in children:
         child.join()
-    assert [child.exitcode for child in children] == [0, 0, 0] and len(list(tmp_path.rglob("*.u8"))) == 1
+    assert [child.exitcode for child in children] == [0, 0, 0] and len(files(tmp_path)) == 3
 
 
 def test_a_full_disk_is_said(root, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.os, "pwrite", full)
+    monkeypatch.setattr(packed_episodes.os, "replace", full)
     with pytest.raises(RobolearnError, match=r"cannot be written \(No space left on device\).*ROBOLEARN_CACHE=off"):
         Dataset.open(root, cache=tmp_path / "cache").build_cache()
     monkeypatch.undo()
     build(root, tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.tmp"))
+
+
+def test_the_size_is_said_before_building_and_a_disk_that_is_too_small(root, tmp_path, monkeypatch, caplog):
+    usage = type(shutil.disk_usage("/"))
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 100))
+    with (
+        caplog.at_level("INFO"),
+        pytest.raises(RobolearnError, match=r"needs about 0\.0 MB, 0\.0 MB are free"),
+    ):
+        Dataset.open(root, cache=tmp_path / "cache").build_cache()
+    assert "12 pictures to decode, about 0.0 MB in" in caplog.text and not files(tmp_path / "cache")
+    assert f"{12 * SIZE * SIZE * 3 / 1e6:.1f} MB in memory" in caplog.text
+
+
+@pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "other head"])
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_damaged_cache_file_is_made_anew(root, tmp_path, monkeypatch, harm, fits):
+    folder = tmp_path / "cache"
+    build(root, folder)
+    for path in files(folder):
+        content = bytearray(path.read_bytes())
+        content[-20] ^= 0 if harm != "flipped" else 0x55
+        content[9] ^= 0 if harm != "other head" else 1
+        path.write_bytes(content[: {"cut": len(content) // 2, "empty": 0}.get(harm, len(content))])
+    monkeypatch.setattr(cache, "MEMORY_SHARE", 0.5 if fits else 0.0)
+    dataset = Dataset.open(root, cache=folder)
+    frames = dataset.images("front")
+    assert isinstance(frames, OnDemand) != fits and values(frames[:]) == EXPECTED
+    build_anew = Dataset.open(root, cache=folder)
+    assert values(build_anew.images("front")[:]) == EXPECTED
+    dataset = Dataset.open(root, cache=folder)
+    again = decoded(dataset)
+    assert values(dataset.images("front")[:]) == EXPECTED and not again
+
+
+def test_what_memory_has_no_room_for_is_unpacked_when_it_is_read(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "available_memory", lambda: 2 * 12 * SIZE * SIZE * 3)
+    whole = Dataset.open(root, cache=tmp_path).images("front")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # as torchrun does
+    dataset = Dataset.open(root, cache=tmp_path)
+    frames = dataset.images("front")
+    assert isinstance(whole, np.ndarray) and isinstance(frames, OnDemand)
+    np.testing.assert_array_equal(frames[[7, 0, 11, 7]], whole[[7, 0, 11, 7]])
+    batch = Windows(dataset, To=2, Tp=3).gather(torch.tensor([0, 3, 4, 11]))
+    assert values(batch.observation["images.front"].numpy()) == [EXPECTED[i] for i in (0, 0, 2, 3, 4, 4, 10, 11)]
 
 
 def test_where_the_cache_lies(tmp_path, monkeypatch):
@@ -202,11 +268,11 @@ def test_bad_videos_are_named(root):
     path = root / "videos/observation.images.front/chunk-000/file-001.mp4"
     whole = path.read_bytes()
     shutil.copy(path, path.with_name("file-002.mp4"))
-    with pytest.raises(BadInput, match=r"file-002\.mp4 \(episode 2\): got no frame 2, expected 6 frames"):
+    with pytest.raises(BadInput, match=r"file-002\.mp4 \(episode 2, images\.front, frame 2\): got no picture at 0\.1"):
         Dataset.open(root, cache=False).images("front")[:]
     for broken in (b"", whole[: len(whole) // 2], b"x" * 5000):
         path.write_bytes(broken)
-        with pytest.raises(BadInput, match=r"file-001\.mp4 \(episode 1\): got an unreadable video"):
+        with pytest.raises(BadInput, match=r"file-001\.mp4 \(episode 1, images\.front\): got an unreadable video"):
             Dataset.open(root, cache=False).images("front")[:]
     path.unlink()
     with pytest.raises(BadInput, match=r"episode 1: got no videos/.*/file-001\.mp4"):
@@ -280,9 +346,9 @@ def test_pictures_inside_the_table(root, tmp_path):
     for choice in (tmp_path / "cache", False):
         dataset = Dataset.open(root, cache=choice)
         assert dataset.cameras == ["image"]
-        assert dataset.interface.observation["image"] == ArraySpec((SIZE, SIZE, 3), "uint8")
+        assert dataset.interface.observation["images.image"] == ArraySpec((SIZE, SIZE, 3), "uint8")
         assert np.asarray(dataset.images("image"))[:, 0, 0, 0].tolist() == EXPECTED
-        assert values(dataset.episode(1).observation["image"]) == EXPECTED[4:6]
+        assert values(dataset.episode(1).observation["images.image"]) == EXPECTED[4:6]
 
 
 def test_weights_of_a_set(root):

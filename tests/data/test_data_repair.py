@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data import Dataset, EpisodeWriter, store
+from robolearn.data.leftovers import leftovers
 from robolearn.data.repair import Repaired, repair
 from robolearn.data.store import Store
 from robolearn.data.validate import validate
@@ -68,6 +70,30 @@ def test_the_running_episode_is_saved(root, tmp_path):
     assert sorted(p.name for p in root.iterdir()) == [".writer.lock", "data", "meta", "videos"]
     assert dataset.stats["observation.images.front"]["count"] == 11
     assert repair(root) == Repaired(2, 11, [], 0)
+
+
+def test_a_control_rate_that_is_a_whole_number(tmp_path):
+    """20 and 20.0 are one rate, but not one JSON text."""
+    whole = replace(INTERFACE, control_hz=20)
+    script = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_data_repair import *
+w = EpisodeWriter({str(tmp_path / "set")!r}, replace(INTERFACE, control_hz=20), stamps=("clock",), task="press")
+add(w, 0, 6)
+w.end(success=True)
+add(w, 1, 5)
+for encoder in w._encoders.values():
+    encoder.finish()
+os._exit(9)
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 9
+    older = tmp_path / "set/meta/info.json"  # as an older version wrote it
+    older.write_text(older.read_text().replace('"control_hz": 20.0', '"control_hz": 20'))
+    assert repair(tmp_path / "set") == Repaired(2, 11, [(1, 5)], 0)
+    with EpisodeWriter(tmp_path / "set", whole, stamps=("clock",), resume=True) as w:
+        assert w.episodes == 2
 
 
 def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
@@ -136,6 +162,20 @@ def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
     shutil.copytree(tmp_path / "again", root / ".unfinished/000")
     (root / ".unfinished/000/episode").write_text("1")
     assert repair(root).saved == [] and Dataset.open(root).episodes == 2
+
+
+def test_an_episode_of_another_interface_does_not_stop_a_repair(root, tmp_path):
+    """As where a folder was copied into the set; it is kept, and named as what can be cleared."""
+    other = replace(INTERFACE, control_hz=10.0)
+    with EpisodeWriter(tmp_path / "other", other, stamps=("clock",)) as w:
+        add(w, 0, 4)
+        shutil.copytree(tmp_path / "other/.running", root / ".unfinished/000")
+        w.discard()
+    left(tmp_path / "left", root, 1, 5)
+    assert repair(root) == Repaired(2, 11, [(1, 5)], 0)
+    assert list(validate(root)) == [] and repair(root) == Repaired(2, 11, [], 0)
+    (aside,) = leftovers(tmp_path)
+    assert aside.path == root / ".unfinished/beyond-000" and (aside.path / "rows.journal").exists()
 
 
 def test_a_repair_that_is_killed_has_noted_whole_where_it_saves(root, tmp_path, monkeypatch):
@@ -225,6 +265,56 @@ def test_what_is_no_whole_episode_is_set_aside(three, lacking):
         assert lacking == "row" if not copy.exists() else copy.read_bytes() == before[name]
     assert [f.check for f in validate(three)] == []
     assert repair(three) == Repaired(2, 9, [], 0) and (three / ".unfinished/beyond-000").exists()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "gone", "one of two"])
+def test_lost_rows_are_one_finding_and_made_again(tmp_path, monkeypatch, damage):
+    """Of twelve episodes, data and videos of which are whole."""
+    monkeypatch.setattr(store, "META_ROWS", 7 if damage == "one of two" else 64)
+    root = tmp_path / "set"
+    with EpisodeWriter(root, INTERFACE, stamps=("clock",)) as w:
+        for e in range(12):
+            add(w, e % 4, 2 + e % 3)
+            w.end(success=e % 2 == 0, terminated=e % 2 == 0, task=("press", "turn")[e % 2])
+    rows = {path: path.read_bytes() for path in sorted(root.glob("meta/episodes/*/*.parquet"))}
+    before, content_before = (
+        pq.read_table(root / "meta/episodes").to_pylist(),
+        Dataset.open(root, cache=False).content(),
+    )
+    assert len(rows) == (2 if damage == "one of two" else 1)
+    hit = next(iter(rows))
+    hit.unlink() if damage == "gone" else hit.write_bytes(rows[hit][: len(rows[hit]) // 2])
+    told = [(f.check, f.file or f.what) for f in validate(root)]
+    if damage == "gone":
+        assert len(told) == 1 and told[0][0] == "episodes"
+    else:
+        assert told == [("corrupt file", "meta/episodes/chunk-000/file-000.parquet")]
+    assert repair(root) == Repaired(12, 36, [], 0, rebuilt=list(range(7 if damage == "one of two" else 12)))
+    after = pq.read_table(root / "meta/episodes").to_pylist()
+    assert len(after) == 12 and list(validate(root)) == []
+    for old, new in zip(before, after, strict=True):
+        assert old.keys() == new.keys()
+        for key, value in old.items():
+            if "observation.images" in key and key.startswith("stats/"):  # of what was encoded, and of what is decoded
+                np.testing.assert_allclose(np.ravel(new[key]), np.ravel(value), atol=0.02)
+            else:
+                np.testing.assert_array_equal(new[key], value, key)
+    dataset = Dataset.open(root, cache=False)
+    assert dataset.content() == content_before and dataset.tasks == ["press", "turn"]
+    with EpisodeWriter(root, INTERFACE, stamps=("clock",), resume=True) as w:
+        add(w, 3, 5)
+        assert w.end(success=True, task="press") == 12
+    assert repair(root) == Repaired(13, 41, [], 0) and list(validate(root)) == []
+
+
+def test_a_row_of_an_episode_that_is_not_whole_is_not_made(three):
+    (three / "meta/episodes/chunk-000/file-000.parquet").unlink()
+    video = three / "videos/observation.images.front/chunk-000/file-001.mp4"
+    os.truncate(video, video.stat().st_size // 2)
+    before = content(three)
+    with pytest.raises(BadInput, match=r"file-001\.mp4"):
+        repair(three)
+    assert content(three) == before
 
 
 def cut_short(monkeypatch, renames: int):

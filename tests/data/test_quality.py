@@ -12,13 +12,13 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.quality import Demonstrations, assess
-from robolearn.data.quality.action_divergence import action_divergence
+from robolearn.data.quality.action_divergence import action_divergence, alone
 from robolearn.data.quality.coverage import coverage
 from robolearn.data.quality.duplicates import duplicates
 from robolearn.data.quality.idle import idle
 from robolearn.data.quality.jitter import command_jerk, spectral_arc_length
 from robolearn.data.quality.near_limits import near_limits
-from robolearn.data.quality.neighbours import neighbours
+from robolearn.data.quality.neighbours import NEAR, neighbours
 from robolearn.data.quality.stale import stale
 from robolearn.data.quality.trajectory_quality import trajectory_quality
 from robolearn.data.quality.transition_diversity import transition_diversity
@@ -72,9 +72,10 @@ class TestMeasures:
         # In both places the first two say (+1, −1), the third the opposite: σ² = 1; ā = 0 seen from the first.
         same, other = np.array([[1.0], [1.0]]), np.array([[-1.0], [-1.0]])
         d = demonstrations((place, same), (place, same), (place, other), (place, other))
-        # Seen from an episode: one neighbour of its own opinion, two of the other: ā = ∓1/3, d = (4/3)² = 16/9.
+        # Seen from an episode: one neighbour of its own opinion (0), two of the other: ½ · 2² = 2. Their mean is the
+        # variance of the opinions with n − 1 in its denominator, 4/3, as it should be of draws.
         near = neighbours(d.state, d.episode)
-        assert action_divergence(d, near) == pytest.approx([16 / 9] * 4)
+        assert action_divergence(d, near) == pytest.approx([4 / 3] * 4)
         alike = demonstrations((place, [[1.0], [-1.0]]), (place, [[1.0], [-1.0]]))
         assert action_divergence(alike, neighbours(alike.state, alike.episode)) == pytest.approx([0.0, 0.0])
 
@@ -82,6 +83,46 @@ class TestMeasures:
         place = np.array([[0.0], [1.0]])
         d = demonstrations((place, np.ones((2, 1))), (place, np.ones((2, 1))))
         assert action_divergence(d, neighbours(d.state, d.episode)) == pytest.approx([0.0, 0.0])
+
+    @pytest.mark.parametrize("size", [3, 15])
+    def test_actions_that_the_place_decides_do_not_diverge_in_any_dimension(self, size: int) -> None:
+        rng = np.random.default_rng(2)
+        gain = rng.standard_normal((size, 2)) / np.sqrt(size)
+        episodes = [(place := rng.standard_normal((100, size)), place @ gain) for _ in range(30)]
+        d = demonstrations(*episodes)
+        found = action_divergence(d, neighbours(d.state, d.episode, limit=NEAR))
+        assert np.nanmean(found) < 0.03, "0 by definition"
+        # With noise whose variance is that of the place's effect, half of the variance is noise.
+        noisy = demonstrations(*((s, a + a.std(axis=0) * rng.standard_normal(a.shape)) for s, a in episodes))
+        found = action_divergence(noisy, neighbours(noisy.state, noisy.episode, limit=NEAR))
+        assert np.nanmean(found) == pytest.approx(0.5, abs=0.1)
+
+    @pytest.mark.parametrize("count", [2, 3, 9])
+    def test_the_estimate_does_not_depend_on_how_many_neighbours_there_are(self, count: int) -> None:
+        rng = np.random.default_rng(3)
+        d = demonstrations(*((rng.uniform(size=(4000, 1)), rng.standard_normal((4000, 1))) for _ in range(count)))
+        near = neighbours(d.state, d.episode)
+        assert np.mean(action_divergence(d, near)) == pytest.approx(1.0, abs=0.03), "all of it is noise"
+
+    def test_what_is_not_commanded_is_judged_by_the_scale_of_the_action(self) -> None:
+        rng = np.random.default_rng(4)
+        place = np.linspace(0, 1, 50)[:, None]
+        action = np.concatenate([place, 1e-5 * rng.standard_normal((50, 1))], 1)
+        episodes = [(place, action * scale) for scale in (1.0, 1.0)]
+        small = [(place, a + [0.0, 1e-5] * rng.standard_normal((50, 2))) for _, a in episodes]
+        d = demonstrations(*small)
+        tiny = demonstrations(*((s, 1e-4 * a) for s, a in small))
+        found, scaled_down = (action_divergence(x, neighbours(x.state, x.episode)) for x in (d, tiny))
+        assert found == pytest.approx(scaled_down) and found.max() < 0.01
+
+    def test_who_was_alone_covers_and_does_not_diverge(self) -> None:
+        rng = np.random.default_rng(5)
+        crowd = [reach(rng) for _ in range(20)]
+        far = (crowd[0][0] + 40.0, -crowd[0][1])
+        d = demonstrations(*crowd, far)
+        near = neighbours(d.state, d.episode, limit=NEAR)
+        assert alone(d, near)[-1] == 1.0 and np.isnan(action_divergence(d, near)[-1])
+        assert np.isfinite(action_divergence(d, near)[:-1]).all()
 
     def test_transitions_of_a_deterministic_world_agree(self) -> None:
         rng = np.random.default_rng(0)
@@ -174,6 +215,33 @@ class TestRanking:
         assert any("shaky" in reason for reason in verdict[13].reasons)
         weights = quality.weights()
         assert weights[18:] == [0.0] * 5 and min(weights[:12]) > max(weights[12:18]) > 0
+
+    def test_copies_are_no_evidence_of_agreement(self) -> None:
+        rng = np.random.default_rng(8)
+        line = np.linspace(0, 1, 60)[:, None]
+        noisy = [(line, line + 0.3 * rng.standard_normal(line.shape)) for _ in range(8)]
+        alone_, copied = (
+            {j.episode: j.measures["action_divergence"] for j in assess(demonstrations(*episodes)).episodes}
+            for episodes in (noisy, [*noisy, noisy[0], noisy[0]])
+        )
+        assert copied[0] == pytest.approx(alone_[0], rel=0.25), "its copies agree with it, and say nothing"
+
+    def test_rare_starts_rank_above_a_noisy_hand_and_are_kept(self) -> None:
+        """Three episodes by the same policy from a start of their own, among many, and one by a shaking hand."""
+        rng = np.random.default_rng(9)
+        crowd = [reach(rng) for _ in range(20)]
+        rare = [(s + np.array([6.0, 0, 0, 6.0, 0, 0]), a) for s, a in (reach(rng) for _ in range(3))]
+        quality = assess(demonstrations(*crowd, *rare, reach(rng, 0.2), success=np.ones(24, bool)))
+        found = {j.episode: j for j in quality.episodes}
+        assert min(found[e].score for e in (20, 21, 22)) > found[23].score
+        assert all(found[e].verdict == "keep" for e in (20, 21, 22))
+
+    def test_no_score_is_so_low_that_a_sound_episode_goes(self) -> None:
+        rng = np.random.default_rng(10)
+        shaky = [reach(rng, 0.4) for _ in range(4)]
+        quality = assess(demonstrations(*[reach(rng) for _ in range(12)], *shaky, success=np.ones(16, bool)))
+        worst = quality.episodes[-1]
+        assert worst.score < 60 and worst.verdict == "look" and worst.weight > 0
 
     def test_noise_ranks_low_without_outcomes(self) -> None:
         rng = np.random.default_rng(3)

@@ -64,13 +64,17 @@ def test_they_end_in_order_one_after_the_other(tmp_path: Path) -> None:
     assert nodes.codes == dict.fromkeys(names, 0) and nodes.pids == {}
 
 
-def test_a_killed_node_is_named_and_the_others_are_ended(tmp_path: Path) -> None:
-    with pytest.raises(NodeDied, match="the streamer node was killed by SIGKILL") as caught:  # noqa: SIM117
-        with Processes([sh("policy", SLEEPS), sh("streamer", SLEEPS)], tmp_path) as nodes:
+NODES = ("policy", "streamer", "safety", "sim_arm")
+
+
+@pytest.mark.parametrize("killed", NODES)
+def test_a_killed_node_is_named_and_the_others_are_ended(tmp_path: Path, killed: str) -> None:
+    with pytest.raises(NodeDied, match=f"the {killed} node was killed by SIGKILL") as caught:  # noqa: SIM117
+        with Processes([sh(name, SLEEPS) for name in NODES], tmp_path) as nodes:
             pids = nodes.pids
-            os.kill(pids["streamer"], signal.SIGKILL)
+            os.kill(pids[killed], signal.SIGKILL)
             nodes.wait(10.0)
-    assert (caught.value.name, caught.value.code, caught.value.exit_code) == ("streamer", -9, 1)
+    assert (caught.value.name, caught.value.code, caught.value.exit_code) == (killed, -9, 1)
     assert all(gone(pid) for pid in pids.values())
 
 

@@ -17,7 +17,7 @@ from robolearn.eval.by_success import (
     paired_difference_interval,
 )
 from robolearn.eval.comparison import compare
-from robolearn.eval.rollout import evaluate
+from robolearn.eval.evaluation import evaluate
 
 
 def table(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:

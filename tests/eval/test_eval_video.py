@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from robolearn.eval.rollout import evaluate
+from robolearn.eval.evaluation import evaluate
 from robolearn.eval.video import choose_episodes, record_episodes, write_video
 
 

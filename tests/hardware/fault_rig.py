@@ -63,7 +63,7 @@ class Chunk:
     actions: Any
     names: tuple[str, ...] = CONTROL.spec.names
     times: Any = field(default_factory=lambda: np.arange(STEPS) * STEP)
-    source: object = "policy"
+    sender: object = "policy"
 
     def but(self, **changes: Any) -> Chunk:
         return replace(self, **changes)
@@ -161,7 +161,7 @@ class FaultRig:
             self._thinking = None
         if not armed:
             self._due, self._thinking = -np.inf, None
-        stamp = self.joints.source.stamp
+        stamp = self.joints.freshness.stamp
         if not (armed and self.asks) or self._thinking is not None or stamp < self._due or self.joints.problem():
             return
         self._due = stamp + STEPS * STEP
@@ -174,7 +174,7 @@ class FaultRig:
             self.streamer.joint_state(*message)
         for chunk in self.links["chunks"].take(self.now):
             stamp_ns = round(1e9 * chunk.stamp) if np.isfinite(chunk.stamp) else 0
-            self.streamer.chunk(stamp_ns, chunk.names, chunk.actions, chunk.times, chunk.source)
+            self.streamer.chunk(stamp_ns, chunk.names, chunk.actions, chunk.times, chunk.sender)
         self.streamer.tick()
 
     def _send(self, what: StreamTarget | StreamStop) -> None:

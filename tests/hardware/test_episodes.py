@@ -13,13 +13,13 @@ from hardware.teleop.device import EpisodeEvent as E
 def begun(wanted: int = 2, **options) -> Episodes:
     """A session that records its first episode."""
     e = Episodes(wanted, **options)
-    assert e.tell(E.START) == [] and e.phase is Phase.STARTING, "not before everything is there"
+    assert e.handle(E.START) == [] and e.phase is Phase.STARTING, "not before everything is there"
     assert e.up() == [] and e.phase is Phase.WAITING
-    assert e.tell(E.START) == [Do.PREPARE] and e.phase is Phase.PREPARING
-    assert e.tell(E.START) == []
+    assert e.handle(E.START) == [Do.PREPARE] and e.phase is Phase.PREPARING
+    assert e.handle(E.START) == []
     if e.placing:
         assert e.prepared() == [] and e.phase is Phase.READY
-        assert e.tell(E.START) == [Do.BEGIN]
+        assert e.handle(E.START) == [Do.BEGIN]
     else:
         assert e.prepared() == [Do.BEGIN]
     assert e.phase is Phase.RECORDING and e.armed
@@ -28,36 +28,36 @@ def begun(wanted: int = 2, **options) -> Episodes:
 
 def test_episodes_are_counted_and_the_last_one_ends_the_session() -> None:
     e = begun()
-    assert e.tell(E.SUCCESS) == [Do.STORE, Do.DISARM] and e.verdict == Verdict(True)
+    assert e.handle(E.SUCCESS) == [Do.STORE, Do.DISARM] and e.verdict == Verdict(True)
     assert e.phase is Phase.WAITING and e.saving and not e.armed and e.number == 1
     assert e.saved() == [] and (e.recorded, e.successes) == (1, 1)
-    assert e.tell(E.START) == [Do.PREPARE] and e.prepared() == [Do.BEGIN]
-    assert e.tell(E.FAILURE) == [Do.STORE, Do.DISARM] and e.verdict == Verdict(False)
+    assert e.handle(E.START) == [Do.PREPARE] and e.prepared() == [Do.BEGIN]
+    assert e.handle(E.FAILURE) == [Do.STORE, Do.DISARM] and e.verdict == Verdict(False)
     assert e.saved() == [Do.DISARM, Do.END] and (e.recorded, e.successes, e.dropped) == (2, 1, 0)
     assert e.phase is Phase.ENDED and "all 2" in e.message
     for event in E:
-        assert e.tell(event) == []
+        assert e.handle(event) == []
 
 
 def test_the_next_start_waits_until_the_last_episode_is_stored() -> None:
     e = begun()
-    e.tell(E.SUCCESS)
-    assert e.tell(E.START) == [] and e.phase is Phase.WAITING
+    e.handle(E.SUCCESS)
+    assert e.handle(E.START) == [] and e.phase is Phase.WAITING
     assert e.saved() == [Do.PREPARE] and e.phase is Phase.PREPARING
     e.prepared()
-    e.tell(E.SUCCESS)
-    e.tell(E.START)
-    e.tell(E.DISCARD)  # thought better of it
+    e.handle(E.SUCCESS)
+    e.handle(E.START)
+    e.handle(E.DISCARD)  # thought better of it
     assert e.saved() == [Do.DISARM, Do.END]
 
 
 def test_discard_waits_and_redo_begins_anew() -> None:
     e = begun()
-    assert e.tell(E.DISCARD) == [Do.DROP, Do.DISARM] and e.saving
+    assert e.handle(E.DISCARD) == [Do.DROP, Do.DISARM] and e.saving
     assert e.saved() == [] and e.phase is Phase.WAITING and (e.recorded, e.dropped) == (0, 1)
-    e.tell(E.START)
+    e.handle(E.START)
     e.prepared()
-    assert e.tell(E.REDO) == [Do.DROP, Do.DISARM] and e.phase is Phase.WAITING
+    assert e.handle(E.REDO) == [Do.DROP, Do.DISARM] and e.phase is Phase.WAITING
     assert e.saved() == [Do.PREPARE] and e.prepared() == [Do.BEGIN]
     assert e.number == 0 and e.dropped == 2
 
@@ -66,7 +66,7 @@ def test_what_makes_no_sense_is_ignored_and_said() -> None:
     e = Episodes(2)
     e.up()
     for event in (E.SUCCESS, E.FAILURE, E.REDO):
-        assert e.tell(event) == [] and "nothing is being recorded" in e.message
+        assert e.handle(event) == [] and "nothing is being recorded" in e.message
     assert e.judged(Verdict(True)) == [] and e.stopped("late") == [] and e.refused("late") == []
 
 
@@ -74,27 +74,27 @@ def test_a_stop_drops_the_episode_and_start_goes_on() -> None:
     e = begun(first=6)
     assert e.stopped("dead-man") == [Do.DROP, Do.DISARM]
     assert e.message == "episode 7 dropped: dead-man. START goes on" and e.phase is Phase.WAITING
-    assert e.tell(E.START) == [] and e.saved() == [Do.PREPARE]
+    assert e.handle(E.START) == [] and e.saved() == [Do.PREPARE]
 
 
 def test_a_refusal_can_be_tried_again_and_preparing_called_off() -> None:
     e = Episodes(1)
     e.up()
-    e.tell(E.START)
+    e.handle(E.START)
     assert e.refused("no joint states") == [Do.DISARM] and "no joint states" in e.message
-    assert e.tell(E.START) == [Do.PREPARE]
-    assert e.tell(E.DISCARD) == [Do.DISARM] and e.phase is Phase.WAITING
+    assert e.handle(E.START) == [Do.PREPARE]
+    assert e.handle(E.DISCARD) == [Do.DISARM] and e.phase is Phase.WAITING
     assert e.prepared() == [Do.DISARM], "armed too late: disarmed at once"
 
 
 def test_on_a_real_arm_the_operator_puts_it_in_its_place_first() -> None:
     e = begun(3, placing=True)
-    assert e.tell(E.SUCCESS) == [Do.STORE] and e.phase is Phase.READY and e.armed
-    assert e.tell(E.START) == [] and e.saved() == [Do.BEGIN], "START waited"
-    assert e.tell(E.REDO) == [Do.DROP] and e.phase is Phase.READY and e.armed
+    assert e.handle(E.SUCCESS) == [Do.STORE] and e.phase is Phase.READY and e.armed
+    assert e.handle(E.START) == [] and e.saved() == [Do.BEGIN], "START waited"
+    assert e.handle(E.REDO) == [Do.DROP] and e.phase is Phase.READY and e.armed
     e.saved()
-    assert e.tell(E.DISCARD) == [Do.DISARM] and e.phase is Phase.WAITING
-    e.tell(E.START)
+    assert e.handle(E.DISCARD) == [Do.DISARM] and e.phase is Phase.WAITING
+    e.handle(E.START)
     e.prepared()
     assert e.stopped("dead-man") == [Do.DISARM] and e.dropped == 1, "nothing was being recorded"
 
@@ -102,22 +102,22 @@ def test_on_a_real_arm_the_operator_puts_it_in_its_place_first() -> None:
 @pytest.mark.parametrize("end", ["stopped", "discarded"])
 def test_a_start_that_waits_for_the_disk_is_forgotten_when_the_arm_is_stopped(end: str) -> None:
     e = begun(3, placing=True)
-    e.tell(E.SUCCESS)
-    assert e.tell(E.START) == [] and e.phase is Phase.READY and e.saving
-    assert (e.stopped("emergency stop") if end == "stopped" else e.tell(E.DISCARD)) == [Do.DISARM]
+    e.handle(E.SUCCESS)
+    assert e.handle(E.START) == [] and e.phase is Phase.READY and e.saving
+    assert (e.stopped("emergency stop") if end == "stopped" else e.handle(E.DISCARD)) == [Do.DISARM]
     assert e.saved() == [] and e.phase is Phase.WAITING, "only the operator arms the arm again"
-    assert e.tell(E.START) == [Do.PREPARE]
+    assert e.handle(E.START) == [Do.PREPARE]
 
 
 def test_quit_at_any_time() -> None:
     e = begun()
-    assert e.tell(E.QUIT) == [Do.DROP, Do.DISARM, Do.END] and e.dropped == 1
+    assert e.handle(E.QUIT) == [Do.DROP, Do.DISARM, Do.END] and e.dropped == 1
     e = begun()
-    e.tell(E.SUCCESS)
-    assert e.tell(E.QUIT) == [Do.DISARM, Do.END]
+    e.handle(E.SUCCESS)
+    assert e.handle(E.QUIT) == [Do.DISARM, Do.END]
     assert e.saved() == [] and e.recorded == 1, "what was to be stored is stored"
     e = Episodes(1)
-    assert e.tell(E.QUIT) == [Do.DISARM, Do.END]
+    assert e.handle(E.QUIT) == [Do.DISARM, Do.END]
 
 
 def test_the_clock_ends_an_episode() -> None:
@@ -129,7 +129,7 @@ def test_the_clock_ends_an_episode() -> None:
 
 def test_an_episode_that_could_not_be_stored_is_not_counted() -> None:
     e = begun()
-    e.tell(E.SUCCESS)
+    e.handle(E.SUCCESS)
     e.lost()
     assert (e.recorded, e.dropped, e.saving, e.number) == (0, 1, False, 0)
     assert e.end("disk full") == [Do.DISARM, Do.END] and e.end("again") == []
@@ -139,28 +139,28 @@ def test_alone_it_gives_up_after_some_in_vain() -> None:
     e = Episodes(5, give_up=3)
     e.up()
     for k in range(3):
-        assert e.tell(E.START) == [Do.PREPARE]
+        assert e.handle(E.START) == [Do.PREPARE]
         e.prepared()
         if k == 1:  # one that is stored: it is not in vain
             e.judged(Verdict(True))
             e.saved()
-            e.tell(E.START)
+            e.handle(E.START)
             e.prepared()
         dos = e.stopped("camera gone")
         assert (Do.END in dos) is False
         e.saved()
-    e.tell(E.START)
+    e.handle(E.START)
     assert Do.END in e.refused("camera gone") and e.gave_up == "camera gone"
 
 
 def test_teleoperation_alone_never_records() -> None:
     e = Episodes(0, recording=False)
     e.up()
-    e.tell(E.START)
+    e.handle(E.START)
     assert e.prepared() == [] and e.phase is Phase.READY
-    assert e.tell(E.START) == [] and e.phase is Phase.READY
-    assert e.tell(E.SUCCESS) == [Do.DISARM] and e.phase is Phase.WAITING
-    assert e.tell(E.QUIT) == [Do.DISARM, Do.END]
+    assert e.handle(E.START) == [] and e.phase is Phase.READY
+    assert e.handle(E.SUCCESS) == [Do.DISARM] and e.phase is Phase.WAITING
+    assert e.handle(E.QUIT) == [Do.DISARM, Do.END]
 
 
 def test_nothing_left_to_record() -> None:
@@ -172,7 +172,7 @@ def test_nothing_left_to_record() -> None:
 def test_whatever_comes_the_arm_is_disarmed_before_it_is_prepared_and_every_episode_ends(placing: bool) -> None:
     """All sequences of five things that can happen."""
     happen = {
-        **{event.value: lambda e, event=event: e.tell(event) for event in E if event is not E.QUIT},
+        **{event.value: lambda e, event=event: e.handle(event) for event in E if event is not E.QUIT},
         "prepared": lambda e: e.prepared() if e.phase is Phase.PREPARING else [],
         "stopped": lambda e: e.stopped("x"),
         "saved": lambda e: e.saved() if e.saving else [],

@@ -173,7 +173,7 @@ CHUNKS: dict[str, tuple[Callable[[Chunk], Chunk], str]] = {
     "stamp 0.2 s ahead": (lambda c: c.but(stamp=c.stamp + 0.2), "future"),
     "stamp 10 s ago": (lambda c: c.but(stamp=c.stamp - 10.0), "too late"),
     "stamp is nan": (lambda c: c.but(stamp=math.nan), "stamp"),
-    "another policy": (lambda c: c.but(source="second"), "two policies"),
+    "another policy": (lambda c: c.but(sender="second"), "two policies"),
     # What is only too much is cut, and what is only nervous is smoothed.
     "out of range": (with_actions(lambda a: 1e6 * a), KEEPS),
     "largest step": (with_actions(lambda a: np.sign(a + 0.5)), EITHER),
@@ -189,7 +189,7 @@ def test_bad_chunks(rig: FaultRig, name: str) -> None:
 
 
 def test_two_policies_at_once(rig: FaultRig) -> None:
-    rig.links["chunks"].fault = lambda c, _: [(0.0, c), (0.03, c.but(source="second", stamp=c.stamp + 0.03))]
+    rig.links["chunks"].fault = lambda c, _: [(0.0, c), (0.03, c.but(sender="second", stamp=c.stamp + 0.03))]
     told(rig, "two policies", 0.3)
 
 

@@ -23,7 +23,9 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.realtime import realtime
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
+from robolearn.core import RobolearnError
 from robolearn.core.priority import make_ordinary
+from robolearn.deploy.deployment import wait_ready
 from robots.stations import load_contract
 
 pytestmark = pytest.mark.realtime
@@ -69,7 +71,21 @@ class Station:
         self._faults = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
 
     def start(self, name: str) -> None:
+        """Once more; what its predecessor sent does not count."""
+        sent: dict[str, tuple[str, Any]] = {
+            "policy": ("policy", {}), "streamer": ("streamer", {}), "safety": ("report", None)
+        }  # fmt: skip
+        if name == "sim_arm":
+            self.monitor = {}
+        else:
+            setattr(self.operator, *sent[name])
         self.of[name] = start(name)
+
+    def check(self) -> None:
+        """Raise where a process has ended: nobody waits for what it will not do any more."""
+        for name, process in self.of.items():
+            if process.poll() is not None:
+                raise RobolearnError(f"the {name} node has ended with code {process.returncode}; stderr says why")
 
     def signal(self, name: str, *numbers: int) -> float:
         """Send signals; when."""
@@ -79,7 +95,7 @@ class Station:
 
     def fault(self, what: str) -> float:
         """Switch a fault of the simulated arm on, or off with an empty name; when."""
-        wait_until(self._faults.service_is_ready, START_S, "the parameters of the simulated arm")
+        wait_until(self._reaches_faults, START_S, "the parameters of the simulated arm")
         request = SetParameters.Request(parameters=[Parameter("fault", value=what).to_parameter_msg()])
         future = self._faults.call_async(request)
         began = time.monotonic()
@@ -89,12 +105,13 @@ class Station:
 
     def calm(self) -> None:
         """Disarmed, nothing broken, everything running."""
-        self.fault("")
-        for name, process in self.of.items():
-            if process.poll() is not None:
-                self.start(name)
+        ended = [name for name, process in self.of.items() if process.poll() is not None]
+        for name in ended:
+            self.start(name)
+        if "sim_arm" not in ended:  # a new one has no fault
+            self.fault("")
         operator = self.operator
-        operator.wait_ready(START_S)
+        wait_ready(operator, self, simulated=True, start_s=START_S)  # type: ignore[arg-type]
         if operator.state in ("armed", "braking"):
             operator.estop()
             operator.wait_for("latched")
@@ -112,6 +129,7 @@ class Station:
         begun = time.monotonic()
         while not self.travel(begun) > 0.01:
             assert time.monotonic() < end, self.operator.reports[-3:]
+            self.check()
             if self.operator.state == "latched":
                 self.operator.reset()
                 time.sleep(0.5)
@@ -143,6 +161,10 @@ class Station:
         for process in self.of.values():
             process.kill()
             process.wait(10)
+
+    def _reaches_faults(self) -> bool:
+        self.check()
+        return self._faults.service_is_ready()
 
     def _on_command(self, message: Any) -> None:
         self.commands.append((time.monotonic(), np.array(message.data)))
@@ -217,13 +239,38 @@ def test_joint_states_in_another_order_are_the_same(station: Station) -> None:
     station.within_limits()
 
 
-# A policy that is killed: on a fake clock in `test_faults_in_time`, over DDS in the tests of `robolearn deploy`.
+def test_a_policy_that_is_killed_and_comes_back(station: Station) -> None:
+    since = station.signal("policy", signal.SIGKILL)
+    station.expect_latched(since, "ran out", "gone")
+    assert at_rest(station.commands, CONTRACT), station.commands[-3:]
+    sent = len(station.commands)
+    station.calm()  # starts it again, and resets
+    time.sleep(0.3)
+    assert station.operator.state == "disarmed" and len(station.commands) == sent
+    station.move()
+    station.within_limits()
+
+
+def test_an_arm_that_is_killed_and_comes_back(station: Station) -> None:
+    since = station.signal("sim_arm", signal.SIGKILL)
+    assert "joint state" in station.operator.wait_for("latched", 5).reason, station.operator.reason
+    sent = silence(station.commands)
+    assert station.commands[-1][0] - since < 1.5, "stopped within its bound"
+    assert at_rest(station.commands, CONTRACT), station.commands[-3:]
+    station.calm()
+    time.sleep(0.3)
+    assert station.operator.state == "disarmed" and len(station.commands) == sent
+    station.move()
+    station.within_limits()
+
+
 def test_a_streamer_that_is_killed_and_comes_back(station: Station) -> None:
     since = station.signal("streamer", signal.SIGKILL)
     station.expect_latched(since, "gone", "late", "freshness")
     assert station.commands[-1][0] - since < 1.0
+    assert at_rest(station.commands, CONTRACT), station.commands[-3:]
     sent = len(station.commands)
-    station.calm()  # starts it again, and resets
+    station.calm()
     time.sleep(0.3)
     assert station.operator.state == "disarmed" and len(station.commands) == sent
     station.move()
@@ -235,7 +282,6 @@ def test_a_safety_node_that_is_killed_and_comes_back(station: Station) -> None:
     time.sleep(0.5)
     sent = len(station.commands)
     assert station.commands[-1][0] - since < 0.5, "nobody else commands the arm"
-    station.operator.report = None
     station.calm()
     time.sleep(0.3)
     assert station.operator.state == "disarmed" and len(station.commands) == sent

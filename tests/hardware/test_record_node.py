@@ -122,7 +122,7 @@ class Hosted:
 
     def close(self) -> None:
         """End it as Ctrl-C does."""
-        self.stop.wanted = True
+        self.stop.requested = True
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive() and self.codes == [1 if self.node.error else 0]
         self.executor.shutdown()

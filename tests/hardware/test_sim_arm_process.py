@@ -16,8 +16,6 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, shared_memory
 from hardware.ros2.background import Background, wait_until
 
-pytestmark = pytest.mark.realtime
-
 DOMAIN = 100 + os.getpid() % 100
 WAIT_S = 30.0
 
@@ -31,6 +29,7 @@ def start(*flags: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.realtime
 def test_it_runs_from_flags_and_ends_as_told() -> None:
     process = start("--task", "pick_place", "--seed=3", "--ros-args", "-p", "fault:=objects:stop")
     try:

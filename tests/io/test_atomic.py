@@ -63,7 +63,7 @@ def test_content_is_on_the_disk_before_the_rename_and_the_name_after_it(
     commit = Commit(tmp_path, "data set x")
     commit.stage("inner/a", b"1")
     commit.stage("point", b"2")
-    commit.publish([tmp_path / "inner", tmp_path])
+    commit.publish()
     assert sorted(seen[:2]) == ["sync a.tmp", "sync point.tmp"]
     assert seen[2:] == [
         "rename to a",

@@ -27,8 +27,6 @@ from robolearn.deploy.programs import may_be_realtime
 from robots.stations import load_contract
 from sim.registry import make_env
 
-pytestmark = pytest.mark.realtime
-
 DOMAIN = 1 + os.getpid() % 100
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Any]
@@ -49,7 +47,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_policy(ChunkPolicy(net, normalizer, interface), tmp_path_factory.mktemp("policy"))
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def compiled() -> None:
     """The filter's machine code, cached on disk: made once, which can take a minute on a machine that is busy."""
     contract = load_contract("sim")
@@ -109,7 +107,8 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             node.destroy_node()
 
 
-def test_a_deployment_in_simulation_arms_and_ends(launch: Launch, policy: Path, tmp_path: Path) -> None:
+@pytest.mark.realtime
+def test_a_deployment_in_simulation_arms_and_ends(compiled: None, launch: Launch, policy: Path, tmp_path: Path) -> None:
     started = launch("deploy", robot="sim", policy=str(policy), task="lift", seed="3").started
     assert len(started) == 4
     with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
@@ -127,7 +126,8 @@ def test_a_deployment_in_simulation_arms_and_ends(launch: Launch, policy: Path, 
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
 
 
-def test_a_recording_by_script_in_simulation(launch: Launch, tmp_path: Path) -> None:
+@pytest.mark.realtime
+def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp_path: Path) -> None:
     out = tmp_path / "set"
     priority = str(10 if may_be_realtime() else 0)
     started = launch(

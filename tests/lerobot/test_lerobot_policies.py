@@ -205,6 +205,8 @@ def test_deploy_runs_it_behind_the_safety_filter(
             [*program, "--policy", f"lerobot:{folder}", *flags, "--logs", str(tmp_path / f"logs-{attempt}")],
             env=environment, capture_output=True, text=True, timeout=280, check=False,
         )  # fmt: skip
+        if "the safety filter stopped the arm: self-collision" in done.stderr:
+            return  # an untrained policy may steer the arm into itself, and was stopped
         if "the safety filter stopped the arm" not in done.stderr:  # as it must where a process is held up
             break
     assert done.returncode == 0, done.stderr[-3000:]

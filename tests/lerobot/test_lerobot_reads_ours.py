@@ -6,16 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from lerobot.datasets.dataset_tools import merge_datasets
+from lerobot.datasets.dataset_tools import delete_episodes, merge_datasets, remove_feature, split_dataset
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
+from robolearn.cli.main import main
+from robolearn.core import check_compatible
 from robolearn.data import Dataset, Windows
+from robolearn.data.features import INTERFACE_KEY
 from robolearn.data.repair import repair
 
 CAMERAS = ("front", "wrist")
@@ -121,6 +125,29 @@ def test_its_merge_of_our_sets_is_read_by_both(ours: Path, write, tmp_path: Path
     theirs = lerobot(tmp_path / "merged")
     for i in range(len(theirs)):
         same_frame(theirs[i], merged, i)
+
+
+@pytest.mark.parametrize("edit", ["delete", "split", "merge", "remove a feature"])
+def test_what_an_action_means_outlives_its_edits(ours: Path, write, tmp_path: Path, edit: str) -> None:
+    """LeRobot writes info.json anew; a policy that was trained on what it wrote still fits the world."""
+    theirs, out = lerobot(ours), tmp_path / "out"
+    if edit == "delete":
+        delete_episodes(theirs, [0, 3], out, "ours/edited")
+    elif edit == "split":
+        split_dataset(theirs, {"train": [0, 1, 4], "val": [2, 3, 5]}, out)
+        out = out / "val"
+    elif edit == "merge":
+        merge_datasets([theirs, lerobot(write(tmp_path / "more", (4, 8)))], "ours/edited", out)
+    else:
+        remove_feature(theirs, "observation.environment_state", out, "ours/edited")
+    before, after = Dataset.open(ours, cache=False), Dataset.open(out, cache=False)
+    assert INTERFACE_KEY not in after.info, "LeRobot keeps it by now: the copy in the features is not needed"
+    lost = {"objects"} if edit == "remove a feature" else set()
+    kept = {key: spec for key, spec in before.interface.observation.items() if key not in lost}
+    assert after.interface == replace(before.interface, observation=kept)
+    check_compatible(after.interface, before.interface, what="policy")
+    assert main(["dataset", "import", str(out), "--out", str(tmp_path / "again"), "--json"]) == 0
+    assert Dataset.open(tmp_path / "again", cache=False).interface == after.interface
 
 
 RECORDER = """

@@ -7,6 +7,9 @@ Every recorder is a process of its own, forked from this one to save the imports
 episodes of a vector and two cameras as fast as it can, and says when `end` has returned. SIGKILL comes at a random
 moment: while it resumes, records, encodes, commits. Another process then opens the set and compares what is in it
 with what must be. Now and then `repair` comes before it, and the episode it saves must be whole up to its end.
+
+Edits, splits and repairs are victims, too: the set they read stays as it is, what they were to make is whole or not
+there, of a split all parts or none but for the moment between two renames, and what they leave is found and cleared.
 """
 
 from __future__ import annotations
@@ -29,8 +32,11 @@ from typing import Any
 import numpy as np
 
 from robolearn.core import ArraySpec, Interface
-from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data import Dataset, EpisodeWriter, edit
+from robolearn.data.dataset_source import open_numbers
+from robolearn.data.leftovers import clear, leftovers
 from robolearn.data.repair import repair
+from robolearn.data.source import store, store_all
 
 CAMERAS = ("front", "wrist")
 SIZE = 64
@@ -42,6 +48,8 @@ INTERFACE = Interface(
 STARTING_S = 0.5  # a fifth of the kills comes within this time of the start, whatever the recorder does then
 MOST = 6  # the others come after so many of its messages at most, within about the time between two
 PER_SET = 40  # kills, then a new set begins
+EDITS = ("drop", "split", "repair")
+EDIT_S = 0.4  # within which an edit is killed
 LOOKED_AT = 2  # episodes at the end of the set whose images are decoded after each kill; at the end all are
 
 LEROBOT = """
@@ -174,10 +182,48 @@ def killed(root: Path, rng: np.random.Generator) -> int:
     return (said + read_all(reading)).count(b"e")
 
 
+def edited(kind: str, root: Path, out: Path) -> None:
+    """Do what is to be killed: an edit of `root` into `out`, or its repair."""
+    dataset = open_numbers(root)
+    if kind == "repair":
+        repair(root)
+    elif kind == "split":
+        parts = [edit.keep(dataset, part) for part in edit.split(dataset, (1, 1), 0)]
+        store_all(parts, [out / "one", out / "two"], lambda _: None)
+    else:
+        store(edit.drop(dataset, [0]), out / "one")
+
+
+def edit_killed(kind: str, root: Path, rng: np.random.Generator) -> None:
+    """Kill an edit at a random moment, and check what is there, and what is left."""
+    out = root.parent / f".{root.name}-edits"
+    out.mkdir(exist_ok=True)
+    child, reading = in_child(lambda _: edited(kind, root, out))
+    time.sleep(rng.uniform(0.0, EDIT_S))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(reading)
+    total = open_numbers(root).episodes
+    made = {path.name: open_numbers(path).episodes for path in out.iterdir() if not path.name.startswith(".")}
+    left = {path.name for path in out.iterdir() if path.name.startswith(".")}
+    assert left == {one.path.name for one in leftovers(out)}, f"{left} is not found"
+    if kind == "drop":
+        assert made in ({}, {"one": total - 1})
+    if kind == "split":  # the last part is renamed first; the other one is whole then, too
+        half = [len(part) for part in edit.split(open_numbers(root), (1, 1), 0)]
+        assert made in ({}, {"two": half[1]}, {"one": half[0], "two": half[1]})
+        assert len(made) != 1 or open_numbers(out / ".one.part/set").episodes == half[0]
+    for one in list(leftovers(out)):
+        clear(one)
+    assert {path.name for path in out.iterdir()} == set(made)
+    shutil.rmtree(out)
+
+
 def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
     """The test; returns what was counted."""
     rng = np.random.default_rng(seed)
     counts = {"kills": 0, "sets": 0, "episodes": 0, "saved": 0, "saved_frames": 0, "lost_frames": 0}
+    counts |= dict.fromkeys(EDITS, 0)
     root, episodes, saved = keep, 0, []
     for kill in range(kills):
         if kill % PER_SET == 0:
@@ -196,6 +242,13 @@ def run(kills: int, seed: int, keep: Path) -> dict[str, int]:
             counts["lost_frames"] += done["lost"]
             assert episodes == done["episodes"], f"{done['episodes']} episodes after the repair, {episodes} expected"
             asked(check, root, episodes, saved, last)
+        if episodes > 2 and rng.random() < 0.25:
+            kind = str(rng.choice(EDITS))
+            asked(edit_killed, kind, root, rng)
+            total = asked(mended, root)["episodes"]  # of a killed repair, too, that had saved one
+            saved, episodes = [*saved, *range(episodes, total)], total
+            asked(check, root, episodes, saved, False)
+            counts[kind] += 1
         counts["kills"] += 1
         if last:
             counts["episodes"] += episodes

@@ -99,6 +99,59 @@ def _exceptions() -> None:
     filter_._exception = rethrown  # type: ignore[assignment]
 
 
+def _fingers_at_rest() -> None:
+    import robots.shapes as shapes
+
+    shapes._swept = lambda model, data, geom, body, extra, points, radius, file: (
+        shapes._in_link(model, data, geom, body, points),
+        radius,
+    )
+
+
+def _looks_at_postures_only() -> None:
+    from hardware.safety.collision import Collision
+
+    judge = Collision._judge
+
+    def certain(self: Any, way: Any, seconds: float, final: bool) -> bool:
+        judge(self, way, seconds, final)
+        return True
+
+    Collision._judge = certain
+
+
+def _holds_nothing() -> None:
+    import hardware.safety.collision as collision
+
+    around = collision._around
+    collision._around = lambda chain, limits: [p for p in around(chain, limits) if p.body != collision.HELD]
+
+
+def _any_limits() -> None:
+    import robots.limits as limits
+
+    limits.LEAST.clear()
+
+
+def _any_delays() -> None:
+    import robots.limits as limits
+
+    for name in limits.WIDEST:
+        limits.WIDEST[name] = math.inf
+
+
+def _no_dead_time() -> None:
+    from hardware.safety.stuck import Stuck
+
+    begin = Stuck.begin
+
+    def at_once(self: Any) -> None:
+        self._delay = 0.0
+        begin(self)
+
+    Stuck.begin = at_once
+
+
 _CHECKS, _FILTER, _GEOMETRY = (
     "hardware.safety.checks",
     "hardware.safety.filter:SafetyFilter",
@@ -122,6 +175,13 @@ MUTANTS: dict[str, Callable[[], None]] = {
     ),
     "workspace": _replace(f"{_GEOMETRY}:Geometry.stays_in_workspace", _nothing),
     "self-collision": _replace(f"{_GEOMETRY}:Geometry.keeps_apart", _nothing),
+    "obstacle": _replace(f"{_GEOMETRY}:Geometry.keeps_clear", _nothing),
+    "held": _holds_nothing,
+    "fingers": _fingers_at_rest,
+    "between-postures": _looks_at_postures_only,
+    "least-limits": _any_limits,
+    "widest-delays": _any_delays,
+    "dead-time": _no_dead_time,
     "singularity": _replace(f"{_GEOMETRY}:Geometry.stays_regular", _nothing),
     "output": _replace("hardware.safety.output:Output.check", _nothing),
     "reach": _anything_reached,

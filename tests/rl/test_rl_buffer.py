@@ -9,6 +9,7 @@ import torch
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.buffer import Batch, ReturnTracker, collect
 from robolearn.rl.returns import gae
+from robolearn.rl.reward_scale import RewardScale
 from robolearn.rollout import Decision, Decisions, Engine, Episodes
 
 LENGTHS, TERMINATES, LIMIT = (3, 4, 8), (True, False, False), 8
@@ -80,7 +81,9 @@ def play(early: int = -1, together: bool = False, quota=None, returns=None) -> t
     )
     assert engine.elapsed.tolist() == world.page[:, 2].tolist()
     assert all((ended <= worlds).all() for ended, worlds in ends)
-    assert sum(ended.sum() for ended, _ in ends) == batch.ended.sum() == batch.episodes
+    assert batch.ended.sum() == batch.episodes
+    all_ends = sum(ended.sum() for ended, _ in ends)  # those beyond a world's quota, too
+    assert all_ends >= batch.episodes if together else all_ends == batch.episodes
     return batch, world, engine
 
 
@@ -207,27 +210,43 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(together: bool):
         torch.testing.assert_close(part.time_remaining, 1 - part.observation["proprio"][:, 2] / LIMIT)
 
 
-def test_a_return_is_that_of_one_episode_also_where_one_ended_unseen():
-    """Worlds that cannot rest go on beyond their decisions, and their episodes may end there."""
-    returns, engine = ReturnTracker(3), Engine(Diary(together=True))  # type: ignore[arg-type]
+@modes
+def test_a_return_is_that_of_the_whole_episode_whatever_counts(together: bool):
+    """Worlds that cannot rest go on beyond their decisions: into an episode that counts later, or out of one."""
+    world, returns, scale = Diary(together=together), ReturnTracker(3), RewardScale(3, gamma=1.0)
+    engine = Engine(world)  # type: ignore[arg-type]
     engine.reset(0)
-    for _ in range(8):
+    seen: list[float] = []
+    for i in range(24):
         batch = collect(
             engine,
             lambda seen: Decision(np.zeros((3, 3, 1), np.float32), {}),
-            Episodes(np.array([0, 0, 1])),
+            (Episodes(np.array([0, 0, 1])), Decisions(1), Decisions(2))[i % 3],
             lambda o: {"proprio": torch.tensor(o["proprio"])},
             device=torch.device("cpu"),
+            scale=scale,
             returns=returns,
         )
-        assert batch.returns.tolist() == [36]
-        one = collect(
-            engine,
-            lambda seen: Decision(np.zeros((3, 3, 1), np.float32), {}),
-            Decisions(1),
-            lambda o: {"proprio": torch.tensor(o["proprio"])},
-            device=torch.device("cpu"),
-            returns=returns,
-        )
-        assert all(found <= 36 for found in one.returns)
-        assert (returns.now <= [6, 10, 36]).all()
+        steps = world.page[:, 2].astype(int)  # of the running episodes, whose steps bring 1 + 2 + … so far
+        so_far = [sum(range(1, k + 1)) for k in steps]
+        assert returns.now.tolist() == so_far
+        assert scale.state()[3:].tolist() == so_far, "undiscounted, the scale remembers the same"
+        seen += batch.returns.tolist()
+    assert set(seen) == {6, 10, 36}
+
+
+@modes
+def test_an_observation_is_converted_once_and_final_ones_apart(together: bool):
+    """Not as the one after a decision and again as the one before the next."""
+    engine, asked = Engine(Diary(together=together)), []  # type: ignore[arg-type]
+    engine.reset(0)
+
+    def features(observation: dict) -> dict[str, torch.Tensor]:
+        asked.append(len(observation["proprio"]))
+        return {"proprio": torch.tensor(observation["proprio"])}
+
+    # Decisions of two steps in episodes of 3, 4 and 8 come to their end after 2, 3, 4, 5, 6 and 8 steps.
+    turns = 6 if together else 4
+    act = lambda seen: Decision(np.zeros((3, 2, 1), np.float32), {})  # noqa: E731
+    batch = collect(engine, act, Decisions(4), features, device=torch.device("cpu"))
+    assert batch.episodes == 5 and sum(asked) == 3 * (1 + turns) + 5

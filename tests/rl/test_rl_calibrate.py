@@ -126,11 +126,9 @@ def test_the_rule_is_relative_to_what_the_policy_can_do():
     assert centre(found) == pytest.approx(0.10)  # 20% lie half-way between 30% at 0.08 and 10% at 0.12
 
 
-def test_a_policy_that_mostly_fails_does_not_show_what_noise_costs():
+def test_a_policy_that_mostly_fails_is_measured_like_any_other():
     found, _ = calibrate({0.0: 0.4, **dict.fromkeys(CANDIDATES, 0.4)})
-    assert found.success == (0.4,) * 6 and centre(found) == pytest.approx(0.12), "the middle candidate"
-    found, _ = calibrate({0.0: 0.5, **dict.fromkeys(CANDIDATES, 0.5)})
-    assert centre(found) == pytest.approx(max(CANDIDATES))
+    assert found.success == (0.4,) * 6 and centre(found) == pytest.approx(max(CANDIDATES))
 
 
 def test_a_nervous_policy_gets_less_than_the_smallest_candidate():

@@ -12,6 +12,7 @@ import yaml
 from robolearn.core import BadInput, check_compatible
 from robots import ROBOTS
 from robots.limits import Limits
+from robots.obstacles import Box, Plane
 from robots.stations import CONTRACTS, Contract, contract_names, load_contract
 from sim.registry import make_env
 
@@ -213,6 +214,16 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ("limits", {"collision_distance": 0.0}, "limits: limit collision_distance"),
         ("limits", {"workspace": {"lower": [0, 0, 0]}}, "limits.workspace: got none, expected the key 'upper'"),
         ("limits", {"workspace": {"lower": [0, 0, 1], "upper": [1, 1, 0]}}, "limits: workspace"),
+        ("limits", {"obstacles": {"table": {"normal": [0, 0]}}}, "limits.obstacles.table.normal: got 2, expected 3"),
+        ("limits", {"obstacles": {"t": {"normal": [0, 0, 0]}}}, "limits: plane t"),
+        ("limits", {"obstacles": {"t": {"nrmal": [0, 0, 1]}}}, "unknown key in limits.obstacles.t: got nrmal"),
+        ("limits", {"obstacles": {"t": {"normal": [0, 0, 1], "yaw": 1.0}}}, "limits.obstacles.t: got normal, yaw"),
+        ("limits", {"obstacles": {"t": {"lower": [0, 0, 0]}}}, "limits.obstacles.t: got lower, expected normal and"),
+        ("limits", {"obstacles": {"p": {"lower": [0, 0, 1], "upper": [1, 1, 0]}}}, "limits: box p"),
+        ("limits", {"obstacles": ["table"]}, "limits.obstacles: got"),
+        ("limits", {"held": {"lower": [0, 0, 1], "upper": [1, 1, 0]}}, "limits: held"),
+        ("limits", {"jerk": [1e-6] * 7}, "limits: limit jerk: got 1e-06, expected at least 1.0"),
+        ("limits", {"state_timeout_s": 1.0}, "limits: limit state_timeout_s: got 1.0, expected at most 0.3"),
         ("limits", {"gripper_max": 0.2}, "limits: limit gripper_max: got 0.2, expected at most 0.08"),
         ("limits", {"max_jump": float("nan")}, "limits.max_jump: got nan, expected a finite number"),
         ("limits", {"max_jump": "0.1"}, "limits.max_jump: got 0.1, expected a number"),
@@ -270,6 +281,17 @@ def test_a_station_of_ones_own(tmp_path: Path) -> None:
     assert contract.limits.max_jump == 0.1
     np.testing.assert_array_equal(contract.limits.velocity, [0.5] * 6)
     assert contract.interface == load_contract("ur5e").interface
+
+
+def test_what_stands_around_the_arm(tmp_path: Path) -> None:
+    data = put(shipped("ur5e"), "limits.obstacles.post", {"lower": [0.5, 0.5, 0], "upper": [0.6, 0.6, 1], "yaw": 0.3})
+    data = put(data, "limits.held", {"lower": [-0.01, -0.02, -0.03], "upper": [0.01, 0.02, 0.03]})
+    limits = load(tmp_path, put(data, "limits.state_timeout_s", 0.25)).limits
+    post, table = limits.obstacles  # as the file has them
+    assert isinstance(table, Plane) and table.name == "table" and table.normal.tolist() == [0, 0, 1]
+    assert isinstance(post, Box) and post.yaw == 0.3 and post.centre == pytest.approx([0.55, 0.55, 0.5])
+    np.testing.assert_array_equal(limits.held, [[-0.01, -0.02, -0.03], [0.01, 0.02, 0.03]])
+    assert limits.state_timeout_s == 0.25
 
 
 def test_an_arm_without_gripper_or_limits_section(tmp_path: Path) -> None:

@@ -223,6 +223,26 @@ def test_exactly_so_many_decisions_in_every_world(
     assert together or all(turn.worlds.all() for turn in turns)
 
 
+@settings(max_examples=40, deadline=None)
+@given(worlds, lengths, execute, st.integers(1, 6), st.booleans())
+def test_what_is_done_beyond_a_quota_is_handed_over_too(
+    n: int, lengths: tuple[int, ...], execute: int, decisions: int, together: bool
+):
+    """Every step that the worlds executed is in one turn, and no other."""
+    env = Ledger(n, lengths, together=together)
+    turns, engine = play(env, Script(execute), Decisions(decisions))
+    handed = []
+    for turn in turns:
+        assert not (turn.worlds & turn.beyond).any() and (together or not turn.beyond.any())
+        for w in np.flatnonzero(turn.worlds | turn.beyond):
+            steps = [(int(w), int(turn.episode[w]), int(turn.elapsed[w] + i)) for i in range(turn.steps[w])]
+            handed += steps
+            rewards = [np.float32(env.executed[step][0]) * np.float32(0.5) + np.float32(step[2]) for step in steps]
+            np.testing.assert_allclose(turn.rewards[w, : len(steps)], rewards, rtol=1e-6)
+            assert turn.ended[w] == (steps[-1][2] + 1 == env.length(int(w), steps[-1][1]))
+    assert sorted(handed) == sorted(env.executed) and engine.env_steps == len(handed)
+
+
 def test_each_world_that_steps_with_the_others_has_a_cursor_of_its_own():
     """Chunks of 3, episodes of 2 and of 7: world 0 decides at steps 0, 2, 4, …, world 1 at 0, 3, 6, 7, 10, …"""
     env = Ledger(2, (2,), together=True)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robots import PANDA
-from sim.embedded import world as embedded
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert
 from sim.realtime import RealtimeWorld
@@ -23,14 +22,16 @@ class Recorded(MujocoWorlds):
     def __init__(self, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(TASKS[task](), 1, randomise=False, threads=1)
         self.rows: list[tuple[NDArray, float]] = []
-        move = embedded.advance
+        physics = self._physics
+        follow = physics.follow
 
-        def advance(q: NDArray, *args: object) -> None:
-            move(q, *args)
-            finger = self.batch.bind("ctrl")[0, self.model.actuator(PANDA.gripper.joints[0]).id]
-            self.rows.append((q[0].copy(), 2.0 * float(finger)))
+        def recorded(rows: NDArray, arms: NDArray, finger: NDArray) -> NDArray:
+            before = self.batch.bind("ctrl")[0, self.model.actuator(PANDA.gripper.joints[0]).id].copy()
+            for i, q in enumerate(arms[0]):
+                self.rows.append((q.copy(), 2.0 * float(finger[0] if i >= physics.delay[0] else before)))
+            return follow(rows, arms, finger)
 
-        monkeypatch.setattr(embedded, "advance", advance)
+        monkeypatch.setattr(physics, "follow", recorded)
 
 
 @pytest.mark.parametrize("task", TASKS)

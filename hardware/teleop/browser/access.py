@@ -6,7 +6,7 @@
   exchanged for a cookie (Secure, HttpOnly, SameSite) and never shown again; without it nothing is passed on.
 
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
-policy says the same to the browser. Only GET requests without a body are served: there is nothing to send to the page
+policy forbids it in the browser, too. Only GET requests without a body are served: there is nothing to send to the page
 but websocket messages, and a request whose length two parsers read differently (request smuggling) is refused whole.
 """
 
@@ -24,6 +24,7 @@ from aiohttp import web
 log = logging.getLogger(__name__)
 
 COOKIE = "__Host-robolearn"  # the prefix keeps other hosts of the domain from setting it
+SERVER = {"Server": "robolearn"}  # instead of the names and versions of libraries
 
 # 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
 POLICY = "; ".join(
@@ -57,7 +58,7 @@ class Access:
 
     Args:
       host: where it listens.
-      tls: whether it speaks TLS; then the token is demanded.
+      tls: whether it uses TLS; then the token is demanded.
       page: the HTML that is served at ``/``.
       sockets: paths of the websockets.
 
@@ -81,32 +82,32 @@ class Access:
     def answer(self, request: web.BaseRequest, port: int) -> web.Response | None:
         """The response to `request` at `port`; None for a websocket handshake that is admitted."""
         if request.method != "GET" or not request.raw_path.startswith("/"):
-            return _response(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET.\n", Allow="GET")
+            return response(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET.\n", Allow="GET")
         if "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0":
-            return _response(HTTPStatus.BAD_REQUEST, "No body.\n")
+            return response(HTTPStatus.BAD_REQUEST, "No body.\n")
         url = urlsplit(request.raw_path)
         host = self._host(request, port)
         if host is None:
-            return _response(HTTPStatus.FORBIDDEN, "This page goes by another name.\n")
+            return response(HTTPStatus.FORBIDDEN, "This page goes by another name.\n")
         if self.token:
             offered = parse_qs(url.query).get("token", [])
             if offered and _same(offered[0], self.token):
                 cookie = f"{COOKIE}={self._session}; Path=/; Secure; HttpOnly; SameSite=Strict"
-                return _response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
+                return response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
             if not _same(_cookie(request), self._session):
                 log.warning("refused a page without a valid token from %s", request.remote)
-                return _response(HTTPStatus.FORBIDDEN, "Open the address with its token from the terminal.\n")
+                return response(HTTPStatus.FORBIDDEN, "Open the address with its token from the terminal.\n")
         if [value.lower() for value in request.headers.getall("Upgrade", [])] == ["websocket"]:
             origins = request.headers.getall("Origin", [])
             if origins != [f"{self.scheme}://{host}"]:
                 log.warning("refused a websocket from another site: %s", ", ".join(origins) or "no Origin")
-                return _response(HTTPStatus.FORBIDDEN, "Not from another site.\n")
-            return None if url.path in self._sockets else _response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
+                return response(HTTPStatus.FORBIDDEN, "Not from another site.\n")
+            return None if url.path in self._sockets else response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
         if url.path != "/":
-            return _response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
+            return response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
         if url.query:
-            return _response(HTTPStatus.SEE_OTHER, "", Location="/")
-        return _response(HTTPStatus.OK, self._page, **{"Content-Type": "text/html; charset=utf-8"})
+            return response(HTTPStatus.SEE_OTHER, "", Location="/")
+        return response(HTTPStatus.OK, self._page, **{"Content-Type": "text/html; charset=utf-8"})
 
     def _host(self, request: web.BaseRequest, port: int) -> str | None:
         """The Host header, or None if it cannot mean this server (DNS rebinding).
@@ -119,14 +120,15 @@ class Access:
         return hosts[0] if self._tls or hosts[0] in {f"{name}:{port}" for name in self._names} else None
 
 
-def _response(status: HTTPStatus, body: str | bytes, **headers: str) -> web.Response:
+def response(status: HTTPStatus, body: str | bytes, **headers: str) -> web.Response:
+    """An answer that ends its connection, with the headers that all answers have."""
     fields = {
         "Content-Type": "text/plain; charset=utf-8",
         "Cache-Control": "no-store",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": POLICY,
-        "Server": "robolearn",  # and not the names and versions of libraries
+        **SERVER,
         **headers,
     }
     content = body.encode() if isinstance(body, str) else body

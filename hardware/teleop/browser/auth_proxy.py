@@ -1,6 +1,6 @@
 """The reverse proxy in front of viser: it admits a request or refuses it, and passes on websocket messages.
 
-viser itself knows no TLS, no token and no origin: it listens on loopback alone, and only this proxy connects to it.
+viser has no TLS, no token and no check of origins: it listens on loopback alone, and only this proxy connects to it.
 `access` has the checks. The proxy also adds the dead-man's switch and the buttons to the page, and serves them on a
 websocket of their own (`heartbeat`).
 """
@@ -15,6 +15,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from http import HTTPStatus
 from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import WSMsgType, web
 
-from hardware.teleop.browser.access import Access, is_loopback
+from hardware.teleop.browser.access import SERVER, Access, is_loopback, response
 from hardware.teleop.browser.connection_limits import ConnectionLimits
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.heartbeat import serve_heartbeats
@@ -132,17 +133,17 @@ class AuthProxy:
 
     async def _serve(self, listening: Future[int]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = web.Server(
-            self._handle,
-            access_log=None,
-            logger=logging.Logger("proxy", level=logging.CRITICAL),  # refusals are ours to log
-            max_line_size=LINE,
-            max_field_size=LINE,
-            max_headers=HEADERS,
-            lingering_time=0.0,
-        )
+        server = web.Server(self._handle)
+        options: dict[str, Any] = {
+            "access_log": None,
+            "logger": logging.Logger("proxy", level=logging.CRITICAL),  # refusals are ours to log
+            "max_line_size": LINE,
+            "max_field_size": LINE,
+            "max_headers": HEADERS,
+            "lingering_time": 0.0,
+        }
         listener = await self._loop.create_server(
-            lambda: self._limits.guard(server()),
+            lambda: self._limits.guard(_Connection(server, loop=asyncio.get_running_loop(), **options)),
             self._host,
             self.port,
             ssl=self._tls,
@@ -159,7 +160,12 @@ class AuthProxy:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = self._access.answer(request, self.port)
         self._limits.extend(request.transport, None if answer is None else SEND_S)
-        return await self._talk(request) if answer is None else answer
+        if answer is not None:
+            return answer
+        try:
+            return await self._talk(request)
+        except web.HTTPException as error:  # a handshake that is none
+            return _refusal(error.status)
 
     async def _talk(self, request: web.BaseRequest) -> web.WebSocketResponse:
         """Serve a websocket until either side ends it."""
@@ -171,6 +177,7 @@ class AuthProxy:
             compress=False,
             max_msg_size=LONGEST,
         )
+        socket.headers.update(SERVER)
         await socket.prepare(request)
         path = urlsplit(request.raw_path).path
         log.debug("%s of %s opened", path, request.remote)
@@ -204,6 +211,24 @@ class AuthProxy:
                 for task in both:
                     task.cancel()
                 await asyncio.gather(*both, return_exceptions=True)
+
+
+class _Connection(web.RequestHandler):
+    """Refusals that aiohttp makes by itself, of requests that it cannot read, in the form of ours."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)  # raises where part of an answer is sent already
+        return _refusal(status)
+
+
+def _refusal(status: int) -> web.Response:
+    return response(HTTPStatus(status), f"{HTTPStatus(status).phrase}.\n")
 
 
 async def _forward(source: Any, sink: Any) -> None:

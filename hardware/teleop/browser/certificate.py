@@ -1,6 +1,6 @@
 """The certificate of the page: made once, signed by itself, kept where only its owner can read it.
 
-Nobody vouches for it, so a browser asks once; the operator compares the fingerprint with the one in the terminal.
+No authority has signed it, so a browser warns once; the operator compares the fingerprint with the one in the terminal.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class ConnectionLimits:
         return _Guarded(self, protocol)
 
     def extend(self, transport: asyncio.BaseTransport | None, seconds: float | None) -> None:
-        """The request has arrived: the connection may last `seconds` from now, or as long as it likes (None)."""
+        """The request has arrived: the connection may last `seconds` from now, or without a limit (None)."""
         if transport is not None and transport in self._open:
             self._set(transport, seconds)
 

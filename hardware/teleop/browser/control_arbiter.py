@@ -3,7 +3,7 @@
 Pages connect and leave in threads of their own; the recording takes one request per control step. One client has
 control, others watch and may take it over while the dead-man is off.
 
-The dead-man is a switch that must be kept: every heartbeat of the page says which press of the switch is still on (0:
+The dead-man is a switch that must be kept: every heartbeat of the page names the press of it that is still on (0:
 none). A page that is silent for `heartbeat_s`, that closes or loses its websocket has let go, and a press that was lost
 this way never counts again: the page must be alive and the operator must press anew.
 
@@ -55,7 +55,7 @@ class ControlRequest:
 
 @dataclass
 class _Client:
-    key: str  # only its own page knows it
+    key: str  # sent to its own page alone
     beat_at: float = -np.inf
     press: int = 0  # the newest press of the switch that it reported
     void: int = 0  # presses up to this one do not count any more
@@ -108,13 +108,13 @@ class ControlArbiter:
                     return client
             return None
 
-    def beat(self, client: int, press: int, told: float | None = None) -> None:
+    def beat(self, client: int, press: int, received: float | None = None) -> None:
         """A heartbeat.
 
         Args:
           client: whose.
           press: counts how often the switch was pressed, or is 0 while it is off.
-          told: ``"t"`` of the newest `standing` that the page has heard [s]; None: it does not say.
+          received: ``"t"`` of the newest `standing` that the page has received [s]; None: not in the message.
         """
         with self._lock:
             facts = self._clients.get(client)
@@ -126,7 +126,7 @@ class ControlArbiter:
                 if press == 0 and facts.press > facts.void:
                     self._note = "the dead-man is off"  # else it was lost: the reason stays until the next press
             facts.beat_at, facts.press = self._clock(), press
-            if told is not None and not 0 <= (late := facts.beat_at - told) <= self.heartbeat_s + DELAY_S:
+            if received is not None and not 0 <= (late := facts.beat_at - received) <= self.heartbeat_s + DELAY_S:
                 self._let_go(client, facts, f"the network is slow: word and answer took {late:.1f} s")
             if client != self._controller:
                 facts.void = max(facts.void, press)  # whatever it pressed as a spectator

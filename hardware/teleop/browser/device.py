@@ -163,7 +163,7 @@ class Browser:
     # ---------------------------------------------------------------------------------------------------------
 
     def _observe(self, observation: Mapping[str, NDArray] | None) -> NDArray[np.float64] | None:
-        """(n,) joint positions [rad], after the target has been told where the arm is."""
+        """(n,) joint positions [rad], and the target moved to where the arm is."""
         if observation is None or "proprio" not in observation:
             return None
         n = len(self._robot.joints)

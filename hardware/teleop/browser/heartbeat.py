@@ -42,7 +42,7 @@ async def serve_heartbeats(
     try:
         async for message in page:
             content = _json(message)
-            press, told = content.get("press"), content.get("t")
+            press, received = content.get("press"), content.get("t")
             if content.get("claim"):
                 arbiter.claim(client)
             if content.get("event") in _EVENTS:
@@ -53,7 +53,7 @@ async def serve_heartbeats(
                 why = "the page is not on the screen any more"
                 arbiter.silence(client, why)
             elif type(press) is int and 0 <= press < 1 << 53:
-                arbiter.beat(client, press, float(told) if isinstance(told, (int, float)) else None)
+                arbiter.beat(client, press, float(received) if isinstance(received, (int, float)) else None)
     finally:
         arbiter.silence(client, why)
         sending.cancel()

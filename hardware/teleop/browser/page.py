@@ -238,7 +238,7 @@ class _Server(viser.ViserServer):
 def hidden_loopback() -> str:
     """A loopback address that other web pages in the operator's browser will not guess.
 
-    viser asks nobody for an origin. Linux answers on the whole of 127/8: with the port, 2⁴⁰ places to look.
+    viser does not check origins. Linux answers on the whole of 127/8: with the port, 2⁴⁰ places to look.
     """
     address = str(ipaddress.IPv4Address((127 << 24) + 256 + secrets.randbelow((1 << 24) - 512)))
     with socket.socket() as probe:
@@ -251,7 +251,7 @@ def hidden_loopback() -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """viser prints where it listens, and that it stopped, through rich's console, whatever it is told."""
+    """viser prints its address, and that it stopped, through rich's console, with `verbose=False` too."""
     console = rich.get_console()
     before, console.quiet = console.quiet, True
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,20 +46,46 @@ def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
 
 def write_set(source: Source, out: Path, verb: str, quiet: bool) -> dict[str, Any]:
     """Store `source` in `out`, showing progress; the result of the command."""
-    from robolearn.data.source import store
+    return write_sets([source], [out], verb, quiet)[0]
+
+
+def write_sets(sources: Sequence[Source], outs: Sequence[Path], verb: str, quiet: bool) -> list[dict[str, Any]]:
+    """Store each of `sources` in its folder of `outs`, all or none, showing progress; the result for each."""
+    from robolearn.data.source import store, store_all
     from robolearn.runs import Progress
 
     begun = time.perf_counter()
-    with Progress(verb, total=source.count, unit="episodes", quiet=quiet) as progress:
-        stored = store(source, out, progress=progress)
-    return {
-        "dataset": str(out),
-        "episodes": stored.episodes,
-        "frames": stored.frames,
-        "successes": stored.successes,
-        "notes": list(source.notes),
-        "wall_s": {"total": time.perf_counter() - begun},
-    }
+    with ExitStack() as stack:
+
+        def progress(i: int) -> Progress:
+            what = verb if len(outs) == 1 else f"{verb} {outs[i].name}"
+            return stack.enter_context(Progress(what, total=sources[i].count, unit="episodes", quiet=quiet))
+
+        if len(outs) == 1:
+            written = [store(sources[0], outs[0], progress=progress(0))]
+        else:
+            written = store_all(sources, outs, progress)
+    total = time.perf_counter() - begun
+    return [
+        {
+            "dataset": str(out),
+            "episodes": stored.episodes,
+            "frames": stored.frames,
+            "successes": stored.successes,
+            "notes": [*source.notes, *_left_over(out)],
+            "wall_s": {"total": total},
+        }
+        for source, out, stored in zip(sources, outs, written, strict=True)
+    ]
+
+
+def _left_over(out: Path) -> list[str]:
+    """Remarks on what killed commands have left beside `out`."""
+    from robolearn.data.leftovers import leftovers
+
+    place = out.absolute().parent
+    return [f"{left.path} is {left.what}; `robolearn dataset repair {place} --clear` removes it"
+            for left in leftovers(place)]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ class Import(Command):
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
     """How the episodes ended, where the files do not say."""
+    tolerance_s: float = 1e-4
+    """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.source import check_new
@@ -65,6 +68,8 @@ class Import(Command):
             raise BadInput("import", got=self.path, expected="a file or folder that is there")
         if self.hz is not None and not 0 < self.hz < 1e4:
             raise BadInput("--hz", got=self.hz, expected="a positive number")
+        if not 0 < self.tolerance_s < math.inf:
+            raise BadInput("--tolerance-s", got=self.tolerance_s, expected="a positive number of seconds")
         name = guess(self.path) if self.format == "auto" else self.format
         readers = importers()
         if name is None or name not in readers:
@@ -85,7 +90,14 @@ def importers() -> dict[str, Callable[[Import], Source]]:
         def read(flags: Import) -> Source:
             cameras = flags.cameras if flags.images else ()
             options = ReadOptions(
-                flags.task, flags.hz, flags.embodiment, flags.action_kind, flags.proprio, cameras, success_of(flags)
+                flags.task,
+                flags.hz,
+                flags.embodiment,
+                flags.action_kind,
+                flags.proprio,
+                cameras,
+                success_of(flags),
+                flags.tolerance_s,
             )
             reader = FORMATS[name].read
             assert reader is not None

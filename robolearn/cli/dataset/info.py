@@ -35,8 +35,8 @@ class Info(Command):
         dataset = open_numbers(self.data)
         interface = interface_with_images(dataset)
         hz = float(dataset.info["fps"])
-        first = dataset.task_index[dataset.starts]
-        counts = Counter(int(task) for task in first)
+        spoken = [np.unique(dataset.task_index[dataset.frames_of([e])]) for e in range(dataset.episodes)]
+        counts = Counter(int(task) for tasks in spoken for task in tasks)
         intervention = dataset.intervention
         return {
             "dataset": str(self.data),
@@ -72,6 +72,7 @@ class Info(Command):
             },
             "stamps": sorted(dataset.stamps),
             "tasks": {dataset.tasks[task]: counts[task] for task in sorted(counts)},
+            "episodes_of_several_tasks": sum(len(tasks) > 1 for tasks in spoken),
             "bytes": _sizes(self.data),
             "extra": dict(interface.extra),
         }
@@ -110,6 +111,8 @@ class Info(Command):
             row("timestamps", ", ".join(result["stamps"]))
         for task, count in result["tasks"].items():
             row("task", f"{task!r}: {count} episodes")
+        if several := result["episodes_of_several_tasks"]:
+            row("", f"{several} episodes are of several tasks, one after the other")
         sizes = result["bytes"]
         row("on disk", ", ".join(f"{name} {megabytes(size)}" for name, size in sizes.items() if size))
         if "action_scale" in result["extra"]:

@@ -1,4 +1,4 @@
-"""``robolearn dataset quality``: which demonstrations are good, which to drop, and why."""
+"""``robolearn dataset quality``: which demonstrations are good, which count less or go, and why."""
 
 from __future__ import annotations
 
@@ -10,17 +10,30 @@ from typing import Any
 
 import tyro
 
-from robolearn.cli.command import Command
+from robolearn.cli.command import Command, at_least, check_seed, rate_text
+from robolearn.cli.dataset.prove import SEEDS_APART, check_task, prove
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quality(Command):
-    """Measure, score and rank the episodes of a data set, and say which to drop and why."""
+    """Measure, score and rank the episodes of a data set, and say which count less, which to drop, and why.
+
+    Example: robolearn dataset quality data/lift --weights --prove lift --out quality.html
+    """
 
     data: tyro.conf.Positional[Path]
     """A LeRobotDataset v3.0 folder."""
     weights: bool = False
     """Write the scores as sampling weights into the data set; `robolearn train --weights` uses them."""
+    prove: str | None = None
+    """A task in simulation: train small policies on all episodes alike, by weight, and without those to drop, and
+    compare them there."""
+    prove_steps: int = 1500
+    """Gradient steps of each of them."""
+    prove_episodes: int = 400
+    """Episodes of each evaluation."""
+    seed: int = 0
+    """Of training and evaluation."""
     out: Path | None = None
     """Write a report with plots to this HTML file."""
 
@@ -29,12 +42,17 @@ class Quality(Command):
         from robolearn.data.quality import Demonstrations, assess
         from robolearn.data.reader import Dataset
         from robolearn.data.weights import write_weights
-        from robolearn.eval.quality_page import summary, write_quality_report
+        from robolearn.eval.quality_page import listed, summary, write_quality_report
 
         if self.out is not None and (self.out.is_dir() or self.out.suffix != ".html"):
             raise BadInput(f"--out {self.out}", got="no HTML file", expected="a path that ends in .html")
+        at_least(1, prove_steps=self.prove_steps, prove_episodes=self.prove_episodes)
+        check_seed(self.seed)
+        check_seed(SEEDS_APART + self.seed)
         begun = time.perf_counter()
         dataset = Dataset.open(self.data, images=False)
+        if self.prove is not None:
+            check_task(self.prove, dataset)
         demonstrations = Demonstrations.of(dataset)
         quality = assess(demonstrations, joint_names(dataset))
         command = f"robolearn dataset quality {self.data}" + (" --weights" if self.weights else "")
@@ -71,6 +89,14 @@ class Quality(Command):
             result["report"] = str(
                 write_quality_report(self.out, demonstrations, quality, title=title, commands=commands)
             )
+        drops = quality.of_kind("drop")
+        if 0 < len(drops) < dataset.episodes:
+            clean = self.data.with_name(self.data.name + "-clean")
+            result["drop_command"] = f"robolearn dataset edit drop {self.data} --episodes {listed(drops)} --out {clean}"
+        if self.prove is not None:
+            result["proof"] = prove(
+                dataset, quality.weights(), self.prove, self.prove_steps, self.prove_episodes, self.seed, self.json
+            )
         result["wall_s"] = {"total": time.perf_counter() - begun}
         return result
 
@@ -91,6 +117,12 @@ class Quality(Command):
         tq = "not recorded" if result["tq"] is None else f"{result['tq']:.2f}"
         console.print(f"state-action coverage {result['saco']:.2f}, trajectory quality {tq}")
         console.print(result["summary"])
+        if "drop_command" in result:
+            console.print(result["drop_command"], soft_wrap=True)
+        for found in result.get("proof", {}).get("policies", ()):
+            console.print(f"trained {found['name']}: {rate_text(found['success'])}")
+        for verdict in result.get("proof", {}).get("verdicts", ()):
+            console.print(verdict["sentence"])
         for key in ("weights", "report"):
             if key in result:
                 console.print(f"{key}: {result[key]}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from robolearn.cli.command import Command, check_seed
-from robolearn.cli.dataset.common import show_stored, write_set
+from robolearn.cli.dataset.common import show_stored, write_sets
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
@@ -49,11 +49,8 @@ class Split(Command):
             check_new(out)
         dataset = open_numbers(self.data)
         parts = edit.split(dataset, fractions, self.seed)
-        written = []
-        for out, episodes in zip(self.out, parts, strict=True):
-            written.append(write_set(edit.keep(dataset, episodes), out, f"writing {out.name}", self.json))
-            written[-1]["from_episodes"] = episodes
-        return {"datasets": written}
+        written = write_sets([edit.keep(dataset, episodes) for episodes in parts], self.out, "writing", self.json)
+        return {"datasets": [{**one, "from_episodes": part} for one, part in zip(written, parts, strict=True)]}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         for one in result["datasets"]:

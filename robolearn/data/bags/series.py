@@ -14,6 +14,7 @@ from robolearn.core.se3 import quat_to_matrix
 from robolearn.data.bags.events import EPISODE_EVENTS, Event, read_event
 from robolearn.data.bags.grid import Times
 from robolearn.data.bags.recording import Message, Recording
+from robolearn.data.features import IMAGES
 from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, Contract, Topic
 
 Array = NDArray[np.float64]
@@ -63,7 +64,10 @@ def check_topics(station: Contract, recording: Recording) -> None:
     for role, channel in wanted.items():
         place = f"bag {recording.path}: topic {channel.topic} ({role} of contract {station.name})"
         if channel.topic not in recording.topics:
-            raise BadInput(place, got="none", expected=channel.type, available=sorted(recording.topics))
+            hint = (
+                "--no-images leaves the cameras out, --cameras names those to take" if role.startswith(IMAGES) else ""
+            )
+            raise BadInput(place, got="none", expected=channel.type, available=sorted(recording.topics), hint=hint)
         if recording.topics[channel.topic] != channel.type:
             raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
 

@@ -56,6 +56,8 @@ def write_bag(dataset: Dataset, station: Contract, out: str | Path, progress: Pr
         messages = _EpisodeMessages(bag, station, dataset.outcomes)
         if lost := [name for name in dataset.stamps if name not in (FRAME, *messages.sources)]:
             log.warning("%s: no topic of contract %s has the timestamps of %s", out, station.name, ", ".join(lost))
+        if changing := sum(bool(dataset.episode(index).frame_tasks) for index in range(dataset.episodes)):
+            log.warning("%s: a bag has one task an episode: of %d the first alone is kept", out, changing)
         end = 0
         for index, draft in enumerate(drafts(dataset)):
             end = messages.episode(draft, end)

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.features import (
-    INTERFACE_KEY,
-    SUCCESS,
-    key_of,
-    picture_shape,
-    stamp_name,
-    stored_interface,
-    vector_spec,
-)
+from robolearn.core import BadInput, Episode, Interface
+from robolearn.data.features import SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.source import Draft
 from robolearn.data.tables import array_of
 from robolearn.data.video_reader.segments import Images
-
-OUTCOMES = {"next.reward", "next.done", "next.success", "next.terminated", "next.truncated", "is_intervention"}
-INDICES = {"timestamp", "frame_index", "episode_index", "index", "task_index"}
-_NUMBERS = ("float", "int", "uint", "bool")
 
 
 @dataclass(frozen=True)
@@ -57,46 +45,22 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
     Raises:
       BadInput: no actions, or no frame rate.
     """
-    features: Mapping[str, Mapping[str, Any]] = info["features"]
-    if "action" not in features:
-        raise BadInput(what, got="no feature 'action'", expected="one", available=features)
-    observation: dict[str, ArraySpec] = {}
-    vectors: dict[str, str] = {}
-    videos: dict[str, str] = {}
-    pictures: dict[str, str] = {}
-    stamps: dict[str, str] = {}
-    notes: list[str] = []
-    for name, feature in features.items():
-        kind = str(feature["dtype"])
-        if name in OUTCOMES or name in INDICES or name == "action":
-            continue
-        if (stamp := stamp_name(name)) is not None:
-            stamps[stamp] = name
-        elif kind in ("video", "image"):
-            shape = picture_shape(feature)
-            camera = key_of(name).removeprefix("images.").replace("/", "_")
-            if shape is None:
-                notes.append(f"{name} is left out: not an RGB image ({feature['shape']})")
-            elif options.takes(camera):
-                observation[f"images.{camera}"] = ArraySpec(shape, "uint8")
-                (videos if kind == "video" else pictures)[f"images.{camera}"] = name
-        elif name.startswith("observation.") and kind.startswith(_NUMBERS):
-            vectors[key_of(name)] = name
-            observation[key_of(name)] = vector_spec(feature)
-        else:
-            notes.append(f"{name} ({kind}) is left out")
-    interface = Interface(
-        observation=observation,
-        action=vector_spec(features["action"]),
-        control_hz=options.hz or float(info["fps"]),
-        embodiment=options.embodiment or str(info.get("robot_type") or "none"),
-        action_kind=options.action_kind or "native",
+    interface = options.applied(interface_of(info, what=what))
+    found, notes = observed(info["features"])
+    columns = {key: name for key, (name, _) in found.items() if key in interface.observation}
+    kinds = {key: str(info["features"][name]["dtype"]) for key, name in columns.items()}
+    lost = [f"{name} is stored row by row, as one vector" for key, name in columns.items()
+            if kinds[key] not in ("video", "image") and len(info["features"][name]["shape"]) > 1]  # fmt: skip
+    if (kind := str(info["features"]["action"]["dtype"])) not in ("float16", "float32"):
+        lost.append(f"the actions, which are {kind}, are stored as float32")
+    return Plan(
+        interface,
+        {key: name for key, name in columns.items() if kinds[key] not in ("video", "image")},
+        {key: name for key, name in columns.items() if kinds[key] == "video"},
+        {key: name for key, name in columns.items() if kinds[key] == "image"},
+        {stamp: name for name in info["features"] if (stamp := stamp_name(name)) is not None},
+        (*notes, *lost),
     )
-    if INTERFACE_KEY in info:
-        own = options.applied(stored_interface(info, what=what))
-        kept = {key: spec for key, spec in own.observation.items() if key in observation}
-        interface = replace(own, observation={**kept, **{k: v for k, v in observation.items() if k not in kept}})
-    return Plan(interface, vectors, videos, pictures, stamps, tuple(notes))
 
 
 def draft(
@@ -126,7 +90,8 @@ def draft(
         at = int(np.flatnonzero(frame != np.arange(length))[0])
         raise BadInput(f"{what}, row {at}: frame_index", got=int(frame[at]), expected=at)
     interface = plan.interface
-    numbers = {key: column(name, interface.observation[key].shape) for key, name in plan.vectors.items()}
+    specs = interface.observation
+    numbers = {key: column(name, specs[key].shape, specs[key].dtype) for key, name in plan.vectors.items()}
     images: dict[str, Images] = dict(videos)
     for key, name in plan.pictures.items():
         images[key] = np.stack(
@@ -136,6 +101,7 @@ def draft(
     success, terminated = plain("next.success", "bool"), plain("next.terminated", "bool")
     truncated, task = plain("next.truncated", "bool"), plain("task_index", "int64")
     succeeded = bool(options.success) if success is None else bool(success.any())
+    words = [options.task or _task(tasks, int(index), what) for index in (task if task is not None else ())]
     ended = succeeded if terminated is None else bool(terminated.any())
     episode = Episode(
         observation=numbers,
@@ -144,9 +110,10 @@ def draft(
         success=succeeded,
         terminated=ended,
         truncated=not ended if truncated is None else bool(truncated.any()),
-        task=options.task or (_task(tasks, int(task[0]), what) if task is not None else ""),
+        task=words[0] if words else options.task,
         intervention=plain("is_intervention", "bool"),
         stamps={key: column(name, (), "float64") for key, name in plan.stamps.items()},
+        frame_tasks=tuple(words) if len(set(words)) > 1 else (),
     )
     return Draft(episode, images, what)
 

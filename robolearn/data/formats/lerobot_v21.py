@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, Interface
 from robolearn.data import layout
 from robolearn.data.dataset_source import drafts, interface_with_images, segments_of
-from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, column, key_of, stamp_column
+from robolearn.data.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, names_of, stamp_column
 from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.lerobot_v30 import version
 from robolearn.data.formats.options import ReadOptions, outcome_note
@@ -92,7 +92,9 @@ def read(path: Path, options: ReadOptions) -> Source:
             videos: dict[str, Images] = {}
             for key, feature in chosen.videos.items():
                 file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)
-                videos[key] = Segment(file, rows.num_rows, float(info["fps"]))
+                name = f"episode {index}, {key}"
+                fps, tolerance_s = float(info["fps"]), options.tolerance_s
+                videos[key] = Segment(file, rows.num_rows, fps, name=name, tolerance_s=tolerance_s)
             yield scaled(draft(chosen, rows, tasks, videos, options, where), scale)
 
     outcomes = says_success(info, options)
@@ -106,8 +108,10 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
 
     scale = scale_of(dataset.interface)
     interface = without_scale(interface_with_images(dataset))
-    features = _features(dataset)
-    segments = segments_of(dataset.path, dataset.info)
+    features = _features(dataset, interface)
+    names = names_of(dataset.info)
+    keys = {name: key for key, name in names.items()}
+    segments = {name: parts for name, parts in segments_of(dataset.path, dataset.info).items() if name in keys}
     with new_folder(out) as part:
         first, episode_lines, stats_lines = 0, [], []
         video_facts: dict[str, dict[str, Any]] = {}
@@ -115,7 +119,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             episode, length = one.episode, len(one)
             frame = np.arange(length)
             last = frame == length - 1
-            columns: dict[str, NDArray] = {column(key): values for key, values in episode.observation.items()}
+            columns: dict[str, NDArray] = {names[key]: values for key, values in episode.observation.items()}
             columns["action"] = scale.invert(episode.action) if scale else episode.action
             columns |= {
                 "next.reward": episode.reward,
@@ -133,7 +137,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 "frame_index": frame,
                 "episode_index": np.full(length, index),
                 "index": first + frame,
-                "task_index": np.full(length, dataset.tasks.index(episode.task)),
+                "task_index": dataset.task_index[first : first + length],
             }
             arrays = {name: _column(columns[name], features[name]["dtype"]) for name in features if name in columns}
             where = {"episode_chunk": index // CHUNK, "episode_index": index}
@@ -141,9 +145,10 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             for feature, parts in segments.items():
                 video = part / VIDEO.format(**where, video_key=feature)
                 video.parent.mkdir(parents=True, exist_ok=True)
-                write_video(parts[index], video, key_of(feature), interface)
+                write_video(parts[index], video, keys[feature], interface)
                 video_facts.setdefault(feature, facts(video))
-            episode_lines.append({"episode_index": index, "tasks": [episode.task], "length": length})
+            tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
+            episode_lines.append({"episode_index": index, "tasks": tasks, "length": length})
             stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
             stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
             stats_lines.append({"episode_index": index, "stats": stats})
@@ -174,7 +179,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
         _put(part / "meta/info.json", layout.json_bytes(info, indent=4))
 
 
-def _features(dataset: Dataset) -> dict[str, dict[str, Any]]:
+def _features(dataset: Dataset, interface: Interface) -> dict[str, dict[str, Any]]:
     """LeRobot's features of what is written: those of the set, and what an episode of ours always has."""
     episode = dataset.episode(0)
     lacking = {**OUTCOME, **INDEX}
@@ -183,9 +188,11 @@ def _features(dataset: Dataset) -> dict[str, dict[str, Any]]:
     if episode.intervention is not None:
         lacking["is_intervention"] = {"dtype": "bool", "shape": [1], "names": None}
     lacking |= {stamp_column(name): {"dtype": "float64", "shape": [1], "names": None} for name in episode.stamps}
-    written = {column(key) for key in interface_with_images(dataset).observation} | {"action", *lacking}
-    return {**{k: dict(v) for k, v in dataset.features.items() if k in written},
-            **{k: v for k, v in lacking.items() if k not in dataset.features}}  # fmt: skip
+    written = {*names_of(dataset.info).values(), "action", *lacking}
+    features = {k: dict(v) for k, v in dataset.features.items() if k in written}
+    features |= {k: v for k, v in lacking.items() if k not in dataset.features}
+    features["action"]["info"] = {INTERFACE_KEY: interface.to_json()}
+    return features
 
 
 def _column(values: NDArray, dtype: str) -> Any:

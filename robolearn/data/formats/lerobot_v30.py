@@ -7,6 +7,7 @@ lie in the table as PNG.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from robolearn.data.dataset_source import segments_of
 from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale
+from robolearn.data.info import check_version
 from robolearn.data.source import Draft, Source
 from robolearn.data.tables import array_of, tasks_of
 
 
 def here(path: Path) -> bool:
-    return version(path).startswith("v3.")
+    return version(path) != "" and not version(path).startswith("v2.")  # `read` says what is too new
 
 
 def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None) -> Source:
@@ -37,8 +39,7 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
     """
     info = layout.read_info(path)
     what = f"data set {path}"
-    if not str(info["codebase_version"]).startswith("v3."):
-        raise BadInput(what, got=f"format {info['codebase_version']}", expected="v3.0")
+    check_version(info, what)
     if not info["total_episodes"]:
         raise BadInput(what, got="no episodes", expected="at least one")
     chosen = plan(info, what, options)
@@ -75,7 +76,10 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
 
     def read_drafts() -> Iterator[Draft]:
         for index, where, part in tables():
-            videos = {key: segments[feature][index] for key, feature in chosen.videos.items()}
+            videos = {
+                key: replace(segments[feature][index], tolerance_s=options.tolerance_s)
+                for key, feature in chosen.videos.items()
+            }
             yield scaled(draft(chosen, part, tasks, videos, options, where), scale)
 
     outcomes = says_success(info, options)

@@ -7,7 +7,7 @@
     success                bool, or (T,)      default whether the last reward is positive, or what ``--outcome`` says
                                               where no episode of the folder has a reward
     terminated, truncated  bool, or (T,)      default terminated = success, truncated = not success
-    task                   text               default the name of the folder
+    task                   text, or (T,)      default the name of the folder
     intervention           (T,) bool
     stamp.<name>           (T,) [s]           raw timestamps
     control_hz             number             of all episodes; or ``--hz``
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data.dataset_source import drafts, interface_with_images
+from robolearn.data.features import stored_dtype
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
@@ -90,7 +91,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                 **({"success": np.array(episode.success)} if dataset.outcomes else {}),
                 "terminated": np.array(episode.terminated),
                 "truncated": np.array(episode.truncated),
-                "task": np.array(episode.task),
+                "task": np.array(episode.frame_tasks or episode.task),
                 "control_hz": np.array(interface.control_hz),
             }
             np.savez_compressed(part / f"episode_{index:06d}.npz", **arrays)
@@ -150,7 +151,7 @@ def _interface(path: Path, file: Path, data: dict[str, NDArray], options: ReadOp
             if options.takes(key.removeprefix("images.")):
                 observation[key] = ArraySpec(values.shape[1:], "uint8")
         elif values.ndim >= 1 and len(values) == len(data["action"]) and values.dtype.kind in "fiub":
-            observation[key] = ArraySpec(values.shape[1:] or (1,))
+            observation[key] = ArraySpec(values.shape[1:] or (1,), stored_dtype(values.dtype.name))
         else:
             expected = f"{len(data['action'])} rows of numbers"
             raise BadInput(f"npz file {file}: {key}", got=f"{values.shape} {values.dtype}", expected=expected)
@@ -186,19 +187,23 @@ def _draft(
     if success is None:
         rewards = rewarded and "reward" in data
         success = bool((reward[-1:] > 0).any()) if rewards else bool(options.success)
+    words = tuple(str(word) for word in np.ravel(data["task"])) if "task" in data and not options.task else ()
+    if len(words) not in (0, 1, length):
+        raise BadInput(f"npz file {file}: task", got=f"{len(words)} texts", expected=f"one, or {length}")
     terminated, truncated = _fact(file, data, "terminated"), _fact(file, data, "truncated")
     terminated = success if terminated is None else terminated
     intervention = data.get("intervention")
     episode = Episode(
-        observation={key: v.astype(np.float32) for key, v in arrays.items() if not key.startswith("images.")},
+        observation={key: values for key, values in arrays.items() if not key.startswith("images.")},
         action=action,
         reward=reward,
         success=success,
         terminated=terminated,
         truncated=not terminated if truncated is None else truncated,
-        task=options.task or (str(data["task"]) if "task" in data else file.parent.name),
+        task=words[0] if words else options.task or file.parent.name,
         intervention=None if intervention is None else np.asarray(intervention, bool),
         stamps={name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps},
+        frame_tasks=words if len(set(words)) > 1 else (),
     )
     images = {key: values for key, values in arrays.items() if key.startswith("images.")}
     return Draft(episode, images, file.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from robolearn.core import Interface
+from robolearn.data.video_reader.placement import TOLERANCE_S
 
 
 def outcome_note(outcomes: bool) -> tuple[str, ...]:
@@ -25,6 +26,7 @@ class ReadOptions:
       proprio: the features that make up ``proprio``, in order.
       cameras: the cameras to take; None takes all, an empty tuple none.
       success: whether episodes succeeded whose success is not recorded.
+      tolerance_s: how far from its frame a picture of a video may be shown [s].
     """
 
     task: str = ""
@@ -34,6 +36,7 @@ class ReadOptions:
     proprio: tuple[str, ...] = ()
     cameras: tuple[str, ...] | None = None
     success: bool | None = None
+    tolerance_s: float = TOLERANCE_S
 
     def takes(self, camera: str) -> bool:
         """Whether the images of `camera` are wanted."""

@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.dataset_source import drafts, interface_with_images
+from robolearn.data.features import stored_dtype
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
+from robolearn.data.leftovers import part_of
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Progress, Source, check_new
 from robolearn.data.video_reader.segments import frames
@@ -93,7 +95,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
         raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.hdf5")
     scale = scale_of(dataset.interface)
     interface = without_scale(interface_with_images(dataset))
-    part = out.with_name(f".{out.name}.part")
+    part = part_of(out)
     part.parent.mkdir(parents=True, exist_ok=True)
     try:
         with h5py.File(part, "w") as file:
@@ -109,6 +111,8 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
                     demo.attrs["success"] = episode.success
                 demo.attrs["terminated"], demo.attrs["truncated"] = episode.terminated, episode.truncated
                 demo.attrs["task"] = episode.task
+                if episode.frame_tasks:
+                    demo.create_dataset("tasks", data=list(episode.frame_tasks), dtype=h5py.string_dtype())
                 demo["actions"] = scale.invert(episode.action) if scale else episode.action
                 demo["rewards"] = episode.reward
                 demo["dones"] = (np.arange(length) == length - 1).astype(np.int64)
@@ -285,12 +289,14 @@ def _draft(
         if key.startswith("images."):
             images[key] = rows(parts[0])
         else:
-            numbers[key] = np.concatenate([rows(part).reshape(length, -1) for part in parts], axis=1, dtype=np.float32)
-            numbers[key] = numbers[key].reshape(length, *interface.observation[key].shape)
+            spec = interface.observation[key]
+            columns = [rows(part).reshape(length, -1) for part in parts]
+            numbers[key] = np.concatenate(columns, axis=1, dtype=stored_dtype(spec.dtype)).reshape(length, *spec.shape)
     reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else np.zeros(length, np.float32)
     success = bool(demo.attrs["success"]) if "success" in demo.attrs else bool(given or (reward > 0).any())
     terminated = bool(demo.attrs.get("terminated", success))
     stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
+    words = tuple(demo["tasks"].asstr()[()]) if "tasks" in demo and task == demo.attrs.get("task") else ()
     episode = Episode(
         observation=numbers,
         action=action,
@@ -301,5 +307,6 @@ def _draft(
         task=task,
         intervention=np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None,
         stamps=stamps,
+        frame_tasks=words,
     )
     return Draft(episode, images, f"{path.name}: {name}")

@@ -1,11 +1,17 @@
 """Who was in the same place: for a frame, the nearest frames of *other* episodes, one from each.
 
-Frames of one episode are almost copies of each other, so they are no evidence that two demonstrations agree.
-Distances are Euclidean over scaled components, in their leading principal components.
+Frames of one episode are almost copies of each other, so they are no evidence that two demonstrations agree; nor are
+those of its copies. They are looked for in the leading principal components of the scaled values z. Their distances are
+Euclidean over all of z, in units of the distance of two frames drawn at random:
+
+    h_ij = |z_i − z_j| / √(2 Σ_c var z_c)
+
+A frame that is further than `NEAR` from all others has no neighbours: nobody else was there.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +21,7 @@ from scipy.spatial import KDTree
 from robolearn.data.quality.demonstrations import Array, scaled
 
 NEIGHBOURS = 8
+NEAR = 0.4  # h up to which two frames may be compared
 VARIANCE = 0.95  # of the scaled components, that the principal ones keep
 COMPONENTS = 10  # at most: trees do not help in more
 MAX_FRAMES = 20_000  # more are thinned out evenly: the answer changes little, the time a lot
@@ -28,8 +35,8 @@ class Neighbours:
 
     Attributes:
       frame: (Q,) the frames whose neighbours these are.
-      index: (Q, K) their neighbours, nearest first; −1 where there are fewer.
-      distance: (Q, K) infinite where there is none.
+      index: (Q, K) their neighbours, about nearest first; −1 where there are fewer, or one is too far.
+      distance: (Q, K) h; infinite where there is none.
     """
 
     frame: NDArray[np.int64]
@@ -54,13 +61,14 @@ def principal(values: Array) -> Array:
     return centred @ axes[:, order[:count]]
 
 
-def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS) -> Neighbours:
+def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS, limit: float = math.inf) -> Neighbours:
     """The `k` nearest frames of other episodes, at most one of each.
 
     Args:
       values: (N, D) what near means.
-      episode: (N,) the episode of each frame.
+      episode: (N,) the episode of each frame; copies have the number of their original.
       k: how many.
+      limit: h beyond which nothing is near.
     """
     total = len(values)
     chosen = np.unique(np.linspace(0, total - 1, min(total, MAX_FRAMES)).round().astype(np.int64))
@@ -80,6 +88,13 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS) -
             done = (found >= min(k, others)) | (wanted >= len(chosen))
             _fill(index, distance, rows[done], chosen[near[done]], far[done], good[done], k)
             rows, wanted = rows[~done], min(wanted * 4, len(chosen))
+    z = scaled(values)
+    unit = math.sqrt(2 * float(z.var(axis=0).sum())) or 1.0
+    for k_th in range(k):  # the components that the search left out count, too
+        there = index[:, k_th] >= 0
+        distance[there, k_th] = np.linalg.norm(z[chosen[there]] - z[index[there, k_th]], axis=1) / unit
+    far = distance > limit
+    index[far], distance[far] = -1, np.inf
     return Neighbours(chosen, index, distance)
 
 

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.quality.action_divergence import action_divergence, frame_divergence
+from robolearn.data.quality.action_divergence import SHARED, action_divergence, alone, frame_divergence
 from robolearn.data.quality.coverage import coverage
 from robolearn.data.quality.demonstrations import Array, Demonstrations
 from robolearn.data.quality.duplicates import duplicates
 from robolearn.data.quality.idle import idle
 from robolearn.data.quality.jitter import jitter
 from robolearn.data.quality.near_limits import near_limits
-from robolearn.data.quality.neighbours import neighbours, principal
+from robolearn.data.quality.neighbours import NEAR, neighbours, principal
 from robolearn.data.quality.score import Judgement, good_quarter, points_lost, verdict_of
 from robolearn.data.quality.stale import stale
 from robolearn.data.quality.trajectory_quality import seconds, trajectory_quality
@@ -64,12 +64,13 @@ class Quality:
 
 def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
     """Measure, score and rank the episodes of `d`; `joints` names the joints that have limits."""
-    near = neighbours(d.state, d.episode)
+    copy_of = duplicates(d)
+    original = np.where(copy_of >= 0, copy_of, np.arange(d.episodes))
+    near = neighbours(d.state, original[d.episode], limit=NEAR)
     place = principal(d.state)[near.frame][:, :2]
     saco, novelty = coverage(d)
     tq = trajectory_quality(d)
     arc, jerk = jitter(d)
-    copy_of = duplicates(d)
     limits, limit_joint = near_limits(d)
     staleness, stale_source = stale(d)
     failed = np.zeros(d.episodes, bool) if d.success is None else ~np.asarray(d.success, bool)
@@ -88,7 +89,10 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
         measures["low_return"] = 1.0 - tq
     sound = ~failed & (copy_of < 0)
     lost = points_lost(measures, sound)
-    given = measures | {"transition_diversity": transition_diversity(d), "novelty": novelty, "tq": tq}
+    own = alone(d, near)
+    rare = (own > 1 - SHARED) & (d.episodes > 1)
+    faulty = failed | (copy_of >= 0) | (measures.get("low_return", np.zeros(d.episodes)) >= 1.0)
+    given = measures | {"alone": own, "transition_diversity": transition_diversity(d), "novelty": novelty, "tq": tq}
     total = sum(lost.values(), np.zeros(d.episodes))
     score = np.maximum(0.0, 100.0 - total)
     order = np.lexsort((np.arange(d.episodes), total))  # those at 0 points are ordered by what they lost
@@ -107,12 +111,15 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
                 episode=e,
                 rank=rank,
                 score=round(float(score[e]), 1),
-                verdict=verdict_of(float(score[e]), bool(failed[e]), bool(copy_of[e] >= 0)),
+                verdict=verdict_of(float(score[e]), bool(faulty[e])),
                 lost={name: round(value, 1) for name, value in costs.items()},
-                reasons=tuple(
-                    _in_words(name, float(measures[name][e]), good[name], facts)
-                    for name, cost in costs.items()
-                    if cost >= TOLD
+                reasons=(
+                    *(
+                        _in_words(name, float(measures[name][e]), good[name], facts)
+                        for name, cost in costs.items()
+                        if cost >= TOLD
+                    ),
+                    *((f"coverage: nobody else was there in {own[e]:.0%} of it (costs nothing)",) * bool(rare[e])),
                 ),
                 measures={name: float(values[e]) if np.isfinite(values[e]) else None for name, values in given.items()},
             )

@@ -1,4 +1,4 @@
-"""One score per episode, and what to drop, in words.
+"""One score per episode, and what to do with it.
 
 An episode begins with 100 points and loses, for each rule of `RULES`,
 
@@ -13,9 +13,11 @@ everything from twice as much on, unless the good quarter itself is spread wider
 that did not fail. What could not be measured (NaN) costs nothing. Where success was not recorded, a low return takes
 the place of failure. The score is 100 minus what is lost, at least 0.
 
-`drop` marks failed episodes, copies and scores below 50; `look` scores below 75.
+`drop` marks hard faults alone: failed episodes (or, where success was not recorded, those that earned nothing) and
+copies. `look` marks scores below 75: such episodes are worth a look, and less weight. Dropping them lost more than it
+gained where it was tried, for what they cover nobody else does.
 
-As sampling weight an episode to drop gets 0, any other its score / 100.
+As sampling weight an episode to drop gets 0, any other its score / 100, at least `LEAST`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from numpy.typing import NDArray
 
 from robolearn.data.quality.demonstrations import Array
 
-DROP, LOOK = 50.0, 75.0
+LOOK = 75.0
+LEAST = 0.05  # weight of what is kept
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Judgement:
     @property
     def weight(self) -> float:
         """For sampling, in [0, 1]."""
-        return 0.0 if self.verdict == "drop" else self.score / 100.0
+        return 0.0 if self.verdict == "drop" else max(LEAST, self.score / 100.0)
 
 
 def good_quarter(values: Array, sound: NDArray[np.bool_]) -> tuple[float, float]:
@@ -122,8 +125,8 @@ def points_lost(measures: dict[str, Array], sound: NDArray[np.bool_]) -> dict[st
     }
 
 
-def verdict_of(score: float, failed: bool, duplicate: bool) -> str:
+def verdict_of(score: float, faulty: bool) -> str:
     """``keep``, ``look`` or ``drop``."""
-    if failed or duplicate or score < DROP:
+    if faulty:
         return "drop"
     return "look" if score < LOOK else "keep"

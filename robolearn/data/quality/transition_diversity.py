@@ -6,9 +6,10 @@ more states; much of it thins the data out. So it is reported and never counted 
 
 With N(i) the k nearest frames of other episodes by (s, a) and Δ_i = s_{i+1} − s_i in scaled components,
 
-    v_i = |Δ_i − 1/k Σ_{j∈N(i)} Δ_j|² / mean_i |Δ_i − mean Δ|²  :
+    v_i = k/(k+1) · |Δ_i − 1/k Σ_{j∈N(i)} Δ_j|² / mean_i |Δ_i − mean Δ|²  :
 
-0 for a deterministic world, about 1 where the next state does not depend on state and action.
+0 for a deterministic world, about 1 where the next state does not depend on state and action. The mean of k neighbours
+errs, too, which k/(k+1) takes off.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def transition_diversity(demonstrations: Demonstrations) -> Array:
     if spread <= 1e-12:
         return np.zeros(demonstrations.episodes)
     near = neighbours(np.concatenate([state, scaled(demonstrations.action)], 1)[rows], demonstrations.episode[rows])
-    # v_i = |Δ_i − Δ̄_i|² / spread
-    out[rows[near.frame]] = ((step[near.frame] - near.mean(step)) ** 2).sum(axis=1) / spread
+    k = (near.index >= 0).sum(axis=1)
+    # v_i = k/(k+1) |Δ_i − Δ̄_i|² / spread
+    out[rows[near.frame]] = k / (k + 1) * ((step[near.frame] - near.mean(step)) ** 2).sum(axis=1) / spread
     return demonstrations.mean(out)

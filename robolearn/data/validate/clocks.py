@@ -33,7 +33,8 @@ def grid(data: Opened, limits: Limits) -> Iterator[Finding]:
 
 
 def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
-    """Raw timestamps go forwards; those of what is observed neither stand still nor jump.
+    """Raw timestamps go forwards, but for what two clocks may differ by that were read one after the other; those of
+    what is observed neither stand still nor jump.
 
     A device or a gripper need not have a new message in every frame.
     """
@@ -42,9 +43,10 @@ def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
     for rows in data.episodes.values():
         for key, values in rows.columns.items():
             if key.startswith(STAMP) and values.ndim == 1 and np.isfinite(values).all():
-                for first, last in runs(np.diff(values) < 0):
+                for first, last in runs(np.diff(values) < -limits.back_s):
                     then, now = values[first], values[first + 1]
-                    what = f"{key} {now:.4f} s after {then:.4f} s{frames_text(first + 1, last + 1)}"
+                    what = f"{key} {now:.4f} s after {then:.4f} s, {then - now:.3g} s less"
+                    what += frames_text(first + 1, last + 1)
                     yield Finding("time goes back", what, rows.file, rows.index, first + 1)
                 if stamp_name(key) in steady:
                     # 0 stands for no message yet; but a clock may begin at 0, too.

@@ -8,9 +8,8 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.features import INTERFACE_KEY
 from robolearn.data.steps import unfinished_steps
-from robolearn.data.validate.finding import Finding, Limits
+from robolearn.data.validate.finding import Finding, Limits, runs
 from robolearn.data.validate.opened import Opened
 from robolearn.data.weights import read_weights
 from robolearn.io.hashes import sha256
@@ -25,10 +24,15 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
     if not total:
         yield Finding("counts", "no episodes", INFO)
     if data.uncommitted:
-        hint = "; robolearn dataset repair counts those that are whole" if INTERFACE_KEY in data.info else ""
+        hint = "; robolearn dataset repair counts those that are whole" if data.ours else ""
         yield Finding("counts", f"{data.uncommitted} rows beyond total_episodes, which is {total}{hint}", INFO)
-    for index in sorted(set(range(total)) - set(indices)):
-        yield Finding("counts", "no row in meta/episodes", "", index)
+    lacking = np.ones(total, bool)
+    lacking[[index for index in indices if 0 <= index < total]] = False
+    hint = "; robolearn dataset repair makes it again from the frames and the videos" if data.ours else ""
+    for first, last in runs(lacking):
+        if not data.lost_rows:  # a finding of its own
+            until = "" if first == last else f" (until episode {last})"
+            yield Finding("counts", f"no row in meta/episodes{until}{hint}", "", first)
     for index in sorted({i for i in indices if indices.count(i) > 1} if len(set(indices)) < len(indices) else ()):
         yield Finding("counts", "two rows in meta/episodes", "", index)
     sums = sum(row["length"] for row in data.rows)
@@ -43,6 +47,8 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
         index, length = row["episode_index"], row["length"]
         if length < 1:
             yield Finding("empty episode", f"length {length}", row["file"], index)
+        if lacking.any():
+            start = row.get("dataset_from_index", start)
         for key, expected in (("dataset_from_index", start), ("dataset_to_index", start + length)):
             if row.get(key) != expected:
                 yield Finding("counts", f"{key} is {row.get(key)}, expected {expected}", row["file"], index)
@@ -58,8 +64,10 @@ def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
 def order(data: Opened, limits: Limits) -> Iterator[Finding]:
     """frame_index counts from 0 in every episode, index through the set."""
     start = 0
+    lost = len(data.rows) < int(data.info["total_episodes"])
     for row in data.rows:
         rows = data.episodes.get(row["episode_index"])
+        start = row.get("dataset_from_index", start) if lost else start
         if rows is not None:
             for key, first in (("frame_index", 0), ("index", start)):
                 values = rows.columns.get(key)
@@ -93,7 +101,8 @@ def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
     """No episode that a killed recording left half done."""
     if data.live:
         return
-    running, aside = data.root / layout.RUNNING_PATH, sorted((data.root / layout.UNFINISHED_PATH).glob("*"))
+    running = data.root / layout.RUNNING_PATH
+    aside = sorted(path for path in (data.root / layout.UNFINISHED_PATH).glob("*") if path.name.isdigit())
     # The number of a folder shows that its episode was finished only in .running: the set grows past one set aside.
     for folder, episodes in ((running, int(data.info["total_episodes"])), *((folder, 0) for folder in aside)):
         if steps := unfinished_steps(folder, episodes):

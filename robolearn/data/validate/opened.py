@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.features import INTERFACE_KEY, NUMBERS
+from robolearn.data.info import check_version
 from robolearn.data.tables import tasks_of
 from robolearn.data.uncommitted import is_torn
 from robolearn.data.validate.finding import Finding
@@ -49,6 +51,7 @@ class Opened:
       tasks: in words, by index; None where they cannot be read.
       stats: ``meta/stats.json``; None where it is not there or cannot be read.
       episodes: by index, those whose table can be read.
+      lost_rows: whether a file of ``meta/episodes`` cannot be read; then it is the fault, not what was in it.
       uncommitted: how many episodes ``meta/episodes`` has that are not counted, those of a killed commit apart.
       live: whether a writer is at work in it.
       findings: what went wrong on the way.
@@ -61,10 +64,16 @@ class Opened:
     tasks: list[str] | None
     stats: dict[str, Any] | None
     episodes: dict[int, Rows]
+    lost_rows: bool = False
     uncommitted: int = 0
     live: bool = False
     findings: list[Finding] = field(default_factory=list)
     seen: Callable[[str], None] = lambda name: None
+
+    @property
+    def ours(self) -> bool:
+        """Whether robolearn wrote it, and so can repair it."""
+        return INTERFACE_KEY in self.info
 
     @property
     def fps(self) -> float:
@@ -83,12 +92,11 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
       BadInput: ``meta/info.json`` is missing or unreadable: this is no data set.
     """
     info = layout.read_info(root)
-    if not str(info["codebase_version"]).startswith("v3."):
-        raise BadInput(f"data set {root}", got=f"format {info['codebase_version']}", expected=layout.VERSION,
-                       hint="robolearn dataset import reads v2.1")  # fmt: skip
+    check_version(info, f"data set {root}")
     findings: list[Finding] = []
     count = int(info["total_episodes"])
-    rows = _rows(root, count, findings)
+    rows = _rows(root, count, INTERFACE_KEY in info, findings)
+    lost = bool(findings)
     newest = max((row["episode_index"] for row in rows), default=-1)
     uncommitted = 0 if is_torn(root, count, newest) else sum(row["episode_index"] >= count for row in rows)
     rows = [row for row in rows if row["episode_index"] < count]
@@ -104,17 +112,20 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
         findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
     episodes = dict(_tables(root, info, rows, findings))
     uncommitted = 0 if live else uncommitted
-    return Opened(root, info, rows, tasks, stats, episodes, uncommitted, live, findings, seen or (lambda name: None))
+    return Opened(
+        root, info, rows, tasks, stats, episodes, lost, uncommitted, live, findings, seen or (lambda name: None)
+    )
 
 
-def _rows(root: Path, count: int, findings: list[Finding]) -> list[dict[str, Any]]:
+def _rows(root: Path, count: int, ours: bool, findings: list[Finding]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for path in sorted(root.glob("meta/episodes/*/*.parquet")):
         name = str(path.relative_to(root))
         try:
             table = layout.read_parquet(root, name)
         except BadInput as error:
-            findings.append(Finding("corrupt file", _short(error, root), name))
+            hint = "; robolearn dataset repair makes its rows again from the frames and the videos" if ours else ""
+            findings.append(Finding("corrupt file", _short(error, root) + hint, name))
             continue
         needed = ("episode_index", "length", "data/chunk_index", "data/file_index")
         lacking = [key for key in needed if key not in table.column_names]
@@ -163,7 +174,7 @@ def _tables(
             continue
         columns = {key: values for key in table.column_names if (values := _numbers(table[key])) is not None}
         for key in info["features"]:
-            if info["features"][key].get("dtype") not in ("video", "image", "string") and key not in columns:
+            if info["features"][key].get("dtype") in NUMBERS and key not in columns:
                 findings.append(Finding("features", f"no column {key!r} of numbers, which info.json has", name))
         for index in indices:
             mine = columns["episode_index"] == index

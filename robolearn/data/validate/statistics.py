@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.features import NUMBERS
 from robolearn.data.statistics import describe
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
@@ -18,10 +19,11 @@ EXACT = ("min", "max", "mean", "std")  # quantiles of a whole set are an approxi
 
 def whole(data: Opened, limits: Limits) -> Iterator[Finding]:
     """``meta/stats.json``, when all tables can be read."""
-    if data.stats is None or not data.episodes or len(data.episodes) < len(data.rows) or data.live:
+    known = int(data.info["total_episodes"])
+    if data.stats is None or not data.episodes or len(data.episodes) < max(known, len(data.rows)) or data.live:
         return  # a writer at work lets it lag
     for name, feature in data.info["features"].items():
-        if feature.get("dtype") in ("string", "language"):
+        if feature.get("dtype") not in (*NUMBERS, "video", "image"):
             continue
         part = data.stats.get(name)
         if not isinstance(part, Mapping):

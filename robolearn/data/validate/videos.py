@@ -15,6 +15,7 @@ from robolearn.data import layout
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened, Rows
 from robolearn.data.video_reader.container import first_line, video_stream
+from robolearn.data.video_reader.placement import misplaced, nearest
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte
@@ -60,23 +61,27 @@ def _file(
     fps = data.fps
     for position, row in enumerate(rows):
         start, length, index = float(row[f"videos/{feature}/from_timestamp"]), row["length"], row["episode_index"]
-        end = start + length / fps
-        mine = np.flatnonzero((times >= start - 0.5 / fps) & (times < end - 0.5 / fps))
-        if broken and len(mine) < length:
-            yield Finding("video", f"it does not decode from here on ({broken})", name, index, len(mine))
-        elif len(mine) < length:
-            what = f"{len(mine)} frames, shorter than its table of {length}"
-            yield Finding("video length", what, name, index, len(mine))
-        else:
-            off = np.abs(times[mine] - (start + np.arange(len(mine)) / fps)) if len(mine) == length else np.zeros(1)
-            if len(mine) > length:
-                yield Finding("video length", f"{len(mine)} frames, longer than its table of {length}", name, index)
-            elif (off > limits.grid_s).any():
-                at = int((off > limits.grid_s).argmax())
+        if not len(times):
+            yield Finding("video", f"it does not decode from here on ({broken or 'no picture in it'})", name, index, 0)
+            continue
+        mine, late = nearest(times, start, fps, np.arange(length))
+        end = start + (length - 0.5) / fps
+        lacking = misplaced(late, limits.grid_s)
+        there = int(((times >= start - 0.5 / fps) & (times < end)).sum())
+        if len(lacking):
+            at = int(lacking[0])
+            if broken and times[-1] < start + (at - 0.5) / fps:
+                yield Finding("video", f"it does not decode from here on ({broken})", name, index, at)
+            elif times[-1] < start + (at - 0.5) / fps:
+                what = f"{at} frames, shorter than its table of {length}"
+                yield Finding("video length", what, name, index, at)
+            else:
                 what = f"shown at {times[mine[at]] - start:.4f} s, expected {at / fps:.4f} s"
                 yield Finding("video time", what, name, index, at)
+        elif there > length:
+            yield Finding("video length", f"{there} frames, longer than its table of {length}", name, index)
         last = position == len(rows) - 1
-        if last and not broken and (beyond := int((times >= end - 0.5 / fps).sum())):
+        if last and not broken and (beyond := int((times >= end).sum())):
             what = f"{length + beyond} frames, longer than its table of {length}"
             yield Finding("video length", what, name, index, length)
         episode = data.episodes.get(index)

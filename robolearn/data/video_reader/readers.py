@@ -1,7 +1,7 @@
 """Where a camera's frames lie in a data set, and how they are decoded: videos, or pictures inside the tables.
 
-An mp4 may hold one episode, as ours do, or many, as LeRobot's do: frame t of an episode is the one that is shown at
-``from_timestamp + t / fps``. Pictures of dtype "image" are PNG files in a column of the data.
+An mp4 may hold one episode, as ours do, or many, as LeRobot's do; `placement` says which picture is which frame.
+Pictures of dtype "image" are PNG files in a column of the data.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import av
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.fingerprints import fingerprint
-from robolearn.data.video_reader.container import first_line, video_stream
+from robolearn.data.video_reader.packing import pack, rgb
+from robolearn.data.video_reader.placement import TOLERANCE_S
+from robolearn.data.video_reader.segments import Segment, pictures
 from robolearn.io.hashes import sha256
 
 
@@ -46,11 +49,8 @@ class FrameReader(Protocol):
         """
         ...
 
-    def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
-        """All frames of `episode` in order, `size` at a time (the last ones may be fewer); raises as `decode` does.
-
-        An array is valid until the next one is yielded.
-        """
+    def packed(self, episode: int) -> Iterator[bytes]:
+        """All frames of `episode` in order, as `packing` packs them; raises as `decode` does."""
         ...
 
     def identity(self, episode: int) -> str:
@@ -74,31 +74,30 @@ class VideoReader:
     hz: float
     memo: Path | None = None
 
+    def segment(self, episode: int) -> Segment:
+        """Where the frames of `episode` are."""
+        name = f"episode {episode}, {self.key}"
+        begin, length = float(self.begins[episode]), int(self.lengths[episode])
+        return Segment(self.root / self.paths[episode], length, self.hz, begin, name=name)
+
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         """See `FrameReader`."""
         count = int(self.lengths[episode]) - first if count is None else count
-        for frames in self._decoded(episode, first, count, count):
-            return frames
-        return np.empty((0, *self.shape), np.uint8)
+        decoded = np.empty((count, *self.shape), np.uint8)
+        for t, picture in enumerate(self._pictures(self.segment(episode)[first : first + count])):
+            decoded[t] = rgb(picture)
+        return decoded
 
-    def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
+    def packed(self, episode: int) -> Iterator[bytes]:
         """See `FrameReader`."""
-        return self._decoded(episode, 0, int(self.lengths[episode]), size)
+        return map(pack, self._pictures(self.segment(episode)))
 
-    def _decoded(self, episode: int, first: int, count: int, size: int) -> Iterator[NDArray[np.uint8]]:
-        """Frames `first` … in one pass through the file, `size` at a time."""
-        what = f"{self.root}: {self.paths[episode]} (episode {episode})"
-        begin = float(self.begins[episode]) + first / self.hz
-        done = 0
-        try:
-            for frames, got in _shown(self.root / self.paths[episode], begin, self.hz, count, size, self.shape):
-                if not got.all():
-                    lacking = first + done + int(np.flatnonzero(~got)[0])
-                    raise BadInput(what, got=f"no frame {lacking}", expected=f"{self.lengths[episode]} frames")
-                yield frames
-                done += len(frames)
-        except (OSError, ValueError, StopIteration) as error:  # PyAV's errors are all of these
-            raise BadInput(what, got=f"an unreadable video ({first_line(error)})", expected="frames") from None
+    def _pictures(self, segment: Segment) -> Iterator[av.VideoFrame]:
+        for picture in pictures(segment, threads=1):  # episodes are decoded side by side
+            if (picture.height, picture.width) != self.shape[:2]:
+                got = f"an unreadable video ({picture.width}x{picture.height} pixels)"
+                raise segment.refused(got, expected=f"{self.shape[1]}x{self.shape[0]}")
+            yield picture
 
     def identity(self, episode: int) -> str:
         """See `FrameReader`."""
@@ -106,7 +105,8 @@ class VideoReader:
             content = fingerprint(self.root / self.paths[episode], self.memo)
         except OSError as error:
             raise BadInput(f"data set {self.root}: {self.paths[episode]}", got=error.strerror, expected="it") from None
-        return _identity(content, repr(float(self.begins[episode])), str(self.lengths[episode]), str(self.shape))
+        placed = [repr(float(number)) for number in (self.begins[episode], self.hz, TOLERANCE_S)]
+        return _identity(content, *placed, str(self.lengths[episode]), str(self.shape))
 
 
 @dataclass(frozen=True)
@@ -145,50 +145,15 @@ class PictureReader:
             frames[t] = picture[..., ::-1]  # OpenCV's order is blue, green, red
         return frames
 
-    def blocks(self, episode: int, size: int) -> Iterator[NDArray[np.uint8]]:
+    def packed(self, episode: int) -> Iterator[bytes]:
         """See `FrameReader`."""
-        length = int(self.lengths[episode])
-        for first in range(0, length, size):
-            yield self.decode(episode, first, min(size, length - first))
+        for t in range(int(self.lengths[episode])):
+            yield pack(av.VideoFrame.from_ndarray(self.decode(episode, t, 1)[0], format="rgb24"))
 
     def identity(self, episode: int) -> str:
         """See `FrameReader`."""
         content = fingerprint(self.root / self.paths[episode], self.memo)
         return _identity(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
-
-
-def _shown(
-    path: Path, begin: float, hz: float, count: int, size: int, shape: tuple[int, int, int]
-) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.bool_]]]:
-    """What is shown at ``begin + t / hz`` for the `count` first t, `size` at a time, and which of these were found."""
-    import av
-
-    first, length = 0, min(size, count)
-    frames, got = np.empty((length, *shape), np.uint8), np.zeros(length, bool)
-    # With the format given, FFmpeg does not take damaged files for one of its hundreds of other formats.
-    with av.open(str(path), format="mp4" if path.suffix == ".mp4" else None) as container:
-        stream = video_stream(container)
-        if (stream.height, stream.width) != shape[:2]:
-            raise ValueError(f"{stream.width}x{stream.height} pixels")
-        stream.codec_context.thread_count = 1  # episodes are decoded side by side
-        base = float(stream.time_base)
-        if begin > 0:
-            container.seek(max(0, int((begin - 0.5 / hz) / base)), stream=stream, backward=True)
-        for picture in container.decode(stream):
-            t = round((picture.pts * base - begin) * hz)
-            while t >= first + size and first + length < count:
-                yield frames[:length], got[:length]
-                first, length = first + length, min(size, count - first - length)
-                got[:] = False
-            if first <= t < first + length:
-                if picture.is_corrupt:  # the decoder hides the hole with what lies around it
-                    raise ValueError(f"damaged at {picture.pts * base:.3f} s")
-                frames[t - first] = picture.to_ndarray(format="rgb24")
-                got[t - first] = True
-            if t >= count - 1:
-                break
-    if count:
-        yield frames[:length], got[:length]
 
 
 def _identity(*parts: str) -> str:

@@ -1,7 +1,7 @@
 """A stretch of a video as the images of one episode: decoded frame by frame, or copied without decoding.
 
 LeRobot's v3.0 puts the episodes of a camera one after the other into a file, v2.1 gives each a file of its own.
-Frame i of an episode is the one shown at ``start + i / fps`` seconds of its file.
+Which picture is which frame, `placement` says.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from pathlib import Path
 
 import av
 import numpy as np
-from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.statistics import Stats
-from robolearn.data.video_reader.container import first_line, video_stream
+from robolearn.data.video_reader.container import first_line
+from robolearn.data.video_reader.packing import rgb
+from robolearn.data.video_reader.pictures import UNREADABLE, decoded, opened, pictures_of
+from robolearn.data.video_reader.placement import TOLERANCE_S, misplaced, nearest
 
-REORDERED = 32  # frames that a packet may lie before its place in time
-GRID_S = 1e-4  # [s] frames are where they belong within this, as LeRobot requires of a video
+HINT = (
+    "`robolearn dataset edit drop` leaves the episode out, "
+    "`robolearn dataset import --tolerance-s SECONDS` takes pictures from further away"
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Segment:
       start: where the episode begins in the file [s].
       rows: which of the frames are wanted, in steps of at least 1.
       stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are stored.
+      name: episode and camera in words, for messages.
+      tolerance_s: how far from its frame a picture may be shown [s].
     """
 
     path: Path
@@ -43,6 +49,8 @@ class Segment:
     start: float = 0.0
     rows: range | None = None
     stats: Stats | None = field(default=None, compare=False)
+    name: str = ""
+    tolerance_s: float = TOLERANCE_S
 
     def __len__(self) -> int:
         return self.length if self.rows is None else len(self.rows)
@@ -56,47 +64,62 @@ class Segment:
         rows = range(self.length) if self.rows is None else self.rows
         return replace(self, rows=rows[chosen])
 
+    def ticks(self) -> NDArray[np.int64]:
+        """(T,) when the pictures of the wanted frames are shown [ticks of the file].
+
+        Raises:
+          BadInput: the video cannot be read, or has no picture for a frame, which is named.
+        """
+        rows = np.asarray(range(self.length) if self.rows is None else self.rows, np.int64)
+        try:
+            known = pictures_of(self.path)
+        except UNREADABLE as error:
+            raise self.refused(f"an unreadable video ({first_line(error)})") from None
+        chosen, late = nearest(known.seconds, self.start, self.fps, rows)
+        if len(lacking := misplaced(late, self.tolerance_s)):
+            at = int(lacking[0])
+            where = "later" if late[at] > 0 else "earlier"
+            at_s = self.start + rows[at] / self.fps
+            got = f"no picture at {at_s:.4f} s (the nearest one: {abs(late[at]):.4f} s {where})"
+            raise self.refused(got, at, f"one within {1e3 * self.tolerance_s:g} ms", HINT)
+        return known.ticks[chosen]
+
+    def refused(self, got: str, at: int | None = None, expected: str | None = None, hint: str = "") -> BadInput:
+        """The error of the wanted frame number `at`, or of all of them."""
+        rows = range(self.length) if self.rows is None else self.rows
+        where = ", ".join(part for part in (self.name, "" if at is None else f"frame {rows[at]}") if part)
+        what = f"video {self.path}" + (f" ({where})" if where else "")
+        return BadInput(what, got=got, expected=expected, hint=hint)
+
 
 Images = Segment | NDArray[np.uint8]
 """The images of one camera in one episode: a segment, or (T, H, W, 3) in memory."""
 
 
-def frames(images: Images) -> Iterator[NDArray[np.uint8]]:
-    """The wanted frames (H, W, 3), RGB, in order.
+def frames(images: Images, threads: int = 0) -> Iterator[NDArray[np.uint8]]:
+    """The wanted frames (H, W, 3), RGB, in order, decoded by this many threads; 0 leaves their number to FFmpeg.
 
     Raises:
-      BadInput: the video is missing, cannot be decoded or ends before the last frame, which is named.
+      BadInput: the video is missing, cannot be decoded or has no picture for a frame, which is named.
     """
     if isinstance(images, Segment):
-        yield from _decoded(images)
+        yield from map(rgb, pictures(images, threads))
     else:
         yield from images
 
 
-def _decoded(segment: Segment) -> Iterator[NDArray[np.uint8]]:
-    rows = range(segment.length) if segment.rows is None else segment.rows
-    wanted, last = set(rows), rows[-1] if len(rows) else -1
-    row = -1
+def pictures(segment: Segment, threads: int = 0) -> Iterator[av.VideoFrame]:
+    """The wanted frames of `segment` as the decoder makes them; raises as `frames` does."""
+    ticks = segment.ticks()
+    distinct, shown = np.unique(ticks, return_counts=True)
+    done = 0
     try:
-        with av.open(str(segment.path)) as container:
-            stream = video_stream(container)
-            if segment.start > 0 and stream.time_base:
-                container.seek(int(segment.start / stream.time_base), stream=stream)  # to the key frame before it
-            for frame in container.decode(stream):
-                if (frame.time or 0.0) < segment.start - 0.5 / segment.fps:
-                    continue
-                row += 1
-                if row in wanted:
-                    if frame.is_corrupt:  # the decoder hides the hole with what lies around it
-                        raise ValueError("damaged data")
-                    yield frame.to_ndarray(format="rgb24").astype(np.uint8, copy=False)
-                if row >= last:
-                    return
-    except (FFmpegError, OSError, IndexError, ValueError) as error:
-        at = f" after frame {row}" if row >= 0 else ""
-        raise BadInput(f"video {segment.path}", got=f"one that does not decode{at} ({first_line(error)})") from None
-    if last >= 0:
-        raise BadInput(f"video {segment.path}", got=f"{row + 1} frames", expected=f"{segment.length}")
+        for picture, times in zip(decoded(segment.path, distinct.tolist(), threads), shown, strict=True):
+            for _ in range(times):
+                yield picture
+            done += int(times)
+    except UNREADABLE as error:
+        raise segment.refused(f"one that does not decode ({first_line(error)})", done) from None
 
 
 def array(images: Images) -> NDArray[np.uint8]:
@@ -107,48 +130,46 @@ def array(images: Images) -> NDArray[np.uint8]:
 def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
     """Write all frames of `segment` to `out` without encoding them again; False where that cannot be done.
 
-    It cannot where frames are wanted at another rate, where they are not on its grid, or where an episode is one of
-    several in its file and does not begin with a key frame or has frames stored out of their order.
+    It cannot where frames are wanted at another rate, where the file shows others between them, or where an episode is
+    one of several in its file and does not begin with a key frame or has frames stored out of their order. Nor where a
+    picture is further from its frame than LeRobot takes.
     """
     if not segment.whole or abs(segment.fps - fps) > 1e-9:
         return False
     try:
-        return _copied(segment, out, fps)
-    except (FFmpegError, OSError, IndexError, ValueError):
+        return _copied(segment, replace(segment, tolerance_s=TOLERANCE_S).ticks(), out)
+    except (BadInput, *UNREADABLE):
         return False  # decoding comes next, and raises with the place
 
 
-def _copied(segment: Segment, out: Path, fps: float) -> bool:
-    with av.open(str(segment.path)) as source:
-        stream = video_stream(source)
-        base = stream.time_base
-        if base is None:
-            return False
-        if segment.start > 0:
-            source.seek(int(segment.start / base), stream=stream)
-        first, end = segment.start - 0.5 / fps, segment.start + (segment.length - 0.5) / fps
+def _copied(segment: Segment, ticks: NDArray[np.int64], out: Path) -> bool:
+    known = pictures_of(segment.path)
+    first = int(np.searchsorted(known.ticks, ticks[0]))
+    if not np.array_equal(known.ticks[first : first + len(ticks)], ticks):
+        return False
+    if segment.start == 0 and len(known.ticks) == len(ticks):
+        shutil.copyfile(segment.path, out)
+        return True
+    with opened(segment.path) as (source, stream):
+        if first:
+            source.seek(int(known.keys[known.keys[:, 0] <= ticks[0]][-1, 1]), stream=stream)
         chosen = []
         for packet in source.demux(stream):
-            if packet.pts is None or not packet.size:
+            if packet.pts is None or packet.is_discard:
                 continue
-            if first <= packet.pts * base < end:
+            if ticks[0] <= packet.pts <= ticks[-1]:
                 chosen.append(packet)
-            elif packet.pts * base > end + REORDERED / fps:
+            if len(chosen) == len(ticks):
                 break
-        times = np.sort([float((packet.pts or 0) * base) for packet in chosen])
-        grid = segment.start + np.arange(segment.length) / fps
-        if len(times) != segment.length or (np.abs(times - grid) > GRID_S).any():
+        # In the order in which they are shown, and none is lacking: the first one needs none before it.
+        if [packet.pts for packet in chosen] != ticks.tolist() or not chosen[0].is_keyframe:
             return False
-        if segment.start == 0 and stream.frames == segment.length:
-            shutil.copyfile(segment.path, out)
-            return True
-        if not chosen[0].is_keyframe or any(packet.pts != packet.dts for packet in chosen):
+        if any(packet.pts != packet.dts for packet in chosen):
             return False
         with av.open(str(out), "w", format="mp4") as target:
             copy = target.add_stream_from_template(stream)
-            first = chosen[0].pts or 0
             for packet in chosen:
-                packet.pts = packet.dts = (packet.pts or 0) - first
+                packet.pts = packet.dts = (packet.pts or 0) - int(ticks[0])
                 packet.stream = copy
                 target.mux(packet)
     return True

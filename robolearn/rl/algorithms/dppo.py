@@ -11,7 +11,8 @@ ratio of its own, and the later ones, which are nearer to the action, count more
 Advantages of the environment steps come from a critic of observations, by GAE, as in `reinflow`.
 
 Departures from the paper: the ratio's exponent is divided by √D where the paper takes the mean over D, with ε to
-match; the noise has a learned, calibrated size instead of a fixed floor of 0.1; the step size follows the divergence.
+match; the noise has a learned, calibrated size instead of a fixed floor of 0.1; the step size follows the divergence;
+the last denoising step alone is noised by default (`--noise-steps all` is the paper's).
 """
 
 from __future__ import annotations

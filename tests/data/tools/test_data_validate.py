@@ -69,6 +69,17 @@ def test_what_is_no_set_is_bad_input(tmp_path: Path) -> None:
         list(validate(tmp_path))
 
 
+def test_a_clock_that_is_read_by_another_may_go_back_by_microseconds(plain: Path, copy: Copy) -> None:
+    """As recordings with a keyboard had it; more than that is a fault, whose message says by how much."""
+    root = copy(plain)
+    edit_table(root, DATA, "stamp.proprio", lambda v: v.__setitem__(5, v[4] - 3e-6))
+    assert list(validate(root)) == []
+    edit_table(root, DATA, "stamp.proprio", lambda v: v.__setitem__(5, v[4] - 2e-3))
+    assert [(f.check, f.what) for f in validate(root)] == [
+        ("time goes back", "stamp.proprio 1000.3980 s after 1000.4000 s, 0.002 s less")
+    ]
+
+
 def test_many_faults_at_once_are_all_listed(filmed: Path, copy: Copy) -> None:
     root = copy(filmed)
     edit_table(root, DATA, "action", lambda rows: rows[16].__setitem__(0, 1.5))

@@ -22,9 +22,10 @@ def test_result(capsys) -> None:
 
 
 def test_for_people(capsys) -> None:
-    assert main(["benchmark", "safety", "--commands", "600"]) == 0
-    out = capsys.readouterr().out
+    assert main(["benchmark", "safety", "--commands", "600", "--postures", "200"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
     assert "600 fuzzed commands: no violation" in out and "µs" in out
+    assert "200 postures" in out and "0 let through" in out and "1 times: 0 overlaps" in out
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--commands", "0"), ("--robot", "pandas"), ("--seed", "-1")])

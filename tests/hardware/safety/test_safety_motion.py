@@ -52,8 +52,9 @@ def test_braking_by_hand() -> None:
     motion = Motion(limits, PERIOD)
     motion.take(([0.0], [1.0], [0.0]))
     way, low, high, _ = motion.way_to_rest((motion.q, motion.v, motion.a))
-    # 1/2 t − j t³/6 …: symmetric ramps take (t₁ + t₃)/2 · v = 0.1 rad, whatever j
-    assert np.allclose(way[:, 0], [0.0, 0.05 - 0.05**3 * 100 / 6, 0.1 - 0.1**3 * 100 / 6, way[3, 0], 0.1])
+    # t − j t³/6, and the same back from the end: symmetric ramps take (t₁ + t₃)/2 · v = 0.1 rad, whatever j
+    down, left = np.linspace(0.0, 0.1, 4), np.linspace(0.1, 0.0, 4)[1:]
+    assert np.allclose(way[:, 0], [*(down - 100 / 6 * down**3), *(0.1 - 100 / 6 * left**3)])
     assert low[0] == 0.0 and np.isclose(high[0], 0.1)
     motion.take(([0.0], [-0.1], [10.0]))  # turns round: v = 0 where −0.1 + 10 t − 50 t² = 0
     _, low, high, _ = motion.way_to_rest((motion.q, motion.v, motion.a))

@@ -1,8 +1,11 @@
-"""Interfaces, observations of an arm at home, and a clock that a test turns."""
+"""Interfaces, observations of an arm at home, a clock that a test turns, and two pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,6 +14,11 @@ from numpy.typing import NDArray
 from robolearn.core import Interface
 from robots import PANDA, SO101, RobotSpec, make_control
 from robots.proprio import proprio, proprio_spec
+
+if TYPE_CHECKING:
+    from hardware.teleop.browser import Browser
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 MakeObservation = Callable[..., dict[str, NDArray]]
 
@@ -55,3 +63,25 @@ def observe() -> MakeObservation:
         return {"proprio": proprio(joints, np.array([opening * robot.gripper.max_width]), pos, rot)[0]}
 
     return make
+
+
+@pytest.fixture(scope="package")
+def open_page() -> Iterator[Browser]:
+    """A page on loopback."""
+    from page_client import device
+
+    page = device()
+    page.open()
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="package")
+def closed_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A page as beyond loopback: with TLS and a token."""
+    from page_client import device
+
+    page = device(host="0.0.0.0", folder=tmp_path_factory.mktemp("config"))
+    page.open()
+    yield page
+    page.close()

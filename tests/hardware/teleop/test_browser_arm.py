@@ -11,7 +11,7 @@ import viser
 
 from hardware.teleop.browser.arm import ArmView, geom_mesh
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.page import Page, Viewpoint
+from hardware.teleop.browser.page import Page, Viewpoint, mosaic
 from robolearn.core.se3 import quat_to_matrix
 from robots import ROBOTS
 
@@ -84,3 +84,9 @@ def test_projection_agrees_with_a_camera_matrix() -> None:
     up = np.cross(right / np.linalg.norm(right), (middle - eye) / far)
     top = middle + up * far * np.tan(0.5 * view.fov)
     assert view.project(top, (800, 600)) == pytest.approx((400, 0), abs=1e-6)
+
+
+def test_pictures_of_any_size_fit_the_page() -> None:
+    for shapes in ([(96, 96)], [(480, 640), (96, 96)], [(10, 700), (700, 10), (1, 1)]):
+        picture = mosaic([np.full((*shape, 3), 9, np.uint8) for shape in shapes])
+        assert picture.dtype == np.uint8 and picture.shape[2] == 3 and (picture == 9).any()

@@ -34,7 +34,7 @@ def chromium() -> Iterator[Chromium]:
 
 def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
     with Rig(heartbeat_s=PATIENT_S) as rig:
-        tab = chromium.open(rig.device.url, WINDOW, sharpness=0.5)
+        tab = chromium.open(rig.device.url, WINDOW, sharpness=0.25)
         hands = Hands(tab, rig.robot)
         hands.wait_ready()
 
@@ -76,7 +76,7 @@ def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
         rig.wait(lambda: rig.events[-1] == EpisodeEvent.QUIT)
 
         # A phone watches, and cannot take over while the first page holds on.
-        phone = chromium.open(rig.device.url, PHONE, touch=True, sharpness=0.5)
+        phone = chromium.open(rig.device.url, PHONE, touch=True, sharpness=0.25)
         phone.wait("document.querySelector('#robolearn')?.dataset.role === 'watch'")
         phone.wait("document.querySelector('#robolearn .switch').disabled")
         hands.release()

@@ -20,8 +20,6 @@ from hardware.teleop.mapping import Axis, MappingConfig, curve
 from robolearn.core import BadInput, Interface
 from robots import PANDA
 
-pytestmark = pytest.mark.realtime
-
 HERE = Path(__file__).parent
 
 
@@ -40,8 +38,8 @@ def pad() -> Iterator:
 
 
 @pytest.fixture
-def gamepad(interface: Interface, pad) -> Iterator[Gamepad]:
-    device = Gamepad(interface, PANDA, index=pad.index, out=io.StringIO())
+def gamepad(interface: Interface, pad, clock) -> Iterator[Gamepad]:
+    device = Gamepad(interface, PANDA, index=pad.index, out=io.StringIO(), clock=clock)
     device.open()
     yield device
     device.close()
@@ -138,9 +136,9 @@ def test_the_gripper_button_toggles(gamepad: Gamepad, pad, observe) -> None:
     assert gamepad.sample(observe(opening=1.0)).action[6] == 1, "the arm was reset"
 
 
-def test_the_trigger_as_gripper(interface: Interface, pad, observe) -> None:
+def test_the_trigger_as_gripper(interface: Interface, pad, observe, clock) -> None:
     mapping = MappingConfig(gripper="analog")
-    device = Gamepad(interface, PANDA, mapping=mapping, index=pad.index, out=io.StringIO())
+    device = Gamepad(interface, PANDA, mapping=mapping, index=pad.index, out=io.StringIO(), clock=clock)
     device.open()
     pad.press("left_shoulder")
     assert device.sample(observe()).action[6] == pytest.approx(1, abs=1e-3)

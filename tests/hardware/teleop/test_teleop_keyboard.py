@@ -27,8 +27,6 @@ from hardware.teleop.terminal import EPISODE_KEYS
 from robolearn.core import BadInput, Interface
 from robots import PANDA
 
-pytestmark = pytest.mark.realtime
-
 ROOT = Path(__file__).parents[3]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from robolearn.core import BadInput, Env, NonFinite, Policy, RobolearnError
 from robolearn.core.protocols import ChunkEnv
-from robolearn.eval.rollout import evaluate
+from robolearn.eval.evaluation import evaluate
 from robolearn.rollout import spread
 
 

@@ -1,0 +1,169 @@
+"""How near the arm comes to itself and to what stands around it, on all of a way.
+
+Links, obstacles and what the gripper holds are rounded convex pieces (`robots.shapes`). A pair of pieces is looked at
+unless both are fixed, or on the same link or on neighbours: what a joint holds together touches by design (MuJoCo
+leaves out the same pairs). Pairs of the arm that are nearer at home than allowed touch by design, too: they may come
+`BY_DESIGN` nearer than there and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.safety.checks import Array
+from hardware.safety.nearing import OBSTACLE, PLANE, SELF, Arm, gaps_at, look
+from robots.chain import Chain
+from robots.limits import Limits
+from robots.obstacles import Box, Plane
+from robots.shapes import Piece, box_piece
+
+BY_DESIGN = 0.005  # [m]
+OUTSIDE = -1  # the group of obstacles
+HELD = "what the gripper holds"
+
+
+class Nearest(NamedTuple):
+    """The pair that comes nearer than allowed by the most.
+
+    Attributes:
+      excess: by how much [m]; 0: none does.
+      gap: between the two; negative: overlap [m].
+      allowed: [m].
+      names: of the two.
+    """
+
+    excess: float
+    gap: float
+    allowed: float
+    names: tuple[str, str]
+
+
+NONE = Nearest(0.0, np.inf, 0.0, ("", ""))
+
+
+class Collision:
+    """Judges ways of one arm.
+
+    Args:
+      chain: its kinematics.
+      pieces: what it consists of.
+      limits: distances, obstacles and the box that the gripper holds.
+      home: (n,) a posture in which nothing is wrong [rad].
+    """
+
+    def __init__(self, chain: Chain, pieces: tuple[Piece, ...], limits: Limits, home: Array) -> None:
+        n = chain.n
+        pieces = (*pieces, *_around(chain, limits))
+        planes = [obstacle for obstacle in limits.obstacles if isinstance(obstacle, Plane)]
+        self._names = ([piece.body for piece in pieces], [plane.name for plane in planes])
+        counts = [len(piece.points) for piece in pieces]
+        ends = np.cumsum(counts, dtype=np.int64)
+        sizes = np.zeros((len(pieces), 5 + n))
+        steps = np.linalg.norm(chain.offset_pos, axis=1)
+        for row, piece in zip(sizes, pieces, strict=True):
+            centre = 0.5 * (piece.points.min(0) + piece.points.max(0))
+            row[:3], row[4] = centre, piece.radius
+            row[3] = piece.radius + np.linalg.norm(piece.points - centre, axis=1).max()
+            for k in range(piece.link):
+                row[5 + k] = steps[k + 1 : piece.link].sum() + np.linalg.norm(centre) + row[3]
+        pairs, allowed = _all_pairs(pieces, len(planes), limits)
+        self.arm = Arm(
+            chain.offset_pos,
+            chain.offset_rot,
+            chain.axis,
+            np.concatenate([piece.points for piece in pieces]),
+            np.column_stack([np.array([piece.link for piece in pieces], dtype=np.int64), ends - counts, ends]),
+            sizes,
+            pairs,
+            allowed,
+            np.tile([0.0, 0.0, 1.0], (len(pairs), 1)),
+            np.array([[*plane.normal, plane.offset] for plane in planes]).reshape(-1, 4),
+        )
+        self._acceleration = limits.acceleration
+        self._suspects = np.zeros(len(pairs), np.bool_)
+        self._found = np.empty((2, 4))
+        # Pairs of the arm that are nearer at home than allowed may be as near as there, less `BY_DESIGN`.
+        gaps = self.gaps(np.asarray(home, dtype=np.float64))
+        near = (pairs[:, 2] == SELF) & (gaps < allowed[:, 0])
+        allowed[near, 0] = gaps[near] - BY_DESIGN
+
+    def gaps(self, q: Array) -> Array:
+        """(p,) distance of each pair at `q` (n,) [m]."""
+        gaps = np.empty(len(self.arm.pairs))
+        gaps_at(self.arm, q[None], gaps)
+        return gaps
+
+    def look(
+        self, way: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
+    ) -> tuple[Nearest, Nearest]:
+        """Judge a way.
+
+        Args:
+          way: (m, n) postures [rad], in order; all but the first evenly spaced in time.
+          seconds: from the second to the last.
+          set_points: gives more of them, spaced as evenly, where those leave open what happens in between. What they
+            leave open, too, counts as near as it may be.
+
+        Returns:
+          The worst pair of the arm itself, and of the arm and an obstacle.
+        """
+        if self._judge(way, seconds, final=False):
+            return self._nearest(SELF), self._nearest(OBSTACLE)
+        before = self._found.copy()
+        self._judge(way if set_points is None else set_points(), seconds, final=True)
+        worse = before[:, 0] > self._found[:, 0]
+        self._found[worse] = before[worse]
+        return self._nearest(SELF), self._nearest(OBSTACLE)
+
+    def _judge(self, way: Array, seconds: float, final: bool) -> bool:
+        step = seconds / max(len(way) - (3 if final else 2), 1)  # set-points go on to the period after rest
+        return look(self.arm, way, 0.125 * step * step * self._acceleration, self._suspects, final, self._found)
+
+    def _nearest(self, of: int) -> Nearest:
+        excess, gap, allowed, pair = self._found[of].tolist()
+        if excess <= 0.0:
+            return NONE
+        a, b, kind = self.arm.pairs[int(pair)].tolist()
+        first = self._names[1][a] if kind == PLANE else self._names[0][a]
+        return Nearest(excess, gap, allowed, (first, self._names[0][b]))
+
+
+def _around(chain: Chain, limits: Limits) -> list[Piece]:
+    """Boxes around the arm, and the one that the gripper holds."""
+    found = [
+        replace(box_piece(box.name, 0, box.half, box.centre, box.rotation), group=OUTSIDE)
+        for box in limits.obstacles
+        if isinstance(box, Box)
+    ]
+    if limits.held is not None:
+        lower, upper = limits.held
+        centre = chain.tcp_pos + chain.tcp_rot @ (0.5 * (lower + upper))
+        found.append(box_piece(HELD, chain.n, 0.5 * (upper - lower), centre, chain.tcp_rot))
+    return found
+
+
+def _neighbours(a: Piece, b: Piece) -> bool:
+    """Whether a joint holds the two together: on one link (fingers meet each other and the hand), or on the next."""
+    return a.link == b.link or (a.link + 1 == b.link and a.group == a.link and b.group == b.link)
+
+
+def _all_pairs(pieces: Sequence[Piece], planes: int, limits: Limits) -> tuple[NDArray[np.int64], Array]:
+    """(p, 3) first and second piece (or plane) and kind; (p, 2) distance allowed, and by how much less in between."""
+    own = (limits.collision_distance, 0.5 * limits.collision_distance)
+    others = (limits.obstacle_distance, 0.2 * limits.obstacle_distance)
+    pairs, allowed = [], []
+    for j, second in enumerate(pieces):
+        for i, first in enumerate(pieces[:j]):
+            (a, x), (b, y) = sorted(((first, i), (second, j)), key=lambda one: one[0].link)
+            if b.link > 0 and not _neighbours(a, b):
+                pairs.append((x, y, OBSTACLE if a.group == OUTSIDE else SELF))
+                allowed.append(others if a.group == OUTSIDE else own)
+        if second.link > 0:
+            pairs += [(plane, j, PLANE) for plane in range(planes)]
+            allowed += [others] * planes
+    return np.array(pairs, dtype=np.int64).reshape(-1, 3), np.array(allowed).reshape(-1, 2)

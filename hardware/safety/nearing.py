@@ -1,0 +1,289 @@
+"""How near pairs of pieces come on a way, compiled.
+
+Along a way from posture to posture a piece b moves against a piece a by at most
+
+    M = Σ_k |Δq_k| R_kb          over the joints k between the two, with R_kb the most that b is away from joint k
+
+so where they are d₁ apart before and d₂ after, they are no nearer than (d₁ + d₂ − M)/2 in between. Most pairs are done
+with at the first posture, by spheres around them: farther apart than M and what is allowed.
+
+If one plane parts the two by h₁ before and h₂ after, they are no nearer than min(h₁, h₂) less by how much a point of b
+may leave its chord: with θ_k = |Δq_k|, and δ_k = min(a_k Δt²/8, θ_k) the most that joint k is from where it would be at
+constant speed,
+
+    Σ_k R_kb δ_k + (Σ_k θ_k) (Σ_k θ_k R_kb) / 8
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.safety.checks import Array
+from hardware.safety.gjk import distance
+from robots.chain import axis_rotation, matmul3
+
+SELF, OBSTACLE, PLANE = 0, 1, 2  # kinds of pairs; a plane is an obstacle, too
+
+
+class Arm(NamedTuple):
+    """The arm and what stands around it, as the compiled functions take it."""
+
+    offset_pos: Array
+    offset_rot: Array
+    axis: Array
+    points: Array  # of all pieces
+    which: NDArray[np.int64]  # (count, 3) per piece: link, first point, end
+    sizes: Array  # (count, 5 + n) centre and radius of the sphere around it, its own radius, R
+    pairs: NDArray[np.int64]  # (p, 3) first piece (or plane), second piece, kind
+    allowed: Array  # (p, 2) distance, and how much less between two postures
+    axes: Array  # (p, 3) where the last search for a distance ended
+    planes: Array  # (planes, 4) normal and offset
+
+
+class Path(NamedTuple):
+    """A way, and what was found out about its postures."""
+
+    postures: Array
+    travelled: Array  # Σ |Δq| up to each
+    frames: Array  # (m, n + 1, 12) rotation, row by row, and origin of the base and each link
+    centres: Array  # (m, count, 3) of the spheres around the pieces
+    ready: Array  # whether the two are known
+    bend: Array  # (n,) the most that a joint is from where it would be at constant speed
+    scratch: Array
+
+
+@numba.njit(cache=True, nogil=True)
+def look(arm, way, bend, suspects, final, found):
+    """Worst pairs of a way into `found`; pairs that its postures leave uncertain are marked in `suspects`.
+
+    With `final`, only suspects are looked at, and where it is not certain how near they come they count as that near.
+
+    Returns:
+      Whether all is certain, or `final`.
+    """
+    rows, count = way.shape[0], arm.which.shape[0]
+    path = _path(arm, way, bend)
+    _ready(arm, path, 0)
+    going = np.zeros((count, way.shape[1] + 1))  # how far each piece goes on all of the way, as seen from each link
+    for p in range(count):
+        for k in range(arm.which[p, 0] - 1, -1, -1):
+            going[p, k] = going[p, k + 1] + path.travelled[rows - 1, k] * arm.sizes[p, 5 + k]
+    for kind in range(2):
+        found[kind, 0], found[kind, 1] = 0.0, np.inf
+    certain = True
+    for pair in range(arm.pairs.shape[0]):
+        if final:
+            if suspects[pair]:
+                _walk(arm, path, pair, final, found)
+            continue
+        b = arm.pairs[pair, 1]
+        link = 0 if arm.pairs[pair, 2] == PLANE else arm.which[arm.pairs[pair, 0], 0]
+        near = _spheres(arm, path, 0, pair) < arm.allowed[pair, 0] + going[b, link]
+        suspects[pair] = near and not _walk(arm, path, pair, final, found)
+        certain = certain and not suspects[pair]
+    return certain or final
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(arm, path, pair, final, found):
+    """One pair along the way; returns whether it is certain what happens between the postures."""
+    last, certain = path.postures.shape[0] - 1, True
+    may, less = arm.allowed[pair, 0], arm.allowed[pair, 1]
+    before = _gap(arm, path, 0, pair, may)
+    _note(arm, found, pair, before)
+    row, here = 0, np.nan  # `here`: gap along the axis at `row`, if it is known
+    while row < last:
+        stop = row + 1
+        while final and stop < last and _moved(arm, path, row, stop + 1, pair) <= before - may + less:
+            stop += 1  # it cannot get there sooner
+        moved = _moved(arm, path, row, stop, pair)
+        _ready(arm, path, stop)
+        after = _spheres(arm, path, stop, pair)
+        if after >= may and 0.5 * (before + after - moved) >= may - less:
+            row, before, here = stop, after, np.nan
+            continue
+        if np.isnan(here):
+            here = _along(arm, path, row, pair)
+        there = _along(arm, path, stop, pair)
+        before, after = max(before, here), max(after, there)
+        if after < may:
+            after = _gap(arm, path, stop, pair, may)
+            _note(arm, found, pair, after)
+            here, there = _along(arm, path, row, pair), _along(arm, path, stop, pair)
+        least, floor = 0.5 * (before + after - moved), min(may, before, after) - less
+        if stop == row + 1 and least < floor:
+            bow = _bow(arm, path, row, pair)
+            parted = min(here, there)
+            if parted < floor + bow:
+                parted = max(parted, _parted(arm, path, row, pair, floor + bow))
+                there = np.nan  # the axis has turned
+            if parted < floor + bow:
+                certain = False
+                if final:
+                    _note(arm, found, pair, max(least, parted - bow))
+        row, before, here = stop, after, there
+    return certain
+
+
+@numba.njit(cache=True, nogil=True)
+def _parted(arm, path, row, pair, need):
+    """By how much a plane across the shortest way at a posture, or at the next, parts a pair at both."""
+    best = -np.inf
+    for at in range(row + 1, row - 1, -1):
+        if best < need and arm.pairs[pair, 2] != PLANE:
+            _gap(arm, path, at, pair, need)  # turns the axis
+            best = max(best, min(_along(arm, path, row, pair), _along(arm, path, row + 1, pair)))
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _along(arm, path, row, pair):
+    """Gap of a pair's surfaces along its axis."""
+    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
+    frame, axis = path.frames[row, arm.which[b, 0]], path.scratch[0]
+    if arm.pairs[pair, 2] == PLANE:
+        near = -arm.planes[a, 3]
+        for r in range(3):
+            axis[r] = -arm.planes[a, r]
+    else:
+        other = path.frames[row, arm.which[a, 0]]
+        ux, uy, uz = arm.axes[pair, 0], arm.axes[pair, 1], arm.axes[pair, 2]
+        near = np.inf
+        for k in range(arm.which[a, 1], arm.which[a, 2]):
+            near = min(near, ux * arm.points[k, 0] + uy * arm.points[k, 1] + uz * arm.points[k, 2])
+        for r in range(3):
+            axis[r] = other[3 * r] * ux + other[3 * r + 1] * uy + other[3 * r + 2] * uz
+            near += axis[r] * other[9 + r]
+        near -= arm.sizes[a, 4]
+    ux = frame[0] * axis[0] + frame[3] * axis[1] + frame[6] * axis[2]
+    uy = frame[1] * axis[0] + frame[4] * axis[1] + frame[7] * axis[2]
+    uz = frame[2] * axis[0] + frame[5] * axis[1] + frame[8] * axis[2]
+    far = -np.inf
+    for k in range(arm.which[b, 1], arm.which[b, 2]):
+        far = max(far, ux * arm.points[k, 0] + uy * arm.points[k, 1] + uz * arm.points[k, 2])
+    for r in range(3):
+        far += axis[r] * frame[9 + r]
+    return near - far - arm.sizes[b, 4]
+
+
+@numba.njit(cache=True, nogil=True)
+def _bow(arm, path, row, pair):
+    """How far a point of the second piece may leave its chord on the way from a posture to the next."""
+    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
+    late = turned = moved = 0.0
+    for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
+        angle, reach = path.travelled[row + 1, k] - path.travelled[row, k], arm.sizes[b, 5 + k]
+        late += reach * (min(path.bend[k], angle) if row > 0 else angle)
+        turned += angle
+        moved += reach * angle
+    return late + 0.125 * turned * moved
+
+
+@numba.njit(cache=True, nogil=True)
+def _moved(arm, path, first, last, pair):
+    """M between two postures."""
+    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
+    moved = 0.0
+    for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
+        moved += (path.travelled[last, k] - path.travelled[first, k]) * arm.sizes[b, 5 + k]
+    return moved
+
+
+@numba.njit(cache=True, nogil=True)
+def _note(arm, found, pair, gap):
+    """Remember a pair if it is the worst so far."""
+    of, allowed = SELF if arm.pairs[pair, 2] == SELF else OBSTACLE, arm.allowed[pair, 0]
+    if allowed - gap > found[of, 0]:
+        found[of, 0], found[of, 1], found[of, 2], found[of, 3] = allowed - gap, gap, allowed, pair
+
+
+@numba.njit(cache=True, nogil=True)
+def _spheres(arm, path, row, pair):
+    """Gap between the spheres around two pieces: they are no nearer."""
+    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
+    far = 0.0
+    if arm.pairs[pair, 2] == PLANE:
+        for r in range(3):
+            far += arm.planes[a, r] * path.centres[row, b, r]
+        return far - arm.planes[a, 3] - arm.sizes[b, 3]
+    for r in range(3):
+        far += (path.centres[row, a, r] - path.centres[row, b, r]) ** 2
+    return np.sqrt(far) - arm.sizes[a, 3] - arm.sizes[b, 3]
+
+
+@numba.njit(cache=True, nogil=True)
+def _gap(arm, path, row, pair, need):
+    """Distance of a pair's surfaces, or at least `need` of it; negative where they overlap by less than their radii."""
+    _ready(arm, path, row)
+    gap = _spheres(arm, path, row, pair)
+    if gap >= need:
+        return gap
+    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
+    frame = path.frames[row, arm.which[b, 0]]
+    if arm.pairs[pair, 2] == PLANE:
+        least = np.inf
+        for k in range(arm.which[b, 1], arm.which[b, 2]):
+            _place(frame, arm.points[k], path.scratch[0])
+            far = -arm.planes[a, 3]
+            for r in range(3):
+                far += arm.planes[a, r] * path.scratch[0, r]
+            least = min(least, far)
+        return least - arm.sizes[b, 4]
+    radii = arm.sizes[a, 4] + arm.sizes[b, 4]
+    apart = distance(
+        arm.points, arm.which[a, 1], arm.which[a, 2], path.frames[row, arm.which[a, 0]],
+        arm.which[b, 1], arm.which[b, 2], frame, need + radii, arm.axes[pair], path.scratch,
+    )  # fmt: skip
+    return apart - radii
+
+
+@numba.njit(cache=True, nogil=True)
+def gaps_at(arm, q, gaps):
+    """Of all pairs at one posture (1, n)."""
+    path = _path(arm, q, q[0])
+    for pair in range(arm.pairs.shape[0]):
+        gaps[pair] = _gap(arm, path, 0, pair, np.inf)
+
+
+@numba.njit(cache=True, nogil=True)
+def _path(arm, way, bend):
+    rows, n = way.shape
+    travelled = np.zeros((rows, n))
+    for k in range(1, rows):
+        for i in range(n):
+            travelled[k, i] = travelled[k - 1, i] + abs(way[k, i] - way[k - 1, i])
+    frames, centres = np.empty((rows, n + 1, 12)), np.empty((rows, arm.which.shape[0], 3))
+    return Path(way, travelled, frames, centres, np.zeros(rows, np.bool_), bend, np.empty((5, 3)))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _place(frame, local, out):
+    """A point of a link into `out`, in the base frame."""
+    for r in range(3):
+        out[r] = frame[9 + r] + frame[3 * r] * local[0] + frame[3 * r + 1] * local[1] + frame[3 * r + 2] * local[2]
+
+
+@numba.njit(cache=True, nogil=True)
+def _ready(arm, path, row):
+    """Where links and spheres are at a posture."""
+    if path.ready[row]:
+        return
+    path.ready[row] = True
+    out, q = path.frames[row], path.postures[row]
+    R, A, B = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
+    for k in range(12):
+        out[0, k] = 1.0 if k == 0 or k == 4 or k == 8 else 0.0
+    for i in range(q.shape[0]):
+        _place(out[i], arm.offset_pos[i], out[i + 1, 9:])
+        matmul3(R, arm.offset_rot[i], A)
+        axis_rotation(arm.axis[i], q[i], B)
+        matmul3(A, B, R)
+        for r in range(3):
+            for c in range(3):
+                out[i + 1, 3 * r + c] = R[r, c]
+    for p in range(arm.which.shape[0]):
+        _place(out[arm.which[p, 0]], arm.sizes[p], path.centres[row, p])

@@ -1,0 +1,91 @@
+"""Does a quality report help? Small policies trained with and without its advice, compared from the same starts.
+
+All three are trained alike on the observed vectors of one data set; they differ in how often an episode is drawn:
+
+    alike      every episode
+    weighted   by the sampling weights of the report
+    dropped    every episode but those to drop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+SEEDS_APART = 1000  # the starts of the evaluation are not those of the demonstrations
+
+
+def check_task(task: str, dataset: Any) -> None:
+    """Raise `BadInput` unless `task` has the observations and the action that `dataset` holds."""
+    from robolearn.cli.command import world_options
+    from robolearn.core import BadInput
+    from sim.registry import make_env
+
+    env = make_env(task, 1, **world_options(task, [dataset]))
+    try:
+        given, asked = env.interface, dataset.interface
+    finally:
+        env.close()
+    for key, spec in asked.observation.items():
+        if key not in given.observation or given.observation[key].shape != spec.shape:
+            found = given.observation[key].shape if key in given.observation else f"no {key!r}"
+            raise BadInput(
+                f"--prove {task}: observation {key!r}", got=found, expected=spec.shape, available=given.observation
+            )
+    if (given.action.shape, given.action_kind) != (asked.action.shape, asked.action_kind):
+        raise BadInput(
+            f"--prove {task}: action",
+            got=f"{given.action_kind} {given.action.shape}",
+            expected=f"{asked.action_kind} {asked.action.shape}, as in the data set",
+        )
+
+
+def prove(
+    dataset: Any, weights: Sequence[float], task: str, steps: int, episodes: int, seed: int, quiet: bool
+) -> dict[str, Any]:
+    """Train and evaluate.
+
+    Args:
+      dataset: a `robolearn.data.Dataset` without its pictures.
+      weights: the advice, one per episode; 0 for an episode to drop.
+      steps: gradient steps of each policy.
+      episodes: of each evaluation.
+      quiet: without progress bars.
+
+    Returns:
+      ``policies``: name and success of each; ``verdicts``: of the weighted and the dropped one against the one that
+      draws all alike.
+    """
+    from robolearn.cli.command import world_options
+    from robolearn.cli.evaluate import evaluate_policy
+    from robolearn.eval import compare
+    from robolearn.presets import WORLDS
+    from robolearn.runs import Progress
+    from robolearn.train.imitation import ImitationConfig, ImitationTrainer
+    from sim.registry import make_env
+
+    draws: dict[str, list[float] | None] = {"alike": None, "weighted": list(weights)}
+    if any(weight == 0 for weight in weights):
+        draws["dropped"] = [float(weight > 0) for weight in weights]
+    config = ImitationConfig(steps=steps, seed=seed)
+    found = {}
+    env = make_env(task, WORLDS, **world_options(task, [dataset]))
+    try:
+        for name, drawn in draws.items():
+            trainer = ImitationTrainer.of_dataset(config, dataset, weights=drawn)
+            with Progress(f"training {name}", total=config.iterations, unit="iterations", quiet=quiet) as progress:
+                for i in range(config.iterations):
+                    trainer.iterate(i)
+                    progress(i + 1)
+            found[name] = evaluate_policy(env, trainer.policy(), episodes, SEEDS_APART + seed, quiet, name)
+    finally:
+        env.close()
+    return {
+        "task": task,
+        "policies": [{"name": name, "success": result.to_json()["success"]} for name, result in found.items()],
+        "verdicts": [
+            compare(found["alike"], result, names=("all alike", name)).to_json()
+            for name, result in found.items()
+            if name != "alike"
+        ],
+    }

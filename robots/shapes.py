@@ -1,0 +1,158 @@
+"""What an arm fills of space: rounded convex pieces, read from the geoms of its MJCF.
+
+A piece is the convex hull of a few points, grown by a radius. Every geom lies within its piece:
+
+    sphere, capsule   exactly: one point or two
+    box               its corners, moved in by m on every side and grown by √3 m
+    cylinder          two twelve-sided disks, moved in by m and grown by √2 m
+    mesh, ellipsoid   the box around it
+
+and what is swept (below) by m larger.
+
+All geoms count, those without collisions too: they are what the arm looks like. Joints that are not of the chain
+(fingers, a jaw) may stand anywhere in their range, so their geoms are swept over it: where the gripper is, is known
+only from its driver.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+
+Array = NDArray[np.float64]
+
+ROUNDING = 0.002  # [m] m above
+SIDES = 12  # of a cylinder's disks
+_HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
+SWEEP = 9  # positions of a finger or jaw over its range
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A rounded convex body on a link.
+
+    Attributes:
+      body: the name of its body in the MJCF.
+      link: number of joints of the chain below it: 0 is the base, n the last link.
+      group: pieces that joints outside the chain move against each other have different ones; a link's own is `link`.
+      points: (m, 3) in the frame of the link [m].
+      radius: [m].
+    """
+
+    body: str
+    link: int
+    group: int
+    points: Array
+    radius: float
+
+
+def read_pieces(path: Path, joints: tuple[str, ...]) -> tuple[Piece, ...]:
+    """The pieces of an arm.
+
+    Args:
+      path: its MJCF.
+      joints: the joints of the chain, base to tip.
+
+    Raises:
+      BadInput: a geom is a height field, or hangs on a joint outside the chain that has no range or is not alone.
+    """
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    data.qpos[:] = 0.0
+    links = {int(model.joint(name).bodyid[0]): i + 1 for i, name in enumerate(joints)}
+    pieces = []
+    for geom in range(model.ngeom):
+        kind = int(model.geom_type[geom])
+        if kind == mujoco.mjtGeom.mjGEOM_PLANE:
+            continue  # a floor: obstacles are the station's
+        points, radius = _rounded(model, geom, kind, path.name)
+        body = int(model.geom_bodyid[geom])
+        name, extra = model.body(body).name, []
+        while body not in links and body != 0:
+            start, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+            extra += range(start, start + count)
+            body = int(model.body_parentid[body])
+        if extra:
+            points, radius = _swept(model, data, geom, body, extra, points, radius, path.name)
+        else:
+            points = _in_link(model, data, geom, body, points)
+        link = links.get(body, 0)
+        group = link if not extra else len(joints) + 1 + extra[0]
+        pieces.append(Piece(name, link, group, points, radius))
+    return tuple(pieces)
+
+
+def box_piece(name: str, link: int, half: Array, pos: Array, rot: Array) -> Piece:
+    """A box with half sizes (3,), its centre (3,) [m] and orientation (3, 3) in the frame of a link."""
+    corners, radius = _box(half)
+    return Piece(name, link, link, corners @ rot.T + pos, radius)
+
+
+def _rounded(model: mujoco.MjModel, geom: int, kind: int, file: str) -> tuple[Array, float]:
+    """Points in the frame of the geom, and the radius."""
+    size = model.geom_size[geom]
+    if kind == mujoco.mjtGeom.mjGEOM_SPHERE:
+        return np.zeros((1, 3)), float(size[0])
+    if kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+        return np.array([[0.0, 0.0, -size[1]], [0.0, 0.0, size[1]]]), float(size[0])
+    if kind == mujoco.mjtGeom.mjGEOM_CYLINDER:
+        m = min(ROUNDING, 0.5 * float(size[:2].min()))
+        angles = np.arange(SIDES) * 2.0 * math.pi / SIDES
+        disk = (size[0] - m) / math.cos(math.pi / SIDES) * np.stack([np.cos(angles), np.sin(angles)], 1)
+        ends = [np.column_stack([disk, np.full(SIDES, z)]) for z in (m - size[1], size[1] - m)]
+        return np.concatenate(ends), math.sqrt(2.0) * m
+    if kind == mujoco.mjtGeom.mjGEOM_HFIELD:
+        raise BadInput(f"geom of {file}", got="a height field", expected="bodies that move")
+    centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
+    points, radius = _box(half)
+    return points + centre, radius
+
+
+def _box(half: Array) -> tuple[Array, float]:
+    m = min(ROUNDING, 0.5 * float(np.min(half)))
+    signs = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+    return signs * (np.asarray(half) - m), math.sqrt(3.0) * m
+
+
+def _in_link(model: mujoco.MjModel, data: mujoco.MjData, geom: int, body: int, points: Array) -> Array:
+    """Points of a geom in the frame of a body, with the joints where `data` has them."""
+    mujoco.mj_kinematics(model, data)
+    world = points @ data.geom_xmat[geom].reshape(3, 3).T + data.geom_xpos[geom]
+    return (world - data.xpos[body]) @ data.xmat[body].reshape(3, 3)
+
+
+def _swept(
+    model: mujoco.MjModel, data: mujoco.MjData, geom: int, body: int, extra: list[int], points: Array, radius: float,
+    file: str,
+) -> tuple[Array, float]:  # fmt: skip
+    """The hull of a geom over the range of the one joint that moves it against its link."""
+    joint = extra[0]
+    kind = int(model.jnt_type[joint])
+    if len(extra) > 1 or not model.jnt_limited[joint] or kind not in (_HINGE, _SLIDE):
+        raise BadInput(f"joint {model.joint(joint).name} of {file}", expected="a hinge or slide with a range, alone")
+    from scipy.spatial import ConvexHull  # takes a moment to import, and few commands need it
+
+    low, high = model.jnt_range[joint]
+    address = model.jnt_qposadr[joint]
+    clouds = []
+    for q in np.linspace(low, high, SWEEP):
+        data.qpos[address] = q
+        clouds.append(_in_link(model, data, geom, body, points))
+    data.qpos[address] = 0.0
+    if kind == _HINGE:
+        # Between two positions a point moves on an arc, outside its chord by at most ρ (1 − cos Δ/2).
+        far = float(np.linalg.norm(model.geom_pos[geom] - model.jnt_pos[joint])) + float(model.geom_rbound[geom])
+        radius += far * (1.0 - math.cos(0.5 * (high - low) / (SWEEP - 1)))
+    cloud = np.concatenate(clouds)
+    kept: list[Array] = []
+    for point in cloud[ConvexHull(cloud, qhull_options="QJ").vertices]:
+        if all(np.linalg.norm(point - other) > ROUNDING for other in kept):
+            kept.append(point)  # the others are within the radius of one that is kept
+    return np.array(kept), radius + ROUNDING

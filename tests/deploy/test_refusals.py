@@ -1,0 +1,98 @@
+"""Arms that do not fit, over real rclpy and DDS: the nodes in this process, waited for and armed as `deploy` does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rclpy.qos import QoSProfile
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import messages, qos
+from hardware.ros2.background import Background
+from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.runtime import Node
+from hardware.ros2.safety_client import SafetyClient
+from hardware.ros2.safety_node import SafetyNode
+from hardware.ros2.streamer_node import StreamerNode
+from robolearn.core import RobolearnError
+from robolearn.deploy import SafetyStopped, deployment, run_session
+from robolearn.deploy.arms import RealArm
+from robolearn.deploy.deployment import wait_ready
+from robots.stations import Contract, Topic, load_contract
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
+from ros_station import Swing
+
+pytestmark = pytest.mark.realtime
+
+DOMAIN = 1 + (os.getpid() + 71) % 100  # apart from whatever else runs here
+CONTRACT = replace(load_contract("sim").with_cameras(()), name="mine")
+NODES = SimpleNamespace(check=lambda: None)  # in this process they do not die
+WILLING = SimpleNamespace(confirm_motion=lambda robot: True)
+
+
+class StillArm(Node):
+    """An arm that publishes where it is, and whose controller subscribes with `profile`."""
+
+    def __init__(self, profile: QoSProfile, **options: Any) -> None:
+        super().__init__("still_arm", {}, **options)
+        kind = messages.message_type(CONTRACT.command.type)
+        self.heard: list[Any] = []
+        self._states = self.create_publisher(messages.JointState, CONTRACT.joint_states.topic, qos.sensor())
+        self.create_subscription(kind, CONTRACT.command.topic, self.heard.append, profile)
+        self.every(0.01, self._tick)
+
+    def _tick(self) -> None:
+        names, values = (*CONTRACT.joints, *CONTRACT.gripper_joints), (*CONTRACT.robot.home, 0.02, 0.02)
+        self._states.publish(messages.joint_state(names, values, 1e-9 * self.get_clock().now().nanoseconds))
+
+
+class Hurried(SafetyClient):
+    """Asks for a second only, where a deployment goes on for ten."""
+
+    def arm(self, timeout_s: float = 1.0) -> None:
+        super().arm(timeout_s)
+
+
+@contextmanager
+def station(contract: Contract, profile: QoSProfile) -> Iterator[tuple[SafetyClient, StillArm]]:
+    """The nodes of a real arm of that contract, and the arm."""
+    with Background(DOMAIN) as background:
+        options: Any = {"contract": contract, "context": background.context}
+        arm = StillArm(profile, context=background.context)
+        nodes = [arm, SafetyNode(**options), StreamerNode(**options)]
+        nodes.append(PolicyNode(lambda *_: Swing(contract), **options))
+        for node in nodes:
+            background.add(node)
+            node.start()
+        yield Hurried(background), arm
+        assert background.errors == []
+
+
+def test_an_arm_whose_joint_states_never_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment, "SENSORS_S", 1.0)
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(DOMAIN))
+    nobody = replace(CONTRACT, joint_states=Topic("/nobody/joint_states", CONTRACT.joint_states.type))
+    with station(nobody, qos.CONTROLLER) as (client, arm):
+        with pytest.raises(RobolearnError, match="joint states on /nobody/joint_states: nothing arrived yet"):
+            wait_ready(client, NODES, simulated=False)  # type: ignore[arg-type]
+        with pytest.raises(RobolearnError, match="joint state"):
+            client.arm()
+        assert client.state == "disarmed" and not arm.heard
+
+
+def test_an_arm_whose_controller_cannot_hear_is_never_armed() -> None:
+    with station(CONTRACT, qos.latched()) as (client, arm):
+        wait_ready(client, NODES, simulated=False)  # type: ignore[arg-type]
+        with pytest.raises(SafetyStopped, match="/still_arm cannot hear /robolearn/safety"):
+            run_session(client, RealArm("mine", WILLING), 1, limit_s=5.0, alive=NODES.check)  # type: ignore[arg-type]
+        states = {report.state for report in client.reports}
+        assert states <= {"disarmed"} and not arm.heard, states
