@@ -34,8 +34,11 @@ def world() -> Interface:
     return make_env("lift", 1, threads=1).interface
 
 
-def save(folder: Path, kind: str, world: Interface, camera: int = 0, **settings: Any) -> Path:
-    """A policy of LeRobot's with random weights for `world`, with its processors, as its training saves them."""
+def save(folder: Path, kind: str, world: Interface, camera: int = 0, scale: float = 1.0, **settings: Any) -> Path:
+    """A policy of LeRobot's with random weights for `world`, with its processors, as its training saves them.
+
+    Its actions are about as large as `scale`.
+    """
     torch.manual_seed(0)
     proprio, objects, action = world.observation["proprio"], world.observation["objects"], world.action
     features = {
@@ -70,6 +73,7 @@ def save(folder: Path, kind: str, world: Interface, camera: int = 0, **settings:
         }
         for name, size in ((STATE, proprio.size), (OBJECTS, objects.size), (ACTION, action.size))
     }
+    stats[ACTION] = {name: scale * value for name, value in stats[ACTION].items()}
     stats[CAMERA] = {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)}
     policy = get_policy_class(kind)(config)
     policy.save_pretrained(folder)
@@ -191,7 +195,8 @@ def test_evaluate_shows_it_the_camera(
 def test_deploy_runs_it_behind_the_safety_filter(
     tmp_path: Path, world: Interface, kind: str, settings: dict[str, Any]
 ) -> None:
-    folder = save(tmp_path / kind, kind, world, **settings)
+    # An untrained policy that stays near its start: with large actions it may steer the arm into itself.
+    folder = save(tmp_path / kind, kind, world, scale=0.1, **settings)
     # The simulated arm, with patience for a machine that is busy: its joint states may be late.
     contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
     contract["joint_states"]["max_age_s"] = contract["objects"]["max_age_s"] = 1.0
@@ -205,8 +210,6 @@ def test_deploy_runs_it_behind_the_safety_filter(
             [*program, "--policy", f"lerobot:{folder}", *flags, "--logs", str(tmp_path / f"logs-{attempt}")],
             env=environment, capture_output=True, text=True, timeout=280, check=False,
         )  # fmt: skip
-        if "the safety filter stopped the arm: self-collision" in done.stderr:
-            return  # an untrained policy may steer the arm into itself, and was stopped
         if "the safety filter stopped the arm" not in done.stderr:  # as it must where a process is held up
             break
     assert done.returncode == 0, done.stderr[-3000:]

@@ -15,10 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from robolearn.core import Episode
-from robolearn.data import Dataset, EpisodeWriter
-
-DEMONSTRATORS = ("expert", "fair", "poor")
+from mixed_demonstrators import mix
 
 
 def main() -> int:
@@ -32,7 +29,8 @@ def main() -> int:
     wins, losses = [], []
     for task in args.tasks:
         with tempfile.TemporaryDirectory() as folder:
-            data = _mixed(Path(folder), task, args.each, args.seed)
+            data = Path(folder) / "mixed"
+            mix(data, task, args.each, args.seed)
             proof = _robolearn(
                 "dataset", "quality", data, "--prove", task, "--prove-steps", args.steps,
                 "--prove-episodes", args.episodes, "--seed", args.seed,
@@ -46,21 +44,6 @@ def main() -> int:
             losses += [task] if verdict["better"] == verdict["a"] else []
     print(f"better on {sorted(set(wins)) or 'none'}, worse on {sorted(set(losses)) or 'none'}")
     return 0 if wins and not losses else 1
-
-
-def _mixed(folder: Path, task: str, each: int, seed: int) -> Path:
-    """A set of all demonstrators' episodes."""
-    episodes: list[Episode] = []
-    for i, quality in enumerate(DEMONSTRATORS):
-        _robolearn(
-            "collect", "--task", task, "--episodes", each, "--quality", quality, "--seed", 10 * seed + i,
-            "--out", folder / quality,
-        )  # fmt: skip
-        recorded = Dataset.open(folder / quality)
-        episodes += [recorded.episode(e) for e in range(recorded.episodes)]
-    with EpisodeWriter(folder / "mixed", recorded.interface) as writer:
-        writer.write_all(iter(episodes))
-    return folder / "mixed"
 
 
 def _robolearn(*arguments: object) -> dict:

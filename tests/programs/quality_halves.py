@@ -14,18 +14,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
+from mixed_demonstrators import DEMONSTRATORS, mix
 
-from robolearn.core import Episode
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.quality import Demonstrations, assess
 from robolearn.eval import evaluate
-from robolearn.rollout.collect import collect
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
-from sim.experts import make_expert
 from sim.registry import make_env
-
-DEMONSTRATORS = ("expert", "fair", "poor")
 
 
 def main() -> int:
@@ -38,7 +33,7 @@ def main() -> int:
     parser.add_argument("--blind", action="store_true", help="rank without being told of successes and rewards")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        made_by = _mix(Path(folder) / "mix", args.task, args.each, args.seed)
+        made_by = mix(Path(folder) / "mix", args.task, args.each, args.seed)
         dataset = Dataset.open(Path(folder) / "mix")
         if args.blind:
             for name in ("next.success", "next.reward"):
@@ -72,42 +67,9 @@ def main() -> int:
     return 0 if apart else 1
 
 
-def _mix(path: Path, task: str, each: int, seed: int) -> list[str]:
-    """Record the demonstrators and store their episodes in a random order; who made which."""
-    episodes: list[tuple[str, Episode]] = []
-    env = make_env(task, 20)
-    try:
-        for i, quality in enumerate(DEMONSTRATORS):
-            own = path.with_name(quality)
-            with EpisodeWriter(own, env.interface) as writer:
-                expert = make_expert(task, env.interface, env.num_envs, quality, seed)
-                collect(env, expert, writer, each, 10 * seed + i)
-            recorded = Dataset.open(own)
-            episodes += [(quality, _episode(recorded, e)) for e in range(recorded.episodes)]
-        order = np.random.default_rng(seed).permutation(len(episodes))
-        with EpisodeWriter(path, env.interface) as writer:
-            writer.write_all(episodes[i][1] for i in order)
-    finally:
-        env.close()
-    return [episodes[i][0] for i in order]
-
-
 def _copy(dataset: Dataset, episodes: list[int], path: Path) -> None:
     with EpisodeWriter(path, dataset.interface) as writer:
-        writer.write_all(_episode(dataset, e) for e in episodes)
-
-
-def _episode(dataset: Dataset, e: int) -> Episode:
-    rows = slice(dataset.starts[e], dataset.starts[e] + dataset.lengths[e])
-    return Episode(
-        observation={key: array[rows] for key, array in dataset.observation.items()},
-        action=dataset.action[rows],
-        reward=dataset.reward[rows],
-        success=bool(dataset.success[e]),
-        terminated=bool(dataset.terminated[e]),
-        truncated=bool(dataset.truncated[e]),
-        task=dataset.tasks[dataset.task_index[rows.start]],
-    )
+        writer.write_all(dataset.episode(e) for e in episodes)
 
 
 if __name__ == "__main__":

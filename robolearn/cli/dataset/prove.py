@@ -16,28 +16,16 @@ SEEDS_APART = 1000  # the starts of the evaluation are not those of the demonstr
 
 
 def check_task(task: str, dataset: Any) -> None:
-    """Raise `BadInput` unless `task` has the observations and the action that `dataset` holds."""
+    """Raise `BadInput` unless `task` offers what a policy of `dataset` needs."""
     from robolearn.cli.command import world_options
-    from robolearn.core import BadInput
+    from robolearn.core import check_compatible
     from sim.registry import make_env
 
     env = make_env(task, 1, **world_options(task, [dataset]))
     try:
-        given, asked = env.interface, dataset.interface
+        check_compatible(dataset.interface, env.interface, what=f"--prove {task}")
     finally:
         env.close()
-    for key, spec in asked.observation.items():
-        if key not in given.observation or given.observation[key].shape != spec.shape:
-            found = given.observation[key].shape if key in given.observation else f"no {key!r}"
-            raise BadInput(
-                f"--prove {task}: observation {key!r}", got=found, expected=spec.shape, available=given.observation
-            )
-    if (given.action.shape, given.action_kind) != (asked.action.shape, asked.action_kind):
-        raise BadInput(
-            f"--prove {task}: action",
-            got=f"{given.action_kind} {given.action.shape}",
-            expected=f"{asked.action_kind} {asked.action.shape}, as in the data set",
-        )
 
 
 def prove(

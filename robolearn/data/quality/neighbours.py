@@ -51,14 +51,13 @@ class Neighbours:
         return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
-def principal(values: Array) -> Array:
-    """(N, D) → (N, d): the leading principal components of the scaled `values`."""
-    centred = scaled(values)
-    variance, axes = np.linalg.eigh(centred.T @ centred / max(len(centred), 1))
+def principal(z: Array) -> Array:
+    """(N, D) → (N, d): the leading principal components of scaled values."""
+    variance, axes = np.linalg.eigh(z.T @ z / max(len(z), 1))
     order = np.argsort(variance)[::-1]
     share = np.cumsum(variance[order]) / max(float(variance.sum()), 1e-12)
     count = min(int(np.searchsorted(share, VARIANCE)) + 1, COMPONENTS, len(order))
-    return centred @ axes[:, order[:count]]
+    return z @ axes[:, order[:count]]
 
 
 def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS, limit: float = math.inf) -> Neighbours:
@@ -72,7 +71,8 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS, l
     """
     total = len(values)
     chosen = np.unique(np.linspace(0, total - 1, min(total, MAX_FRAMES)).round().astype(np.int64))
-    points, owner = principal(values)[chosen], episode[chosen]
+    z = scaled(values)
+    points, owner = principal(z)[chosen], episode[chosen]
     index = np.full((len(chosen), k), -1, np.int64)
     distance = np.full((len(chosen), k), np.inf)
     tree = KDTree(points)
@@ -88,7 +88,6 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS, l
             done = (found >= min(k, others)) | (wanted >= len(chosen))
             _fill(index, distance, rows[done], chosen[near[done]], far[done], good[done], k)
             rows, wanted = rows[~done], min(wanted * 4, len(chosen))
-    z = scaled(values)
     unit = math.sqrt(2 * float(z.var(axis=0).sum())) or 1.0
     for k_th in range(k):  # the components that the search left out count, too
         there = index[:, k_th] >= 0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data.quality.action_divergence import SHARED, action_divergence, alone, frame_divergence
 from robolearn.data.quality.coverage import coverage
-from robolearn.data.quality.demonstrations import Array, Demonstrations
+from robolearn.data.quality.demonstrations import Array, Demonstrations, scaled
 from robolearn.data.quality.duplicates import duplicates
 from robolearn.data.quality.idle import idle
 from robolearn.data.quality.jitter import jitter
@@ -67,7 +67,7 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
     copy_of = duplicates(d)
     original = np.where(copy_of >= 0, copy_of, np.arange(d.episodes))
     near = neighbours(d.state, original[d.episode], limit=NEAR)
-    place = principal(d.state)[near.frame][:, :2]
+    place = principal(scaled(d.state))[near.frame][:, :2]
     saco, novelty = coverage(d)
     tq = trajectory_quality(d)
     arc, jerk = jitter(d)
