@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -12,6 +13,11 @@ from robolearn.data.encoder_priority import ordinary_priority
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Ten ROS domains for each of up to four workers of a session; a file that starts nodes adds a number of its own.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+SESSION = os.getppid() if WORKER else os.getpid()
+os.environ["ROS_DOMAIN_ID"] = str(1 + (4 * SESSION + int(WORKER.removeprefix("gw") or 0)) % 10 * 10)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from robolearn.core import Interface
 from robots.stations import CONTRACTS, load_contract
 from sim.registry import make_env
 
-DOMAIN = 1 + (os.getpid() + 31) % 100
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 KILLED = ("policy", "safety")  # what asks for motion, and what brakes; any of the four: `test_faults_processes`
 
 

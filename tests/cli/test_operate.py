@@ -135,7 +135,7 @@ class Terminal:
 @pytest.fixture
 def station() -> Iterator[dict[str, str]]:
     """Simulated arm, safety node and streamer as processes; the environment that they are in."""
-    env = {**os.environ, "ROS_DOMAIN_ID": str(1 + (os.getpid() + 50) % 100), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "ROS_DOMAIN_ID": str(int(os.environ["ROS_DOMAIN_ID"]) + 2), "OMP_NUM_THREADS": "1"}
     priority = str(10 if may_be_realtime() else 0)  # as our commands do: this process is busy when it looks for them
     nodes = [
         subprocess.Popen(

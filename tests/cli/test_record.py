@@ -27,7 +27,7 @@ from robolearn.core import BadInput
 from robolearn.data.reader import Dataset
 from robots.stations import load_contract
 
-DOMAIN = 1 + (os.getpid() + 57) % 100
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 4
 
 
 @pytest.fixture(scope="module")

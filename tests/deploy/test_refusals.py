@@ -33,7 +33,7 @@ from ros_station import Swing
 
 pytestmark = pytest.mark.realtime
 
-DOMAIN = 1 + (os.getpid() + 71) % 100  # apart from whatever else runs here
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 1
 CONTRACT = replace(load_contract("sim").with_cameras(()), name="mine")
 NODES = SimpleNamespace(check=lambda: None)  # in this process they do not die
 WILLING = SimpleNamespace(confirm_motion=lambda robot: True)

@@ -36,7 +36,7 @@ sys.path.insert(0, str(HERE))
 from stopping import at_rest, silence  # noqa: E402
 
 CONTRACT = load_contract("sim")
-DOMAIN = 1 + (os.getpid() + 57) % 100  # apart from whatever else runs here
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 6
 PRIORITY = "10"
 START_S = 90.0
 NODE = [sys.executable, "-m", "robolearn.deploy.nodes"]

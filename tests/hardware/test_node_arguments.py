@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-
-os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
 
 from hardware.ros2.arguments import ros_arguments
 from robolearn.core import BadInput

@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
-
-os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
-
 import rclpy
+import yaml
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from sensor_msgs.msg import JointState

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
-
 from rclpy.node import Node as PlainNode
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile

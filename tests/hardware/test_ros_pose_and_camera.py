@@ -6,7 +6,6 @@ cameras send one picture raw and one compressed. The policy sees both, and moves
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,9 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from whatever else runs here
-
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CompressedImage, Image
 

@@ -29,7 +29,7 @@ from robots.stations import COMPRESSED, IMAGE, TRAJECTORY, Camera, Contract, Top
 
 pytestmark = pytest.mark.realtime
 
-DOMAIN = 100 + os.getpid() % 100
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 8
 WAIT_S = 20.0
 CONTRACT = load_contract("sim").with_cameras(())
 

@@ -16,7 +16,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, shared_memory
 from hardware.ros2.background import Background, wait_until
 
-DOMAIN = 100 + os.getpid() % 100
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 WAIT_S = 30.0
 
 

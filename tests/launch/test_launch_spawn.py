@@ -27,7 +27,7 @@ from robolearn.deploy.programs import may_be_realtime
 from robots.stations import load_contract
 from sim.registry import make_env
 
-DOMAIN = 1 + os.getpid() % 100
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 7
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Any]
 

@@ -203,7 +203,7 @@ def test_deploy_runs_it_behind_the_safety_filter(
     (tmp_path / "sim.yaml").write_text(yaml.safe_dump(contract))
     program = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "deploy"]
     flags = ["--robot", str(tmp_path / "sim.yaml"), "--task", "lift", "--episodes", "1", "--json",
-             "--domain", str(1 + (os.getpid() + 57) % 100), "--realtime-priority", "0"]  # fmt: skip
+             "--domain", str(int(os.environ["ROS_DOMAIN_ID"]) + 1), "--realtime-priority", "0"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for attempt in range(3):
         done = subprocess.run(
