@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -23,6 +24,8 @@ from policies.policy import ChunkPolicy
 from policies.settings import POLICIES
 from robolearn.core import BadInput, NonFinite
 from robolearn.io.atomic import write_bytes, write_text
+
+_OF_CONFIG = "the weights of its config.json"
 
 
 def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
@@ -63,30 +66,33 @@ def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu"
         raise BadInput(f"{what}: kind", got=config["kind"], available=POLICIES)
     settings = config_from_json(POLICIES[config["kind"]], config["settings"], what)
     interface = interface_of(config, folder / CONFIG)
+    # A config.json may ask for more than the memory holds: its weights are there first.
+    with torch.device("meta"):
+        shapes = ChunkPolicy(build_net(settings, interface, "meta"), Normalizer(interface), interface).state_dict()
+    tensors = _read_weights(folder / WEIGHTS, {key: tuple(value.shape) for key, value in shapes.items()})
     policy = ChunkPolicy(build_net(settings, interface), Normalizer(interface), interface)
-    _load_weights(policy, folder / WEIGHTS)
+    policy.load_state_dict(tensors)
     return policy.to(device).eval()
 
 
-def _load_weights(policy: ChunkPolicy, file: Path) -> None:
-    """Fill `policy` from `file`, every tensor accounted for."""
+def _read_weights(file: Path, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """The tensors in `file`, whose names and shapes are those of `needed`."""
     if not file.is_file():
         raise BadInput(f"policy {file}", got="no such file", expected="the weights")
-    tensors: dict[str, Tensor] = {}
     try:
         with safe_open(file, framework="pt", device="cpu") as stored:
-            for key in stored.keys():  # noqa: SIM118 - not a mapping
-                tensors[key] = stored.get_tensor(key)
+            found = {key: tuple(stored.get_slice(key).get_shape()) for key in stored.keys()}  # noqa: SIM118
+            if missing := sorted(needed.keys() - found.keys()):
+                raise BadInput(f"policy {file}", got=f"no tensor {missing[0]!r}", expected=_OF_CONFIG)
+            if surplus := sorted(found.keys() - needed.keys()):
+                raise BadInput(f"policy {file}", got=f"a tensor {surplus[0]!r}", expected=_OF_CONFIG)
+            for key, shape in found.items():
+                if shape != needed[key]:
+                    raise BadInput(f"policy {file}: {key}", got=shape, expected=needed[key])
+            tensors = {key: stored.get_tensor(key) for key in found}
     except (SafetensorError, OSError, ValueError) as error:
         raise BadInput(f"policy {file}", got=f"a damaged file ({error})", expected="safetensors") from error
-    needed = policy.state_dict()
-    if missing := sorted(needed.keys() - tensors.keys()):
-        raise BadInput(f"policy {file}", got=f"no tensor {missing[0]!r}", expected="the weights of its config.json")
-    if surplus := sorted(tensors.keys() - needed.keys()):
-        raise BadInput(f"policy {file}", got=f"a tensor {surplus[0]!r}", expected="the weights of its config.json")
     for key, value in tensors.items():
-        if value.shape != needed[key].shape:
-            raise BadInput(f"policy {file}: {key}", got=tuple(value.shape), expected=tuple(needed[key].shape))
         if not torch.isfinite(value).all():
             raise BadInput(f"policy {file}: {key}", got="NaN or infinity", expected="finite weights")
-    policy.load_state_dict(tensors)
+    return tensors

@@ -5,13 +5,13 @@ Knows no torch, so that asking what a policy is for takes no seconds.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput, Interface
+from robolearn.io.json_files import parse_json
 
 FORMAT = "robolearn.policy"
 VERSION = 1
@@ -41,8 +41,8 @@ def policy_folder(path: str | os.PathLike[str]) -> Path:
 def read_config(file: Path) -> dict[str, Any]:
     """The content of a ``config.json``, with its kind, settings and interface; raises `BadInput` if it has none."""
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
+        config = parse_json(file)
+    except (ValueError, OSError) as error:
         raise BadInput(f"policy {file}", got=f"unreadable ({error})", expected="JSON") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format", "no format") if isinstance(config, dict) else type(config).__name__
@@ -63,7 +63,7 @@ def interface_of(config: Mapping[str, Any], file: Path) -> Interface:
         return Interface.from_json(config["interface"])
     except BadInput as error:
         raise BadInput(f"policy {file}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadInput(
             f"policy {file}: interface", got=f"{type(error).__name__}: {error}", expected="a full one"
         ) from error

@@ -16,9 +16,12 @@ from robolearn.core import BadInput, Interface
 Config = TypeVar("Config")
 
 
-def build_net(config: PolicyConfig, interface: Interface) -> nn.Module:
-    """A fresh network on the CPU; its random weights come from torch's global generator there."""
-    with torch.device("cpu"):
+def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -> nn.Module:
+    """A fresh network on the CPU; its random weights come from torch's global generator there.
+
+    On the device "meta" it has shapes, but no weights.
+    """
+    with torch.device(device):
         if isinstance(config, FlowConfig):
             return FlowPolicy(config, interface)
         from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
@@ -51,7 +54,7 @@ def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
             value = config_from_json(type(wanted), value, what)
         elif isinstance(wanted, tuple) and isinstance(value, list):
             value = tuple(value)
-        elif isinstance(wanted, float) and type(value) is int:
+        elif isinstance(wanted, float) and type(value) is int and abs(value) < 2**53:
             value = float(value)
         if type(value) is not type(wanted):
             raise BadInput(f"{what}: setting {key!r}", got=repr(value), expected=type(wanted).__name__)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from typing import Any
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.features import key_of
+from robolearn.io.json_files import parse_json
 
 KINDS = ("act", "diffusion")
 INSTALL = "pip install 'robolearn[lerobot]'"
@@ -128,7 +128,7 @@ def _folder(path: str) -> Path:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = parse_json(file)
     except (ValueError, OSError) as error:
         raise BadInput(f"policy {file}", got=f"unreadable ({_line(error)})", expected="JSON") from None
     if not isinstance(value, dict):

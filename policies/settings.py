@@ -16,6 +16,7 @@ ACTIVATIONS = ("silu", "mish", "relu", "tanh")
 TIME_SAMPLING = ("uniform", "beta", "logit_normal")
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
 SCHEDULES = ("squaredcos_cap_v2", "linear")
+MOST, DEEPEST = 65_536, 1_000  # of whatever a config.json asks for, which may be a stranger's
 SPACINGS = ("trailing", "leading", "linspace")
 
 
@@ -48,8 +49,10 @@ class NetworkConfig:
         if self.embedding < 2 or self.embedding % 2:
             raise BadInput("time embedding", got=self.embedding, expected="an even number of at least 2")
         channels_fit = self.channels and all(type(c) is int and c > 0 for c in self.channels)
-        if self.width < 1 or self.depth < 1 or not channels_fit:
-            raise BadInput("network size", got=(self.width, self.depth, self.channels), expected="positive numbers")
+        size = (self.width, self.depth, *self.channels, self.embedding, self.image_features)
+        if self.width < 1 or self.depth < 1 or not channels_fit or max(size) > MOST or self.depth > DEEPEST:
+            expected = f"positive numbers up to {MOST}, and at most {DEEPEST} layers"
+            raise BadInput("network size", got=(self.width, self.depth, self.channels), expected=expected)
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,9 @@ class DiffusionConfig:
 
     def __post_init__(self) -> None:
         check_chunk(self.steps, self.horizon, self.execute, self.observe)
-        if self.steps > self.train_steps:
-            raise BadInput("denoising steps K", got=self.steps, expected=f"at most train_steps = {self.train_steps}")
+        if not self.steps <= self.train_steps <= MOST:
+            expected = f"at most train_steps = {self.train_steps}, and that at most {MOST}"
+            raise BadInput("denoising steps K", got=self.steps, expected=expected)
         if not 0.0 <= self.eta <= 1.0:
             raise BadInput("eta", got=self.eta, expected="between 0 (DDIM) and 1 (DDPM)")
         if not 0.0 <= self.initial_noise_std <= 1.0:
@@ -153,6 +157,8 @@ def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:
     """Raise `BadInput` unless K, Tp, Ta, To make sense together."""
     if min(steps, horizon, execute, observe) < 1:
         raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected="at least 1 each")
+    if max(steps, horizon, observe) > MOST:
+        raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected=f"at most {MOST} each")
     if execute > horizon:
         raise BadInput("executed steps Ta", got=execute, expected=f"at most the horizon Tp = {horizon}")
     if observe > 1 and execute > 1:

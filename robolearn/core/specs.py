@@ -9,6 +9,8 @@ from typing import Any
 
 from robolearn.core.errors import BadInput
 
+LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels
+
 
 @dataclass(frozen=True)
 class ArraySpec:
@@ -81,6 +83,8 @@ class Interface:
             shape, names = d["shape"], d["names"]
             if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)):
                 raise BadInput("interface: shape", got=shape, expected="a list of whole numbers")
+            if math.prod(shape) > LARGEST:
+                raise BadInput("interface: shape", got=shape, expected=f"at most {LARGEST:,} components")
             if not (isinstance(d["dtype"], str) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
                 raise BadInput("interface: dtype, names", got=(d["dtype"], names), expected="text, a list of texts")
             return ArraySpec(tuple(shape), d["dtype"], tuple(names))

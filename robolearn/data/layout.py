@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from robolearn.core import BadInput
 from robolearn.data.info import check_info, check_not_newer
 from robolearn.io.commit import Commit
+from robolearn.io.json_files import parse_json
 from robolearn.io.locks import Lock, LockHeld
 
 CHUNKS_SIZE = 1000  # files per chunk folder
@@ -91,7 +92,7 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
 def read_json(root: Path, name: str) -> dict[str, Any]:
     """Raises `BadInput` where the file is missing or not a JSON object."""
     try:
-        value = json.loads((root / name).read_bytes())
+        value = parse_json(root / name)
     except FileNotFoundError:
         raise BadInput(f"data set {root}", got=f"no {name}", expected="a LeRobotDataset v3.0 folder") from None
     except (OSError, ValueError) as error:

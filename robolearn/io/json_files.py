@@ -1,4 +1,4 @@
-"""JSON objects in files, written atomically."""
+"""JSON in files: written atomically, read within limits, for a file may come from a stranger."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
+
+LIMIT = 64_000_000  # [bytes]; the statistics of a set with hundreds of features are a few hundred kB
 
 
 def plain(value: Any) -> Any:
@@ -37,6 +39,23 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
 
 
+def parse_json(path: Path, limit: int = LIMIT) -> Any:
+    """The JSON value in `path`.
+
+    Raises:
+      ValueError: the file is larger than `limit` [bytes], is not JSON in UTF-8, or nests deeper than Python recurses.
+      OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ValueError(f"larger than {limit / 1e6:g} MB")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def read_json(path: Path, *, what: str) -> dict[str, Any]:
     """The JSON object in `path`.
 
@@ -44,7 +63,7 @@ def read_json(path: Path, *, what: str) -> dict[str, Any]:
       BadInput: the file is missing, is not JSON, or holds something else than an object.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path)
     except FileNotFoundError:
         raise BadInput(what, got=f"no {path.name} in {path.parent}", expected=path.name) from None
     except (OSError, ValueError) as error:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import ValidationError
 
 from robolearn.core.errors import BadInput
@@ -31,6 +30,7 @@ from robots.stations.schema import (
     TopicSection,
     bad_input,
 )
+from robots.stations.strict_yaml import read_yaml
 
 CONTRACTS = Path(__file__).parent
 
@@ -51,7 +51,7 @@ def load_contract(name_or_path: str | Path) -> Contract:
     path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
     if not path.is_file():
         raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
-    data = _parse(path)
+    data = read_yaml(path)
     try:
         robot = ROBOTS[RobotKey.model_validate(data).robot]
         section = ContractSection.model_validate(data, context={"robot": robot})
@@ -156,29 +156,3 @@ def _check_unique(contract: Contract, file: str) -> None:
             expected = f"another topic than {used[topic.topic]}'s"
             raise BadInput(f"{file}: {where}.topic", got=topic.topic, expected=expected)
         used[topic.topic] = where
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe, and strict where YAML is not: a key that stands twice would silently win over the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} stands there twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _parse(path: Path) -> Any:
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except yaml.MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadInput(f"{path.name}{line}", got=error.problem, expected="YAML") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(path.name, got=str(error).splitlines()[0], expected="YAML") from error

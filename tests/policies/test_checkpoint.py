@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,7 +100,7 @@ def rate(folder: Path, control_hz: float) -> None:
 
 
 # What of the messages names no file, because the configuration itself is asked.
-NAMELESS = ("executed steps", "activation", "network size")
+NAMELESS = ("executed steps", "activation", "network size", "at most 1000 layers")
 
 DAMAGE = {
     "config.json and model": lambda f: (f / "config.json").unlink(),
@@ -120,7 +121,13 @@ DAMAGE = {
     "control rate: got 0": lambda f: rate(f, 0),
     "activation: got gelu": lambda f: edit(f, settings={"network": {"activation": "gelu"}}),
     "network size": lambda f: edit(f, settings={"network": {"channels": ["a"]}}),
-    "unreadable (": lambda f: (f / "config.json").write_text("[" * 100_000),
+    "unreadable (nested too deeply": lambda f: (f / "config.json").write_text("[" * 100_000),
+    "unreadable (larger than": lambda f: os.truncate(f / "config.json", 3_000_000_000),
+    "at most 100,000,000 components": lambda f: reshape(f, [1_000_000, 1_000_000]),
+    "the weights of its config": lambda f: edit(f, settings={"network": {"width": 60_000, "depth": 900}}),  # 13 TB
+    "at most 1000 layers": lambda f: edit(f, settings={"network": {"depth": 1_000_000_000}}),
+    "expected float": lambda f: edit(f, settings={"initial_noise_std": 10**400}),
+    "OverflowError": lambda f: rate(f, 10**400),
     "got config.json, expected config.json and model.safetensors": lambda f: (f / "model.safetensors").unlink(),
     "a damaged file": lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-9]),
     "a damaged file ": lambda f: (f / "model.safetensors").write_bytes(b"not weights"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,14 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, where: str, value: ob
         ("- a\n- b\n", "station.yaml: got "),
         ("? [a, b]\n: 1\n", "station.yaml"),
         ("7: 1\n", "unknown key: got 7"),
+        ("robot: " + "[" * 100_000, "station.yaml: got nested too deeply"),
+        (
+            "a: &a [x, x]\n"
+            + "".join(f"{b}: &{b} [{'*' + a + ', '}*{a}]\n" for a, b in pairwise("abcdefghijklmnopqrs")),
+            "values, more than 20,000",
+        ),
+        ("a: &a [*a]\n", "values, more than 20,000"),
+        ("x: " + "y" * 2_000_000, "station.yaml: got more than 1,000,000 bytes, expected a contract"),
     ],
 )
 def test_what_is_no_contract_is_refused(tmp_path: Path, text: str, words: str) -> None:

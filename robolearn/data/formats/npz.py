@@ -35,6 +35,7 @@ from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Progress, Source, new_folder
 from robolearn.data.video_reader.segments import array
+from robolearn.io.json_files import parse_json
 
 INTERFACE = "interface.json"
 _PLAIN = {"action", "reward", "success", "terminated", "truncated", "task", "intervention", "control_hz"}
@@ -132,7 +133,7 @@ def _action(file: Path, data: dict[str, NDArray], interface: Interface) -> NDArr
 def _interface(path: Path, file: Path, data: dict[str, NDArray], options: ReadOptions) -> Interface:
     if (path / INTERFACE).exists():
         try:
-            return options.applied(Interface.from_json(json.loads((path / INTERFACE).read_text())))
+            return options.applied(Interface.from_json(parse_json(path / INTERFACE)))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path / INTERFACE}", got=f"no valid interface ({error!r})") from None
     if "action" not in data or data["action"].ndim != 2:
