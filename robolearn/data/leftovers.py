@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.io.locks import is_locked
 
@@ -39,8 +40,15 @@ class Leftover:
 
 
 def part_of(place: Path) -> Path:
-    """Where what is to become `place` is written."""
-    return place.with_name(f".{place.name}{PART}")
+    """Where what is to become `place` is written.
+
+    Raises:
+      BadInput: a link lies there: what it leads to would be emptied.
+    """
+    part = place.with_name(f".{place.name}{PART}")
+    if part.is_symlink():
+        raise BadInput(f"--out {place}", got=f"a link {part}", expected="none: what it leads to would be emptied")
+    return part
 
 
 def note_together(part: Path, places: Sequence[Path]) -> None:
@@ -51,7 +59,7 @@ def note_together(part: Path, places: Sequence[Path]) -> None:
 def leftovers(folder: Path) -> Iterator[Leftover]:
     """What is left in `folder`, which holds data sets, and in each of these sets."""
     for path in sorted(folder.glob(f".*{PART}")):
-        if not is_locked(path / layout.LOCK_PATH):
+        if not path.is_symlink() and not is_locked(path / layout.LOCK_PATH):
             place = folder / path.name.removeprefix(".").removesuffix(PART)
             yield Leftover(path, _size(path), _words(path, place))
     for path in sorted(folder.glob(f"*/{layout.UNFINISHED_PATH}/{layout.UNCOMMITTED}*")):

@@ -54,10 +54,11 @@ class View(Command):
         return {**result, "file": None}
 
     def _write(self, dataset: Any, episodes: list[int], file: Path) -> dict[str, Any]:
+        from robolearn.data.leftovers import part_of
         from robolearn.data.view import save
         from robolearn.runs import Progress
 
-        part = file.with_name(f".{file.name}.part")
+        part = part_of(file)
         part.parent.mkdir(parents=True, exist_ok=True)
         try:
             with Progress("reading", total=len(episodes), unit="episodes", quiet=self.json) as progress:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import stored_dtype
+from robolearn.data.formats.hdf5_links import check_own
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.leftovers import part_of
@@ -55,6 +56,7 @@ def read(path: Path, options: ReadOptions) -> Source:
     if not path.is_file():
         raise BadInput(f"robomimic file {path}", got="no such file", expected="an HDF5 file")
     with _open(path) as file, _damage(path, "data"):
+        check_own(file, path)
         names = _names(file, path)
         env = _env_args(file, path)
         demo = file["data"][names[0]]
