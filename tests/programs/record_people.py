@@ -14,11 +14,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import queue
+import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -237,19 +239,28 @@ class BrowserPerson:
         return seen["proprio"][0, 8:11].astype(np.float64)
 
 
+def pass_on(lines: Iterable[str], addresses: queue.Queue[str]) -> None:
+    """Print `lines`, and put the address of the page that they name into `addresses`."""
+    for line in lines:
+        sys.stderr.write(line)
+        if found := re.match(r"Open (http\S+)", line.strip()):
+            addresses.put(found[1])
+
+
 def by_browser(flags: Sequence[str]) -> int:
     """`robolearn record` as a process, and Chromium."""
     driver = load("browser_driver")
     port = 8100 + os.getpid() % 500
     command = [sys.executable, "-c", PROGRAM, "record", "--teleop", "browser", "--port", str(port), *flags]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
+    said = queue.Queue[str]()
+    threading.Thread(target=pass_on, args=(process.stderr, said), daemon=True).start()
     with suppress(OSError):  # a page that is not heard for 0.3 s has let go: that must not happen for other work here
         os.setpriority(os.PRIO_PROCESS, 0, -10)
     try:
         with driver.Chromium() as chromium, Background() as background:
             eyes = background.add(Eyes(context=background.context))
-            time.sleep(3.0)
-            tab = chromium.open(f"http://127.0.0.1:{port}/", sharpness=0.25)
+            tab = chromium.open(said.get(timeout=PATIENCE_S), sharpness=0.25)
             hands = driver.Hands(tab, eyes.contract.robot)
             try:
                 hands.wait_ready(PATIENCE_S)

@@ -1,9 +1,10 @@
 """Who may use the page: checks of host, token, cookie and origin on every request, before anything is passed on.
 
-- On loopback: the Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the
-  operator visits could drive the arm (cross-site websockets, DNS rebinding).
-- Beyond loopback: the same, over TLS alone, and with a token that is new at every start. The address with the token is
-  exchanged for a cookie (Secure, HttpOnly, SameSite) and never shown again; without it nothing is passed on.
+- The Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the operator visits
+  could drive the arm (cross-site websockets, DNS rebinding).
+- A token that is new at every start, on loopback too, where every user of the machine can connect. The address with the
+  token is exchanged for a cookie (HttpOnly, SameSite) and never shown again; without it nothing is passed on.
+- Beyond loopback: TLS alone, and the cookie is Secure.
 
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
 policy forbids it in the browser, too. Only GET requests without a body are served: there is nothing to send to the page
@@ -21,9 +22,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 
+from hardware.teleop.browser.rare_log import RareLog
+
 log = logging.getLogger(__name__)
 
-COOKIE = "__Host-robolearn"  # the prefix keeps other hosts of the domain from setting it
+COOKIE = "robolearn"
 SERVER = {"Server": "robolearn"}  # instead of the names and versions of libraries
 
 # 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
@@ -58,12 +61,12 @@ class Access:
 
     Args:
       host: where it listens.
-      tls: whether it uses TLS; then the token is demanded.
+      tls: whether it uses TLS.
       page: the HTML that is served at ``/``.
       sockets: paths of the websockets.
 
     Attributes:
-      token: demanded beyond loopback, else empty.
+      token: in the address that the operator opens.
     """
 
     def __init__(self, host: str, *, tls: bool, page: bytes, sockets: tuple[str, ...]) -> None:
@@ -71,8 +74,9 @@ class Access:
         self._tls = tls
         self._page = page
         self._sockets = sockets
-        self.token = secrets.token_urlsafe(32) if tls else ""
+        self.token = secrets.token_urlsafe(32)
         self._session = secrets.token_urlsafe(32)
+        self._log = RareLog(log)
 
     @property
     def scheme(self) -> str:
@@ -89,18 +93,18 @@ class Access:
         host = self._host(request, port)
         if host is None:
             return response(HTTPStatus.FORBIDDEN, "This page goes by another name.\n")
-        if self.token:
-            offered = parse_qs(url.query).get("token", [])
-            if offered and _same(offered[0], self.token):
-                cookie = f"{COOKIE}={self._session}; Path=/; Secure; HttpOnly; SameSite=Strict"
-                return response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
-            if not _same(_cookie(request), self._session):
-                log.warning("refused a page without a valid token from %s", request.remote)
-                return response(HTTPStatus.FORBIDDEN, "Open the address with its token from the terminal.\n")
+        name = self._cookie(port)
+        offered = parse_qs(url.query).get("token", [])
+        if offered and _same(offered[0], self.token):
+            cookie = f"{name}={self._session}; Path=/; {'Secure; ' if self._tls else ''}HttpOnly; SameSite=Strict"
+            return response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
+        if not _same(_cookie(request, name), self._session):
+            self._log.warning("refused a page without a valid token from %s", request.remote)
+            return response(HTTPStatus.FORBIDDEN, "Open the address with its token from the terminal.\n")
         if [value.lower() for value in request.headers.getall("Upgrade", [])] == ["websocket"]:
             origins = request.headers.getall("Origin", [])
             if origins != [f"{self.scheme}://{host}"]:
-                log.warning("refused a websocket from another site: %s", ", ".join(origins) or "no Origin")
+                self._log.warning("refused a websocket from another site: %s", ", ".join(origins) or "no Origin")
                 return response(HTTPStatus.FORBIDDEN, "Not from another site.\n")
             return None if url.path in self._sockets else response(HTTPStatus.NOT_FOUND, "Nothing here.\n")
         if url.path != "/":
@@ -108,6 +112,12 @@ class Access:
         if url.query:
             return response(HTTPStatus.SEE_OTHER, "", Location="/")
         return response(HTTPStatus.OK, self._page, **{"Content-Type": "text/html; charset=utf-8"})
+
+    def _cookie(self, port: int) -> str:
+        """The cookie's name. With TLS its prefix keeps other hosts of the domain from setting it; on loopback the port
+        keeps two pages of one machine apart.
+        """
+        return f"__Host-{COOKIE}" if self._tls else f"{COOKIE}-{port}"
 
     def _host(self, request: web.BaseRequest, port: int) -> str | None:
         """The Host header, or None if it cannot mean this server (DNS rebinding).
@@ -141,11 +151,11 @@ def _same(offered: str, secret: str) -> bool:
     return hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), secret.encode())
 
 
-def _cookie(request: web.BaseRequest) -> str:
+def _cookie(request: web.BaseRequest, wanted: str) -> str:
     # By hand: `http.cookies`, which aiohttp uses too, gives up on all of them where another program's is not to its
     # taste, and browsers send those of every port of a host.
     for pair in ";".join(request.headers.getall("Cookie", [])).split(";"):
         name, _, value = pair.partition("=")
-        if name.strip() == COOKIE:
+        if name.strip() == wanted:
             return value.strip()
     return ""

@@ -1,6 +1,7 @@
 """The reverse proxy in front of viser: it admits a request or refuses it, and passes on websocket messages.
 
-viser has no TLS, no token and no check of origins: it listens on loopback alone, and only this proxy connects to it.
+viser has no TLS, no token and no check of origins: it listens on loopback alone, and only this proxy has the key to it
+(`inner_port`).
 `access` has the checks. The proxy also adds the dead-man's switch and the buttons to the page, and serves them on a
 websocket of their own (`heartbeat`).
 """
@@ -27,6 +28,7 @@ from hardware.teleop.browser.access import SERVER, Access, is_loopback, response
 from hardware.teleop.browser.connection_limits import ConnectionLimits
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.heartbeat import serve_heartbeats
+from hardware.teleop.browser.inner_port import HEADER
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ BEAT = "/beat"
 LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
 LINE = 8192  # [bytes] of the request line, and of one header
 HEADERS = 128
-CONNECTIONS = 64  # at once; a page has two
+CONNECTIONS, OF_ONE = 64, 32  # at once, and from one address; a page has two
 PATIENCE_S = 10.0  # for a TLS handshake, and for a request to arrive
 SEND_S = 60.0  # for a page to take its HTML
 PING_S = 20.0  # a websocket whose other end has vanished is closed after one and a half of these
@@ -46,7 +48,7 @@ class AuthProxy:
 
     Args:
       page: the HTML of the page.
-      behind: host and port of viser.
+      behind: host, port and key of viser.
       arbiter: receives the heartbeats.
       host, port: where to listen; port 0 takes any that is free.
       tls: None on loopback alone.
@@ -59,7 +61,7 @@ class AuthProxy:
     def __init__(
         self,
         page: str,
-        behind: tuple[str, int],
+        behind: tuple[str, int, str],
         arbiter: ControlArbiter,
         *,
         host: str,
@@ -71,7 +73,7 @@ class AuthProxy:
             raise BadInput("page", got=f"host {host} without TLS", expected="TLS wherever others can reach it")
         html = with_overlay(page).encode()
         self._access = Access(host, tls=tls is not None, page=html, sockets=("/", BEAT))
-        self._limits = ConnectionLimits(CONNECTIONS, PATIENCE_S)
+        self._limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
         self._behind = behind
         self._arbiter = arbiter
         self._host, self.port = host, port
@@ -89,7 +91,7 @@ class AuthProxy:
 
     @property
     def token(self) -> str:
-        """Demanded beyond loopback, else empty."""
+        """In the address that the operator opens; demanded of everybody."""
         return self._access.token
 
     def open(self) -> None:
@@ -143,11 +145,9 @@ class AuthProxy:
             "lingering_time": 0.0,
         }
         listener = await self._loop.create_server(
-            lambda: self._limits.guard(_Connection(server, loop=asyncio.get_running_loop(), **options)),
+            lambda: self._limits.guard(_Connection(server, loop=asyncio.get_running_loop(), **options), self._tls),
             self._host,
             self.port,
-            ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else PATIENCE_S,
         )
         async with listener, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._client:
             listening.set_result(listener.sockets[0].getsockname()[1])
@@ -199,10 +199,10 @@ class AuthProxy:
 
     async def _pass_on(self, page: web.WebSocketResponse) -> None:
         """Messages in both directions, until either side ends."""
-        host, port = self._behind
+        host, port, key = self._behind
         protocols = [page.ws_protocol] if page.ws_protocol else []
         async with self._client.ws_connect(
-            f"ws://{host}:{port}", protocols=protocols, compress=0, max_msg_size=0
+            f"ws://{host}:{port}", protocols=protocols, compress=0, max_msg_size=0, headers={HEADER: key}
         ) as viser:
             both = [asyncio.create_task(_forward(page, viser)), asyncio.create_task(_forward(viser, page))]
             try:

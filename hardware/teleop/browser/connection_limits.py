@@ -1,13 +1,24 @@
 """Limits on connections that aiohttp does not set: how many at once, and how long a request may take to arrive.
 
 aiohttp waits for the first request of a connection for ever, so that a client that sends a byte now and then
-(slowloris) keeps its connection; a few hundred of them use up the file descriptors.
+(slowloris) keeps its connection, and asyncio counts a connection with TLS only after its handshake: a thousand silent
+ones use up the file descriptors of whoever serves the page. Here each is counted from its first moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import contextlib
+import ssl
+from collections import Counter
+from typing import NamedTuple, cast
+
+
+class _Open(NamedTuple):
+    """One connection: who it is from, and what will cut it."""
+
+    address: str
+    timer: asyncio.TimerHandle | None
 
 
 class ConnectionLimits:
@@ -15,67 +26,121 @@ class ConnectionLimits:
 
     Args:
       most: connections at once; one more is closed at once.
-      request_s: time for the whole request to arrive [s].
+      of_one: of which from one address.
+      request_s: time for the handshake and the whole request to arrive [s].
     """
 
-    def __init__(self, most: int, request_s: float) -> None:
-        self.most, self.request_s = most, request_s
-        self._open: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
+    def __init__(self, most: int, of_one: int, request_s: float) -> None:
+        self.most, self.of_one, self.request_s = most, of_one, request_s
+        self._open: dict[object, _Open] = {}
 
-    def guard(self, protocol: asyncio.Protocol) -> asyncio.Protocol:
-        """`protocol`, under these limits."""
-        return _Guarded(self, protocol)
+    @property
+    def open(self) -> int:
+        """Connections that are counted."""
+        return len(self._open)
+
+    def guard(self, protocol: asyncio.Protocol, tls: ssl.SSLContext | None = None) -> asyncio.Protocol:
+        """`protocol`, under these limits; for a server that leaves TLS to it."""
+        return _Guarded(self, protocol, tls)
 
     def extend(self, transport: asyncio.BaseTransport | None, seconds: float | None) -> None:
         """The request has arrived: the connection may last `seconds` from now, or without a limit (None)."""
-        if transport is not None and transport in self._open:
-            self._set(transport, seconds)
+        if transport is not None and (socket := _socket(transport)) in self._open:
+            self._set(socket, transport, seconds)
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new connection; False, and the connection is cut, where there are too many."""
-        if len(self._open) >= self.most:
+        address = _address(transport)
+        of_this = Counter(connection.address for connection in self._open.values())[address]
+        if len(self._open) >= self.most or of_this >= self.of_one:
             transport.abort()
             return False
-        self._set(transport, self.request_s)
+        self._open[_socket(transport)] = _Open(address, None)
+        self._set(_socket(transport), transport, self.request_s)
         return True
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """The connection has ended."""
-        if (timer := self._open.pop(transport, None)) is not None:
-            timer.cancel()
+        left = self._open.pop(_socket(transport), None)
+        if left is not None and left.timer is not None:
+            left.timer.cancel()
 
-    def _set(self, transport: asyncio.BaseTransport, seconds: float | None) -> None:
-        self.leave(transport)
+    def _set(self, socket: object, transport: asyncio.BaseTransport, seconds: float | None) -> None:
+        before = self._open[socket]
+        if before.timer is not None:
+            before.timer.cancel()
         abort = cast(asyncio.Transport, transport).abort
-        self._open[transport] = None if seconds is None else asyncio.get_running_loop().call_later(seconds, abort)
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, abort)
+        self._open[socket] = before._replace(timer=timer)
 
 
 class _Guarded(asyncio.Protocol):
     """Passes every event on to the protocol behind it, from an admitted connection."""
 
-    def __init__(self, limits: ConnectionLimits, inner: asyncio.Protocol) -> None:
-        self._limits, self._inner = limits, inner
-        self._transport: asyncio.Transport | None = None  # None: not admitted
+    def __init__(self, limits: ConnectionLimits, inner: asyncio.Protocol, tls: ssl.SSLContext | None) -> None:
+        self._limits, self._inner, self._tls = limits, inner, tls
+        self._raw: asyncio.BaseTransport = asyncio.Transport()  # below TLS, which forgets it before it is told the end
+        self._begun = False  # admitted, and its TLS is there
+        self._handshake: asyncio.Task[None] | None = None
+        self._lost = False
+        self._early = b""  # what came in one piece with the end of the handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._limits.enter(cast(asyncio.Transport, transport)):
-            self._transport = cast(asyncio.Transport, transport)
-            self._inner.connection_made(transport)
+        self._raw = raw = cast(asyncio.Transport, transport)
+        if not self._limits.enter(raw):
+            return
+        if self._tls is None:
+            self._begin(raw)
+        else:
+            raw.pause_reading()  # until the handshake's own protocol listens
+            self._handshake = asyncio.get_running_loop().create_task(self._shake(raw, self._tls))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._transport is not None:
-            self._limits.leave(self._transport)
+        self._lost = True
+        if self._begun:
+            self._limits.leave(self._raw)
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is not None:
+        if self._begun:
             self._inner.data_received(data)
+        elif self._handshake is not None:
+            self._early += data
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._transport is not None else None
+        return self._inner.eof_received() if self._begun else None
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         self._inner.resume_writing()
+
+    def _begin(self, transport: asyncio.BaseTransport) -> None:
+        self._begun = True
+        self._inner.connection_made(transport)
+        if self._early:
+            self._inner.data_received(self._early)
+
+    async def _shake(self, raw: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        loop, limit = asyncio.get_running_loop(), self._limits.request_s
+        done = None
+        # asyncio waits for ever for the TLS of a connection that ends while its handshake begins.
+        with contextlib.suppress(OSError):  # no TLS, or none in time
+            async with asyncio.timeout(limit + 1.0):
+                done = await loop.start_tls(raw, self, tls, server_side=True, ssl_handshake_timeout=limit)
+        if done is None or self._lost:
+            raw.abort()
+            self._limits.leave(raw)
+        else:
+            self._begin(done)
+
+
+def _socket(transport: asyncio.BaseTransport) -> object:
+    """What a connection and the TLS on it have in common."""
+    return transport.get_extra_info("socket")
+
+
+def _address(transport: asyncio.BaseTransport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else "?"  # who has gone already has no name

@@ -48,7 +48,7 @@ class Browser:
       folder: where our own is kept; by default ``~/.config/robolearn``.
 
     Attributes:
-      url: the address to open, with the token where one is demanded; empty before `open`.
+      url: the address to open, with its token; empty before `open`.
       notice: what to print in a terminal after `open`: addresses, fingerprint, QR code. Not for logs: has the token.
     """
 
@@ -115,7 +115,7 @@ class Browser:
             tls, proof = server_context(certificate, self._key), fingerprint(certificate)
         page = Page(self.arbiter, self._robot)
         try:
-            html = _fetch(page.address)
+            html = _fetch(*page.address)
             self._proxy = AuthProxy(
                 html, page.address, self.arbiter, host=self._host, port=self._port, tls=tls, status=self._status_shown
             )
@@ -209,26 +209,30 @@ class Browser:
     def _announce(self, server: AuthProxy, proof: str) -> None:
         from hardware.teleop.browser.certificate import addresses
 
-        query = f"/?token={server.token}" if server.token else "/"
         everywhere = self._host in ("", "0.0.0.0", "::")
         hosts = (addresses() or ["127.0.0.1"]) if everywhere else [self._host]
-        urls = [f"{server.scheme}://{f'[{host}]' if ':' in host else host}:{server.port}{query}" for host in hosts]
+        urls = [
+            f"{server.scheme}://{f'[{host}]' if ':' in host else host}:{server.port}/?token={server.token}"
+            for host in hosts
+        ]
         self.url = urls[0]
         lines = [f"Open {self.url}"]
-        if server.token:
+        if proof:
             lines += [f"  or {url}" for url in urls[1:3]]
             lines += ["The browser will warn once: the certificate is our own. Its SHA-256 fingerprint:", f"  {proof}"]
             lines += ["Whoever has this address can move the arm.", _qr(self.url)]
         self.notice = "\n".join(lines)
 
 
-def _fetch(address: tuple[str, int]) -> str:
+def _fetch(host: str, port: int, key: str) -> str:
     """viser's page, from viser itself."""
     from http.client import HTTPConnection
 
-    connection = HTTPConnection(*address, timeout=10.0)
+    from hardware.teleop.browser.inner_port import HEADER
+
+    connection = HTTPConnection(host, port, timeout=10.0)
     try:
-        connection.request("GET", "/")
+        connection.request("GET", "/", headers={HEADER: key})
         return connection.getresponse().read().decode()
     finally:
         connection.close()

@@ -7,10 +7,8 @@ hidden, and the control arbiter ignores them.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import secrets
-import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.browser.arm import ArmView
 from hardware.teleop.browser.control_arbiter import ControlArbiter
+from hardware.teleop.browser.inner_port import behind
 from hardware.teleop.device import Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
@@ -76,7 +75,7 @@ class Viewpoint:
 
 
 class Page:
-    """viser on loopback, without any protection of its own: only the auth proxy connects to it.
+    """viser on loopback: it has no protection of its own, so only who has the key in `address` gets an answer.
 
     Args:
       arbiter: receives what each client asks for.
@@ -86,8 +85,9 @@ class Page:
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         self._arbiter = arbiter
         self._robot = robot
-        with _quiet():
-            self._server = _Server(host=hidden_loopback(), port=0, label="robolearn", verbose=False)
+        self._key = secrets.token_urlsafe(32)
+        with _quiet(), behind(self._key):
+            self._server = _Server(host="127.0.0.1", port=0, label="robolearn", verbose=False)
         self._lock = threading.Lock()
         self._clients: dict[int, _Client] = {}
         self._picture: viser.GuiImageHandle | None = None
@@ -102,9 +102,9 @@ class Page:
         self._server.on_client_disconnect(self._leave)
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port that viser listens on."""
-        return self._server.get_host(), self._server.get_port()
+    def address(self) -> tuple[str, int, str]:
+        """Host and port that viser listens on, and the key that it demands."""
+        return self._server.get_host(), self._server.get_port(), self._key
 
     def update(self, status: Status | None) -> None:
         """Show how things are; called about 20 times a second, by one thread."""
@@ -233,20 +233,6 @@ class _Server(viser.ViserServer):
     def request_share_url(self, verbose: bool = True) -> str | None:
         log.warning("a page asked to be shared on the Internet; it was not")
         return None
-
-
-def hidden_loopback() -> str:
-    """A loopback address that other web pages in the operator's browser will not guess.
-
-    viser does not check origins. Linux answers on the whole of 127/8: with the port, 2⁴⁰ places to look.
-    """
-    address = str(ipaddress.IPv4Address((127 << 24) + 256 + secrets.randbelow((1 << 24) - 512)))
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return "127.0.0.1"
-    return address
 
 
 @contextlib.contextmanager

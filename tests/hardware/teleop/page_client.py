@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
+import re
 import socket
 import ssl
 from typing import Any
@@ -33,7 +35,23 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
+@functools.cache
+def session(port: int, token: str) -> str:
+    """The cookie for which the page at `port` on loopback takes its token."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", f"/?token={token}")
+    return connection.getresponse().headers["Set-Cookie"].partition(";")[0]
+
+
+def cookies(page: Browser) -> dict[str, str]:
+    """The header that a browser on this machine sends once it has opened the page's address; none with TLS."""
+    if page.url.startswith("https:"):
+        return {}
+    return {"Cookie": session(port_of(page), page.url.partition("token=")[2])}
+
+
 def get(page: Browser, path: str = "/", *, tls: bool = False, **headers: str) -> http.client.HTTPResponse:
+    headers = cookies(page) | headers
     if tls:
         connection = http.client.HTTPSConnection("127.0.0.1", port_of(page), context=trusting(), timeout=10)
     else:
@@ -70,7 +88,7 @@ def socket_to(page: Browser, path: str = "/", *, tls: bool = False, **headers: s
         f"{'wss' if tls else 'ws'}://{here}{path}",
         origin=f"{'https' if tls else 'http'}://{here}",  # type: ignore[arg-type]
         subprotocols=VISER if path == "/" else None,  # type: ignore[arg-type]
-        additional_headers=headers,
+        additional_headers=cookies(page) | headers,
         ssl=trusting() if tls else None,
         proxy=None,
         max_size=None,
@@ -78,7 +96,9 @@ def socket_to(page: Browser, path: str = "/", *, tls: bool = False, **headers: s
 
 
 def spoken(page: Browser, text: str) -> bytes:
-    """All that is answered to these bytes, until the connection is closed."""
+    """All that is answered to these bytes, each request with the page's cookie, until the connection is closed."""
+    (cookie,) = cookies(page).values()
+    text = re.sub(r"(HTTP/1\.1\r\n)", rf"\1Cookie: {cookie}\r\n", text)
     with socket.create_connection(("127.0.0.1", port_of(page)), timeout=10) as client:
         answer = b""
         with contextlib.suppress(ConnectionError):

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import ssl
 import stat
 import sys
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 sys.path.insert(0, str(Path(__file__).parent))
 from browser_rig import interface_of
-from page_client import device, get, knock, port_of, socket_to
+from page_client import VISER, cookies, device, get, knock, port_of, socket_to
 
 from hardware.teleop.browser import Browser
 from hardware.teleop.browser.access import COOKIE, is_loopback
 from hardware.teleop.browser.auth_proxy import BEAT, AuthProxy, with_overlay
 from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.page import hidden_loopback
+from hardware.teleop.browser.inner_port import HEADER
 from robolearn.core import BadInput
 from robots import ROBOTS
+
+NAME = f"__Host-{COOKIE}"
 
 
 def test_the_page_is_visers_with_the_switch_in_it(open_page: Browser) -> None:
@@ -49,13 +52,26 @@ def test_on_loopback_other_sites_are_refused(open_page: Browser) -> None:
         assert isinstance(page.recv(timeout=10), bytes)  # viser speaks
 
 
+def test_on_loopback_other_users_of_the_machine_are_refused(open_page: Browser) -> None:
+    cookie, token = cookies(open_page)["Cookie"], open_page.url.partition("token=")[2]
+    assert len(token) >= 43 and token not in cookie and get(open_page, Cookie=cookie).status == 200
+    name = cookie.partition("=")[0]
+    for guess in ("", f"{name}=", f"{name}={token}", cookie.replace(name, "robolearn"), cookie[:-1]):
+        assert get(open_page, Cookie=guess).status == 403
+        for path in ("/", BEAT):
+            assert knock(open_page, path, Cookie=guess).status == 403
+    given = get(open_page, f"/?token={token}", Cookie="")
+    assert given.status == 303 and given.headers["Location"] == "/"
+    assert {"HttpOnly", "SameSite=Strict"} <= set(given.headers["Set-Cookie"].split("; "))
+
+
 def test_without_the_token_nothing_comes_in(closed_page: Browser) -> None:
     token = closed_page.url.partition("token=")[2]
     assert len(token) >= 43
     assert get(closed_page, tls=True).status == 403
     for path in ("/?token=", "/?token=" + token[:-1], "/?token=%00%FF", "/" + token, "/?Token=" + token):
         assert get(closed_page, path, tls=True).status == 403
-    for cookie in ("", f"{COOKIE}=", f"{COOKIE}={token}", "x", f"{COOKIE}=\xfc"):
+    for cookie in ("", f"{NAME}=", f"{NAME}={token}", "x", f"{NAME}=\xfc"):
         assert get(closed_page, tls=True, Cookie=cookie).status == 403
         for path in ("/", BEAT):
             assert knock(closed_page, path, tls=True, Cookie=cookie).status == 403
@@ -87,12 +103,18 @@ def test_the_fingerprint_shown_is_the_one_served(closed_page: Browser) -> None:
     assert fingerprint(path) in closed_page.notice
 
 
-def test_viser_itself_is_hidden_and_shares_nothing(open_page: Browser) -> None:
-    host, port = open_page._page.address  # type: ignore[union-attr]
-    assert is_loopback(host) and host != "127.0.0.1" and host != hidden_loopback()
-    for other in ("127.0.0.1", "0.0.0.0"):
-        with pytest.raises(OSError):
-            socket.create_connection((other, port), timeout=1).close()
+def test_viser_itself_answers_nobody_else_and_shares_nothing(open_page: Browser) -> None:
+    host, port, key = open_page._page.address  # type: ignore[union-attr]
+    assert is_loopback(host)
+    for offered in ({}, {HEADER: ""}, {HEADER: "guessed"}, {HEADER: key[:-1]}):
+        connection = http.client.HTTPConnection(host, port, timeout=10)
+        connection.request("GET", "/", headers=offered)
+        answer = connection.getresponse()
+        assert answer.status == 403 and len(answer.read()) < 20
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"ws://{host}:{port}", subprotocols=VISER, additional_headers=offered, proxy=None)  # type: ignore[arg-type]
+    with connect(f"ws://{host}:{port}", subprotocols=VISER, additional_headers={HEADER: key}, proxy=None) as viser:  # type: ignore[arg-type]
+        assert isinstance(viser.recv(timeout=10), bytes)
     assert open_page._page._server.request_share_url() is None  # type: ignore[union-attr]
 
 
@@ -122,6 +144,6 @@ def test_addresses_that_cannot_be_listened_on(open_page: Browser) -> None:
     with pytest.raises(BadInput, match="address of the page"):
         device(host="127.0.0.1.example.invalid", certificate=own_certificate(Path(open_page._folder or "/tmp"))).open()
     with pytest.raises(BadInput, match="without TLS"):
-        AuthProxy("</head>", ("127.0.0.1", 1), ControlArbiter(), host="0.0.0.0", port=0, tls=None, status=dict)
+        AuthProxy("</head>", ("127.0.0.1", 1, "key"), ControlArbiter(), host="0.0.0.0", port=0, tls=None, status=dict)
     with pytest.raises(BadInput, match="viser's page"):
         with_overlay("<html>")

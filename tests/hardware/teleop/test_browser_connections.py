@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import logging
 import socket
 import sys
 import threading
@@ -13,17 +15,34 @@ from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 sys.path.insert(0, str(Path(__file__).parent))
-from page_client import trusting
+from page_client import session, trusting
 
 from hardware.teleop.browser import auth_proxy
 from hardware.teleop.browser.auth_proxy import BEAT, AuthProxy
 from hardware.teleop.browser.certificate import own_certificate, server_context
+from hardware.teleop.browser.connection_limits import ConnectionLimits
 from hardware.teleop.browser.control_arbiter import ControlArbiter
+from hardware.teleop.browser.rare_log import RareLog
 
 pytestmark = pytest.mark.realtime
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class Line(asyncio.Transport):
+    """A connection from `address`."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1), "socket": object()})
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 @pytest.fixture
@@ -36,7 +55,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
     def start(*, tls: bool = False) -> AuthProxy:
         context = server_context(own_certificate(tmp_path / "robolearn")) if tls else None
         proxy = AuthProxy(
-            "</head>", ("127.0.0.1", 1), ControlArbiter(), host="127.0.0.1", port=0, tls=context, status=dict
+            "</head>", ("127.0.0.1", 1, "key"), ControlArbiter(), host="127.0.0.1", port=0, tls=context, status=dict
         )
         proxy.open()
         opened.append(proxy)
@@ -45,6 +64,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
     yield start
     for proxy in opened:
         proxy.close()
+
+
+def beating(proxy: AuthProxy) -> ClientConnection:
+    """The websocket of heartbeats, as a page opens it."""
+    address = f"127.0.0.1:{proxy.port}"
+    cookie = {"Cookie": session(proxy.port, proxy.token)}
+    return connect(f"ws://{address}{BEAT}", origin=f"http://{address}", additional_headers=cookie, proxy=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -69,8 +95,7 @@ def test_a_client_that_takes_its_time_is_cut_off(impatient: Callable[..., AuthPr
 def test_a_websocket_lasts_longer_than_a_request(impatient: Callable[..., AuthProxy]) -> None:
     proxy = impatient()
     key = proxy._arbiter.join(1)
-    address = f"127.0.0.1:{proxy.port}"
-    with connect(f"ws://{address}{BEAT}", origin=f"http://{address}", proxy=None) as beat:  # type: ignore[arg-type]
+    with beating(proxy) as beat:
         beat.send(json.dumps({"key": key}))
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
@@ -80,7 +105,8 @@ def test_a_websocket_lasts_longer_than_a_request(impatient: Callable[..., AuthPr
 def test_connections_are_limited(impatient: Callable[..., AuthProxy], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth_proxy, "PATIENCE_S", 20.0)
     proxy = impatient()
-    good = f"GET / HTTP/1.1\r\nHost: localhost:{proxy.port}\r\n\r\n".encode()
+    cookie = session(proxy.port, proxy.token)
+    good = f"GET / HTTP/1.1\r\nHost: localhost:{proxy.port}\r\nCookie: {cookie}\r\n\r\n".encode()
 
     def served() -> bool:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
@@ -101,11 +127,67 @@ def test_connections_are_limited(impatient: Callable[..., AuthProxy], monkeypatc
         client.close()
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_silent_connections_do_not_use_up_the_files(
+    impatient: Callable[..., AuthProxy], monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
+    monkeypatch.setattr(auth_proxy, "PATIENCE_S", 20.0)
+    proxy = impatient(tls=tls)
+    before = descriptors()
+    silent = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(300)]
+    try:
+        deadline = time.monotonic() + 10
+        while descriptors() > before + len(silent) + 3:  # ours, and those that are admitted
+            assert time.monotonic() < deadline, f"{descriptors() - before - len(silent)} of the proxy's"
+            time.sleep(0.05)
+    finally:
+        for client in silent:
+            client.close()
+
+
+def test_one_address_does_not_take_every_connection() -> None:
+    limits, own = ConnectionLimits(4, 2, 20.0), [Line(f"10.0.0.{i}") for i in (1, 1, 1, 2, 3, 3)]
+
+    async def enter() -> list[bool]:
+        return [limits.enter(line) for line in own]
+
+    assert asyncio.run(enter()) == [True, True, False, True, True, False]
+    assert [line.aborted for line in own] == [False, False, True, False, False, True]
+    limits.leave(own[0])
+    assert asyncio.run(enter())[0], "there is room again"
+
+
+def test_who_goes_in_mid_handshake_leaves_room(impatient: Callable[..., AuthProxy]) -> None:
+    proxy = impatient(tls=True)
+    for i in range(60):  # a page with TLS has room for three at once
+        with socket.create_connection(("127.0.0.1", proxy.port)) as raw:
+            if i % 2:
+                with contextlib.suppress(OSError):  # the last one may not have been counted out yet
+                    trusting().wrap_socket(raw).close()
+            else:
+                raw.sendall(b"\x16\x03\x01" if i % 4 else b"hello")
+    deadline = time.monotonic() + 10
+    while proxy._limits.open:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    rare = RareLog(logging.getLogger("test"), lambda: now)
+    for _ in range(1000):
+        rare.warning("refused %s", "a page")
+    now = 31.0
+    rare.warning("refused %s", "a page")
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused a page", "refused a page (999 more refused since the last line)",
+    ]  # fmt: skip
+
+
 def test_closing_tells_every_websocket(impatient: Callable[..., AuthProxy]) -> None:
     proxy = impatient()
     key = proxy._arbiter.join(1)
-    address = f"127.0.0.1:{proxy.port}"
-    with connect(f"ws://{address}{BEAT}", origin=f"http://{address}", proxy=None) as beat:  # type: ignore[arg-type]
+    with beating(proxy) as beat:
         beat.send(json.dumps({"key": key}))
         beat.recv(timeout=10)
         began = time.monotonic()
