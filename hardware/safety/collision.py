@@ -82,6 +82,8 @@ class Collision:
             pairs,
             allowed,
             np.tile([0.0, 0.0, 1.0], (len(pairs), 1)),
+            np.full(len(pairs), -np.inf),
+            np.zeros((len(pairs), n)),
             np.array([[*plane.normal, plane.offset] for plane in planes]).reshape(-1, 4),
         )
         self._acceleration = limits.acceleration

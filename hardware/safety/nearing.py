@@ -5,7 +5,8 @@ Along a way from posture to posture a piece b moves against a piece a by at most
     M = Σ_k |Δq_k| R_kb          over the joints k between the two, with R_kb the most that b is away from joint k
 
 so where they are d₁ apart before and d₂ after, they are no nearer than (d₁ + d₂ − M)/2 in between. Most pairs are done
-with at the first posture, by spheres around them: farther apart than M and what is allowed.
+with before any posture is worked out: where they were last measured they were farther apart than what is allowed and
+the M from there to the farthest posture. Many others are at the first posture, by spheres around them.
 
 If one plane parts the two by h₁ before and h₂ after, they are no nearer than min(h₁, h₂) less by how much a point of b
 may leave its chord: with θ_k = |Δq_k|, and δ_k = min(a_k Δt²/8, θ_k) the most that joint k is from where it would be at
@@ -26,6 +27,7 @@ from hardware.safety.checks import Array
 from hardware.safety.gjk import distance
 from robots.chain import axis_rotation, matmul3
 
+AHEAD = 0.02  # [m] how much farther than needed a pair is measured, so that it need not be again at once
 SELF, OBSTACLE, PLANE = 0, 1, 2  # kinds of pairs; a plane is an obstacle, too
 
 
@@ -41,6 +43,8 @@ class Arm(NamedTuple):
     pairs: NDArray[np.int64]  # (p, 3) first piece (or plane), second piece, kind
     allowed: Array  # (p, 2) distance, and how much less between two postures
     axes: Array  # (p, 3) where the last search for a distance ended
+    apart: Array  # (p,) at least that far apart were they
+    where: Array  # (p, n) at this posture
     planes: Array  # (planes, 4) normal and offset
 
 
@@ -65,35 +69,62 @@ def look(arm, way, bend, suspects, final, found):
     Returns:
       Whether all is certain, or `final`.
     """
-    rows, count = way.shape[0], arm.which.shape[0]
     path = _path(arm, way, bend)
-    _ready(arm, path, 0)
-    going = np.zeros((count, way.shape[1] + 1))  # how far each piece goes on all of the way, as seen from each link
-    for p in range(count):
-        for k in range(arm.which[p, 0] - 1, -1, -1):
-            going[p, k] = going[p, k + 1] + path.travelled[rows - 1, k] * arm.sizes[p, 5 + k]
+    low, high = _extremes(way)
     for kind in range(2):
         found[kind, 0], found[kind, 1] = 0.0, np.inf
     certain = True
     for pair in range(arm.pairs.shape[0]):
         if final:
             if suspects[pair]:
-                _walk(arm, path, pair, final, found)
+                _walk(arm, path, pair, _gap(arm, path, 0, pair, arm.allowed[pair, 0]), final, found)
             continue
-        b = arm.pairs[pair, 1]
-        link = 0 if arm.pairs[pair, 2] == PLANE else arm.which[arm.pairs[pair, 0], 0]
-        near = _spheres(arm, path, 0, pair) < arm.allowed[pair, 0] + going[b, link]
-        suspects[pair] = near and not _walk(arm, path, pair, final, found)
+        suspects[pair] = False
+        if _nearest(arm, low, high, pair) < arm.allowed[pair, 0]:
+            reach = arm.allowed[pair, 0] + _moved(arm, path, 0, way.shape[0] - 1, pair)
+            gap = _measured(arm, path, pair, reach)
+            suspects[pair] = gap < reach and not _walk(arm, path, pair, gap, final, found)
         certain = certain and not suspects[pair]
     return certain or final
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk(arm, path, pair, final, found):
-    """One pair along the way; returns whether it is certain what happens between the postures."""
+def _extremes(way):
+    """(n,) least and greatest position of each joint on the way."""
+    low, high = way[0].copy(), way[0].copy()
+    for row in range(1, way.shape[0]):
+        for k in range(way.shape[1]):
+            low[k], high[k] = min(low[k], way[row, k]), max(high[k], way[row, k])
+    return low, high
+
+
+@numba.njit(cache=True, nogil=True)
+def _nearest(arm, low, high, pair):
+    """How near a pair may come between these extremes, by where it was last measured."""
+    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
+    gap = arm.apart[pair]
+    for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
+        there = arm.where[pair, k]
+        gap -= max(high[k] - there, there - low[k]) * arm.sizes[b, 5 + k]
+    return gap
+
+
+@numba.njit(cache=True, nogil=True)
+def _measured(arm, path, pair, reach):
+    """Gap of a pair at the first posture, or at least `reach` of it; kept."""
+    _ready(arm, path, 0)
+    gap = _spheres(arm, path, 0, pair)
+    if gap < reach:
+        gap = _gap(arm, path, 0, pair, reach + AHEAD)
+    arm.apart[pair], arm.where[pair] = gap, path.postures[0]
+    return gap
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(arm, path, pair, before, final, found):
+    """One pair along the way, `before` apart at its first posture; whether it is certain what happens in between."""
     last, certain = path.postures.shape[0] - 1, True
     may, less = arm.allowed[pair, 0], arm.allowed[pair, 1]
-    before = _gap(arm, path, 0, pair, may)
     _note(arm, found, pair, before)
     row, here = 0, np.nan  # `here`: gap along the axis at `row`, if it is known
     while row < last:
