@@ -9,7 +9,7 @@ that has grown decodes what is new, and where the rate was corrected everything 
 changed is made anew. One process at a time builds (a file lock); a killed one leaves whole episodes.
 
 Training reads pictures at random. Where memory has room for all of them they are unpacked into it once; otherwise
-each is unpacked when it is read.
+each is read from the disk and unpacked when it is wanted, those of a batch side by side.
 
 The folder is ``~/.cache/robolearn`` (under XDG_CACHE_HOME where that is set). ``ROBOLEARN_CACHE`` names another one,
 ``beside`` puts it into the data set's own folder, ``off`` decodes on demand instead. It may be deleted at any time.
@@ -35,7 +35,7 @@ from robolearn.core import RobolearnError
 from robolearn.core.cpus import available_cpus
 from robolearn.core.memory import available_memory
 from robolearn.data.ondemand import OnDemand
-from robolearn.data.packed_episodes import PackedEpisode, is_whole, write_episode
+from robolearn.data.packed_episodes import is_whole, read_pictures, write_episode
 from robolearn.data.video_reader.packing import unpack
 from robolearn.data.video_reader.readers import FrameReader
 from robolearn.io.locks import Lock, LockHeld
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "ROBOLEARN_CACHE"
 MEMORY_SHARE = 0.5  # of the memory that is left, at most, is filled with the frames of a camera
-OPEN_FILES = 256  # that are mapped at a time
 SAMPLES = 4  # pictures that are packed to say how large the cache will be
 
 Progress = Callable[[int, int], None]
@@ -112,7 +111,6 @@ class _Cached:
         self.shape, self.lengths = reader.shape, reader.lengths
         identities = [reader.identity(e) for e in range(len(reader.lengths))]
         self.paths = [folder / "frames" / identity[:2] / identity for identity in identities]
-        self._open: dict[int, PackedEpisode] = {}
 
     def lacking(self) -> list[int]:
         """The episodes that have no whole file, each file once: episodes may be equal."""
@@ -128,17 +126,10 @@ class _Cached:
     def into(self, frames: NDArray[np.uint8], episode: int, first: int = 0) -> None:
         """Fill `frames` (n, H, W, 3) with those of `episode` from `first` on."""
         try:
-            packed = self._open.get(episode)
-            if packed is None:
-                packed = PackedEpisode(self.paths[episode], int(self.lengths[episode]))
-                if len(self._open) >= OPEN_FILES:
-                    self._open.clear()
-                self._open[episode] = packed
-            for i in range(len(frames)):
-                frames[i] = unpack(packed[first + i], self.shape)
+            for i, packed in enumerate(read_pictures(self.paths[episode], first, len(frames))):
+                frames[i] = unpack(packed, self.shape)
         except (OSError, ValueError) as error:
             log.warning("frame cache: %s is damaged (%s), it will be made anew", self.paths[episode], error)
-            self._open.pop(episode, None)
             self.paths[episode].unlink(missing_ok=True)
             frames[:] = self.reader.decode(episode, first, len(frames))
 
