@@ -26,7 +26,7 @@ class Train(Command):
     """
 
     data: tuple[str, ...]
-    """A LeRobotDataset v3.0 folder, or several."""
+    """A LeRobotDataset v3.0 folder or its address, http://HOST/PATH, or several."""
     out: Path
     """The run folder; the policy goes to its policy/."""
     policy: str = "flow"

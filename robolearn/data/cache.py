@@ -36,6 +36,7 @@ from robolearn.core.cpus import available_cpus
 from robolearn.core.memory import available_memory
 from robolearn.data.ondemand import OnDemand
 from robolearn.data.packed_episodes import is_whole, read_pictures, write_episode
+from robolearn.data.remote import RemotePath, is_remote, remote_path
 from robolearn.data.video_reader.packing import unpack
 from robolearn.data.video_reader.readers import FrameReader
 from robolearn.io.locks import Lock, LockHeld
@@ -50,17 +51,34 @@ Progress = Callable[[int, int], None]
 """Called with (frames done, frames in all)."""
 
 
-def cache_folder(root: Path, choice: str | Path | bool | None = None) -> Path | None:
-    """Where the frames of the data set `root` go, or None for nowhere.
+def cache_folder(root: Path | RemotePath, choice: str | Path | bool | None = None) -> Path | None:
+    """Where the frames of the data set `root` go, or None for nowhere; ``beside`` a server's is the usual folder.
 
     Args:
       choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
     """
     if choice is None or choice is True:
-        choice = os.environ.get(VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "robolearn"
+        choice = os.environ.get(VARIABLE) or usual_folder()
     if choice is False or choice == "off":
         return None
-    return root / ".cache" if choice == "beside" else Path(choice).expanduser()
+    if choice == "beside":
+        return usual_folder() if isinstance(root, RemotePath) else root / ".cache"
+    return Path(choice).expanduser()
+
+
+def usual_folder() -> Path:
+    """Where a cache goes unless something else is said."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "robolearn"
+
+
+def place_of(path: str | Path, choice: str | Path | bool | None = None) -> Path | RemotePath:
+    """The data set `path`, a folder or an address; what is read of an address is kept in the folder of `choice`, which
+    `cache_folder` explains, or where that is none or the set's own in `usual_folder`."""
+    if not is_remote(path):
+        return Path(path)
+    given = choice if isinstance(choice, str | Path) else os.environ.get(VARIABLE)
+    own = given in (None, "", "beside", "off")
+    return remote_path(str(path), usual_folder() if own else Path(str(given)).expanduser())
 
 
 def cached_frames(reader: FrameReader, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8] | OnDemand:
