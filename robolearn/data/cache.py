@@ -37,8 +37,8 @@ from robolearn.core.memory import available_memory
 from robolearn.data.ondemand import OnDemand
 from robolearn.data.packed_episodes import is_whole, read_pictures, write_episode
 from robolearn.data.remote import RemotePath, is_remote, remote_path
-from robolearn.data.video_reader.packing import unpack
-from robolearn.data.video_reader.readers import FrameReader
+from robolearn.data.video.packing import unpack
+from robolearn.data.video.readers import FrameReader
 from robolearn.io.locks import Lock, LockHeld
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from robolearn.data.remote import RemotePath
 from robolearn.data.source import Draft, Source, stamps_of
 from robolearn.data.statistics import Stats
 from robolearn.data.tables import STATISTICS
-from robolearn.data.video_reader.segments import Segment
+from robolearn.data.video.segments import Segment
 
 
 def open_numbers(path: str | Path) -> Dataset:

@@ -16,7 +16,7 @@ from robolearn.data.features import INTERVENTION, STAMP, image_keys, is_image, n
 from robolearn.data.remote import RemotePath, first_missing
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import array_of
-from robolearn.data.video_reader.readers import FrameReader, PictureReader, VideoReader
+from robolearn.data.video.readers import FrameReader, PictureReader, VideoReader
 
 _EPISODE_COLUMNS = [
     "episode_index",

@@ -24,7 +24,7 @@ from robolearn.data.ondemand import LazyObservation, OnDemand
 from robolearn.data.remote import RemotePath
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import tasks_of
-from robolearn.data.video_reader.readers import FrameReader
+from robolearn.data.video.readers import FrameReader
 from robolearn.data.weights import read_weights
 from robolearn.io.hashes import sha256
 

@@ -22,7 +22,7 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnErr
 from robolearn.data import Dataset, EpisodeWriter, Windows, cache, packed_episodes
 from robolearn.data.cache import cache_folder
 from robolearn.data.ondemand import OnDemand
-from robolearn.data.video import VideoConfig, open_stream
+from robolearn.data.video.encoder import VideoConfig, open_stream
 from robolearn.data.weights import write_weights
 
 SIZE = 64

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data.remote import RemotePath
 from robolearn.data.statistics import Stats
-from robolearn.data.video_reader.container import first_line
-from robolearn.data.video_reader.packing import rgb
-from robolearn.data.video_reader.pictures import UNREADABLE, decoded, opened, pictures_of
-from robolearn.data.video_reader.placement import TOLERANCE_S, misplaced, nearest
+from robolearn.data.video.container import first_line
+from robolearn.data.video.packing import rgb
+from robolearn.data.video.pictures import UNREADABLE, decoded, opened, pictures_of
+from robolearn.data.video.placement import TOLERANCE_S, misplaced, nearest
 
 HINT = (
     "`robolearn dataset edit drop` leaves the episode out, "

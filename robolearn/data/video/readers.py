@@ -20,9 +20,9 @@ from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.fingerprints import fingerprint
 from robolearn.data.remote import RemotePath
-from robolearn.data.video_reader.packing import pack, rgb
-from robolearn.data.video_reader.placement import TOLERANCE_S
-from robolearn.data.video_reader.segments import Segment, pictures
+from robolearn.data.video.packing import pack, rgb
+from robolearn.data.video.placement import TOLERANCE_S
+from robolearn.data.video.segments import Segment, pictures
 from robolearn.io.hashes import sha256
 
 

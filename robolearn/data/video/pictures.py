@@ -17,7 +17,7 @@ from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.data.remote import RemotePath
-from robolearn.data.video_reader.container import readable, video_stream
+from robolearn.data.video.container import readable, video_stream
 
 UNREADABLE = (FFmpegError, OSError, IndexError, ValueError)
 """What is raised for files that cannot be read."""
