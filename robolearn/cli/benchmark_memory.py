@@ -33,20 +33,26 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
 
     Returns:
       ``{"ratio", "cached_windows_per_s", "limited_windows_per_s", "limit_bytes", "pictures_bytes"}``, the ratio that of
-      the rates; None for a set too small for a limit that a process can live with.
+      the rates; None for a set too small for a limit that a process can live with, or too large for the memory of this
+      machine.
 
     Raises:
       RobolearnError: a process ended before it had measured.
     """
+    from robolearn.core.memory import available_memory
     from robolearn.data import Dataset
+    from robolearn.data.cache import MEMORY_SHARE
 
     dataset = Dataset.open(root, cache="beside")
     size = sum(dataset.frames * height * width * 3 for height, width, _ in (r.shape for r in dataset.readers.values()))
-    limit = int(size / TIMES)
+    limit, free = int(size / TIMES), available_memory()
     if limit < LEAST:
-        log.info(
-            "sets beyond memory: pictures of %.1f GB are too few for a limit, which larger --scales have", size / 1e9
-        )
+        what = "no training beyond memory: %.1f GB of pictures are too few for a limit; larger --scales have more"
+        log.info(what, size / 1e9)
+        return None
+    if size > MEMORY_SHARE * free:
+        what = "no training beyond memory: to compare with, %.1f GB of pictures have to fit into half of %.1f GB"
+        log.info(what, size / 1e9, free / 1e9)
         return None
     processes = {"cached": _Trained(root, 0), "limited": _Trained(root, limit)}
     rates: dict[str, list[float]] = {name: [] for name in processes}

@@ -10,7 +10,7 @@ import pytest
 
 from robolearn.cli import benchmark_data, benchmark_memory
 from robolearn.cli.benchmark_data import BenchmarkData
-from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
+from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, memory
 from robolearn.data import Dataset, EpisodeWriter
 
 
@@ -34,7 +34,7 @@ def test_figures(tmp_path):
 
 def test_training_beyond_memory(tmp_path, monkeypatch):
     """Pictures of 0.3 GB in a process that may take 0.75 GB, torch included: they are read from the disk."""
-    for name, value in {"TIMES": 0.4, "LEAST": 0, "BATCH": 1}.items():
+    for name, value in {"TIMES": 0.4, "LEAST": 0, "BATCH": 1, "ROUNDS": 1}.items():
         monkeypatch.setattr(benchmark_memory, name, value)
     interface = Interface({"images.front": ArraySpec((480, 640, 3), "uint8")}, ArraySpec((2,)), 20.0)
     picture = np.zeros((480, 640, 3), np.uint8)
@@ -47,6 +47,8 @@ def test_training_beyond_memory(tmp_path, monkeypatch):
     assert found is not None and found["pictures_bytes"] == 325 * 480 * 640 * 3
     assert found["limit_bytes"] == int(325 * 480 * 640 * 3 / 0.4) and found["cached_windows_per_s"] > 0
     assert found["ratio"] == found["limited_windows_per_s"] / found["cached_windows_per_s"] > 0
+    monkeypatch.setattr(memory, "available_memory", lambda: found["pictures_bytes"])
+    assert benchmark_memory.beyond_memory(tmp_path / "set", 0.05) is None  # no memory for the one beside it
     with pytest.raises(RobolearnError, match=r"failed: cameras in memory: got \[True\], expected none"):
         benchmark_memory._Trained(tmp_path / "set", 20_000_000_000).next()
 
