@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from robolearn.data.encoder_priority import ordinary_priority
+from robolearn.data.video.encoder_priority import ordinary_priority
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -69,7 +69,7 @@ class Quickstart(QuickstartSettings):
             json=self.json,
         )
         train = Train(
-            data=self.out / "data",
+            data=(str(self.out / "data"),),
             out=self.out / "bc",
             policy=self.policy,
             settings=ImitationConfig(policy=self.policy_settings, steps=self.train_steps, seed=self.seed),

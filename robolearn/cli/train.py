@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policies.settings import POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, peek
 from robolearn.core import BadInput
 from robolearn.train.settings import ImitationConfig
 
+if TYPE_CHECKING:
+    from robolearn.data.reader import Dataset
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train a flow or diffusion policy on a data set by imitation. Can be killed at any moment and resumed.
+    """Train a flow or diffusion policy on data sets by imitation. Can be killed at any moment and resumed.
 
-    --policy chooses the kind of policy, and with it which of the settings below there are.
+    Of several data sets (--data A B --mix 0.7 0.3) the first says what is observed and done; the others have to have
+    the same arm, control rate, actions and observations. --policy chooses the kind of policy, and with it which of the
+    settings below there are.
     """
 
-    data: Path
-    """A LeRobotDataset v3.0 folder."""
+    data: tuple[str, ...]
+    """A LeRobotDataset v3.0 folder or its address, http://HOST/PATH, or several."""
     out: Path
     """The run folder; the policy goes to its policy/."""
     policy: str = "flow"
@@ -29,8 +34,11 @@ class Train(Command):
     settings: ImitationConfig = field(default_factory=ImitationConfig)
     images: bool = True
     """Train from the cameras' images, too, where the data set has some."""
+    mix: tuple[float, ...] = ()
+    """Of several data sets, the share of each in the windows that are drawn, one number ≥ 0 for each set in proportion
+    to its share. By default every window of all sets is drawn once per epoch."""
     weights: bool = False
-    """Draw episodes by the weights that `robolearn dataset quality --weights` wrote into the data set."""
+    """Draw the episodes of a data set by the weights that `robolearn dataset quality --weights` wrote into it."""
     device: str = "auto"
     """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
@@ -40,6 +48,8 @@ class Train(Command):
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        if sum(word == "--data" or word.startswith("--data=") for word in args) > 1:
+            raise BadInput("--data", got="it twice", expected="all data sets after one, as in --data A B")
         kind = peek(args, "--policy", "flow")
         if kind not in POLICIES:
             raise BadInput("--policy", got=kind, available=POLICIES)
@@ -47,6 +57,7 @@ class Train(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core.device import resolve_device
+        from robolearn.data.mixture import check_alike, shares_of
         from robolearn.data.reader import Dataset
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
@@ -56,22 +67,29 @@ class Train(Command):
         at_least(1, checkpoint_every=self.checkpoint_every)
         check_seed(self.settings.seed)
         device = resolve_device(self.device)
-        dataset = Dataset.open(self.data, images=self.images)
+        if not self.data:
+            raise BadInput("--data", got="nothing", expected="a data set, or several")
+        if len(self.data) == 1 and self.mix:
+            raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
+        datasets = [Dataset.open(path, images=self.images) for path in self.data]
+        shares = shares_of(self.mix or None, datasets)
+        check_alike(datasets)
         config = self.settings
-        weights = self._weights(dataset)
-        if dataset.cameras:
-            count = dataset.frames * len(dataset.cameras)
-            with Progress("frame cache", total=count, unit="frames", quiet=self.json) as progress:
-                dataset.build_cache(lambda done, _: progress(done))
-        trainer = ImitationTrainer.of_dataset(config, dataset, device, weights=weights)
-        chosen, _ = split_episodes(dataset.episodes, config)
+        weights = [self._weights(dataset) for dataset in datasets]
+        self._build_cache(datasets)
+        content = [dataset.content() for dataset in datasets]
+        if len(datasets) == 1:
+            trainer = ImitationTrainer.of_dataset(config, datasets[0], device, weights=weights[0])
+            drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
+        else:
+            trainer = ImitationTrainer.of_mixture(config, datasets, shares, device, weights=weights)
+            drawn = {"data": list(self.data), "sha256": content, "mix": shares}
         stored = {
             "command": "train",
-            "data": str(self.data),  # the folder may move before a resumption; what is in it may not change
-            "sha256": dataset.content(),
-            "interface": dataset.interface.to_json(),
+            **drawn,  # the folders may move before a resumption; what is in them may not change
+            "interface": datasets[0].interface.to_json(),
             "imitation": plain(config),
-        } | ({"weights": weights} if weights else {})
+        } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
         with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
             with Progress("imitation", total=config.iterations, unit=f"x {config.steps_per_iteration} steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
@@ -79,7 +97,7 @@ class Train(Command):
             result = {
                 "run": str(self.out),
                 "policy": str(run.policy_dir),
-                "episodes": len(chosen),
+                "episodes": sum(len(split_episodes(dataset.episodes, config)[0]) for dataset in datasets),
                 "frames": len(trainer.windows),
                 "steps": config.steps,
                 "wall_s": {"total": done["wall_s"]},
@@ -87,8 +105,20 @@ class Train(Command):
             run.finish(result)
         return result
 
-    def _weights(self, dataset: Any) -> list[float] | None:
+    def _build_cache(self, datasets: Sequence[Dataset]) -> None:
+        from robolearn.runs import Progress
+
+        total = sum(dataset.frames * len(dataset.cameras) for dataset in datasets)
+        if not total:
+            return
+        with Progress("frame cache", total=total, unit="frames", quiet=self.json) as progress:
+            before = 0
+            for dataset in datasets:
+                dataset.build_cache(lambda done, _, before=before: progress(before + done))
+                before += dataset.frames * len(dataset.cameras)
+
+    def _weights(self, dataset: Dataset) -> list[float] | None:
         if self.weights and dataset.weights is None:
             hint = "`robolearn dataset quality --weights` writes them"
-            raise BadInput(f"data set {self.data}", got="no sampling weights", expected="some", hint=hint)
+            raise BadInput(f"data set {dataset.path}", got="no sampling weights", expected="some", hint=hint)
         return dataset.weights if self.weights else None

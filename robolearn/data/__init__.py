@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from robolearn.data.reader import Dataset
-from robolearn.data.video import VideoConfig
+from robolearn.data.video.encoder import VideoConfig
 from robolearn.data.writer import EpisodeWriter
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ that has grown decodes what is new, and where the rate was corrected everything 
 changed is made anew. One process at a time builds (a file lock); a killed one leaves whole episodes.
 
 Training reads pictures at random. Where memory has room for all of them they are unpacked into it once; otherwise
-each is unpacked when it is read.
+each is read from the disk and unpacked when it is wanted, those of a batch side by side.
 
 The folder is ``~/.cache/robolearn`` (under XDG_CACHE_HOME where that is set). ``ROBOLEARN_CACHE`` names another one,
 ``beside`` puts it into the data set's own folder, ``off`` decodes on demand instead. It may be deleted at any time.
@@ -35,33 +35,50 @@ from robolearn.core import RobolearnError
 from robolearn.core.cpus import available_cpus
 from robolearn.core.memory import available_memory
 from robolearn.data.ondemand import OnDemand
-from robolearn.data.packed_episodes import PackedEpisode, is_whole, write_episode
-from robolearn.data.video_reader.packing import unpack
-from robolearn.data.video_reader.readers import FrameReader
+from robolearn.data.packed_episodes import is_whole, read_pictures, write_episode
+from robolearn.data.remote import RemotePath, is_remote, remote_path
+from robolearn.data.video.packing import unpack
+from robolearn.data.video.readers import FrameReader
 from robolearn.io.locks import Lock, LockHeld
 
 log = logging.getLogger(__name__)
 
 VARIABLE = "ROBOLEARN_CACHE"
 MEMORY_SHARE = 0.5  # of the memory that is left, at most, is filled with the frames of a camera
-OPEN_FILES = 256  # that are mapped at a time
 SAMPLES = 4  # pictures that are packed to say how large the cache will be
 
 Progress = Callable[[int, int], None]
 """Called with (frames done, frames in all)."""
 
 
-def cache_folder(root: Path, choice: str | Path | bool | None = None) -> Path | None:
-    """Where the frames of the data set `root` go, or None for nowhere.
+def cache_folder(root: Path | RemotePath, choice: str | Path | bool | None = None) -> Path | None:
+    """Where the frames of the data set `root` go, or None for nowhere; ``beside`` a server's is the usual folder.
 
     Args:
       choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
     """
     if choice is None or choice is True:
-        choice = os.environ.get(VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "robolearn"
+        choice = os.environ.get(VARIABLE) or usual_folder()
     if choice is False or choice == "off":
         return None
-    return root / ".cache" if choice == "beside" else Path(choice).expanduser()
+    if choice == "beside":
+        return usual_folder() if isinstance(root, RemotePath) else root / ".cache"
+    return Path(choice).expanduser()
+
+
+def usual_folder() -> Path:
+    """Where a cache goes unless something else is said."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "robolearn"
+
+
+def place_of(path: str | Path, choice: str | Path | bool | None = None) -> Path | RemotePath:
+    """The data set `path`, a folder or an address; what is read of an address is kept in the folder of `choice`, which
+    `cache_folder` explains, or where that is none or the set's own in `usual_folder`."""
+    if not is_remote(path):
+        return Path(path)
+    given = choice if isinstance(choice, str | Path) else os.environ.get(VARIABLE)
+    own = given in (None, "", "beside", "off")
+    return remote_path(str(path), usual_folder() if own else Path(str(given)).expanduser())
 
 
 def cached_frames(reader: FrameReader, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8] | OnDemand:
@@ -112,7 +129,6 @@ class _Cached:
         self.shape, self.lengths = reader.shape, reader.lengths
         identities = [reader.identity(e) for e in range(len(reader.lengths))]
         self.paths = [folder / "frames" / identity[:2] / identity for identity in identities]
-        self._open: dict[int, PackedEpisode] = {}
 
     def lacking(self) -> list[int]:
         """The episodes that have no whole file, each file once: episodes may be equal."""
@@ -128,17 +144,10 @@ class _Cached:
     def into(self, frames: NDArray[np.uint8], episode: int, first: int = 0) -> None:
         """Fill `frames` (n, H, W, 3) with those of `episode` from `first` on."""
         try:
-            packed = self._open.get(episode)
-            if packed is None:
-                packed = PackedEpisode(self.paths[episode], int(self.lengths[episode]))
-                if len(self._open) >= OPEN_FILES:
-                    self._open.clear()
-                self._open[episode] = packed
-            for i in range(len(frames)):
-                frames[i] = unpack(packed[first + i], self.shape)
+            for i, packed in enumerate(read_pictures(self.paths[episode], first, len(frames))):
+                frames[i] = unpack(packed, self.shape)
         except (OSError, ValueError) as error:
             log.warning("frame cache: %s is damaged (%s), it will be made anew", self.paths[episode], error)
-            self._open.pop(episode, None)
             self.paths[episode].unlink(missing_ok=True)
             frames[:] = self.reader.decode(episode, first, len(frames))
 

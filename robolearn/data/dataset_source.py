@@ -13,11 +13,13 @@ import pyarrow as pa
 from robolearn.core import BadInput, Interface
 from robolearn.data import layout
 from robolearn.data.features import interface_of, key_of, names_of
+from robolearn.data.loading import episode_files
 from robolearn.data.reader import Dataset
+from robolearn.data.remote import RemotePath
 from robolearn.data.source import Draft, Source, stamps_of
 from robolearn.data.statistics import Stats
 from robolearn.data.tables import STATISTICS
-from robolearn.data.video_reader.segments import Segment
+from robolearn.data.video.segments import Segment
 
 
 def open_numbers(path: str | Path) -> Dataset:
@@ -65,7 +67,7 @@ def video_features(info: Mapping[str, Any]) -> list[str]:
     return [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
 
 
-def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]:
+def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, list[Segment]]:
     """Video feature → where each episode's images lie, by the rows of ``meta/episodes``."""
     cameras = video_features(info)
     if not cameras:
@@ -75,9 +77,7 @@ def segments_of(root: Path, info: Mapping[str, Any]) -> dict[str, list[Segment]]
         columns += [f"videos/{name}/{part}" for part in ("chunk_index", "file_index", "from_timestamp")]
         optional += [f"stats/{name}/{statistic}" for statistic in STATISTICS]
     tables = []
-    for path in sorted(root.glob("meta/episodes/*/*.parquet")):
-        file = str(path.relative_to(root))
-        table = layout.read_parquet(root, file, columns + optional)
+    for file, table in episode_files(root, info, columns + optional):
         lacking = [column for column in columns if column not in table.column_names]
         if lacking:
             raise BadInput(f"data set {root}: {file}", got=f"no column {lacking[0]!r}", expected="it")

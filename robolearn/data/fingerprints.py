@@ -13,6 +13,7 @@ import os
 import time
 from pathlib import Path
 
+from robolearn.data.remote import RemotePath
 from robolearn.io.append_only import AppendOnlyFile
 from robolearn.io.hashes import sha256_file
 
@@ -24,12 +25,14 @@ _known: dict[_Facts, str] = {}
 _read: set[Path] = set()
 
 
-def fingerprint(path: Path, folder: Path | None = None) -> str:
-    """The digest of the file `path`, remembered in `folder`.
+def fingerprint(path: Path | RemotePath, folder: Path | None = None) -> str:
+    """The digest of the file `path`, remembered in `folder`; of a file on a server, one of what that says of it.
 
     Raises:
       OSError: it cannot be read.
     """
+    if isinstance(path, RemotePath):
+        return path.identity()
     before = _facts(path)
     if folder is not None and folder not in _read:
         _recall(folder)

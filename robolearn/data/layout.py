@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from robolearn.core import BadInput
 from robolearn.data.info import check_info, check_not_newer
+from robolearn.data.remote import RemotePath
 from robolearn.io.commit import Commit
 from robolearn.io.json_files import parse_json
 from robolearn.io.locks import Lock, LockHeld
@@ -89,7 +90,7 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def read_json(root: Path, name: str) -> dict[str, Any]:
+def read_json(root: Path | RemotePath, name: str) -> dict[str, Any]:
     """Raises `BadInput` where the file is missing or not a JSON object."""
     try:
         value = parse_json(root / name)
@@ -102,7 +103,7 @@ def read_json(root: Path, name: str) -> dict[str, Any]:
     return value
 
 
-def read_info(root: Path) -> dict[str, Any]:
+def read_info(root: Path | RemotePath) -> dict[str, Any]:
     """``meta/info.json`` of a set of any version.
 
     Raises:
@@ -118,13 +119,15 @@ def read_info(root: Path) -> dict[str, Any]:
     return info
 
 
-def read_parquet(root: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None = None) -> pa.Table:
     """The table in file `name`, all its columns or those of `columns` that it has.
 
     Raises `BadInput` where the file is missing or damaged.
     """
     try:
-        with pq.ParquetFile(root / name, page_checksum_verification=True) as file:
+        path = root / name
+        source = path.open() if isinstance(path, RemotePath) else path
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
             if columns is not None:
                 columns = [column for column in columns if column in file.schema_arrow.names]
             return file.read(columns=columns, use_threads=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import layout
 from robolearn.data.features import INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
+from robolearn.data.remote import RemotePath, first_missing
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import array_of
-from robolearn.data.video_reader.readers import FrameReader, PictureReader, VideoReader
+from robolearn.data.video.readers import FrameReader, PictureReader, VideoReader
 
 _EPISODE_COLUMNS = [
     "episode_index",
@@ -28,18 +29,15 @@ _EPISODE_COLUMNS = [
 _VIDEO_COLUMNS = ("chunk_index", "file_index", "from_timestamp")
 
 
-def episodes_of(root: Path, info: Mapping[str, Any], interface: Interface) -> pa.Table:
+def episodes_of(root: Path | RemotePath, info: Mapping[str, Any], interface: Interface) -> pa.Table:
     """The committed rows of ``meta/episodes``, checked."""
     what = f"data set {root}"
     wanted = list(_EPISODE_COLUMNS)
     for name in video_columns(info, interface):
         wanted += [f"videos/{name}/{key}" for key in _VIDEO_COLUMNS]
-    names = sorted(str(path.relative_to(root)) for path in root.glob("meta/episodes/*/*.parquet"))
-    if not names:
-        raise BadInput(what, got="no meta/episodes/*/*.parquet", expected="a LeRobotDataset v3.0 folder")
-    tables = []
-    for name in names:
-        table = layout.read_parquet(root, name, wanted)
+    count = int(info["total_episodes"])
+    tables: list[pa.Table] = []
+    for name, table in episode_files(root, info, wanted):
         lacking = [key for key in wanted if key not in table.column_names]
         if lacking:
             raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it")
@@ -47,11 +45,12 @@ def episodes_of(root: Path, info: Mapping[str, Any], interface: Interface) -> pa
         if holes:
             raise BadInput(f"{what}: {name}, {holes[0]}", got="a null", expected="a value in every row")
         tables.append(table.select(wanted))
+    if not tables:
+        raise BadInput(what, got="no meta/episodes/*/*.parquet", expected="a LeRobotDataset v3.0 folder")
     try:
         table = pa.concat_tables(tables)
     except pa.ArrowException as error:
         raise BadInput(f"{what}: meta/episodes", got=f"files that do not fit each other ({error})") from None
-    count = int(info["total_episodes"])
     # A writer that was killed may leave the row of an episode that was never committed.
     table = table.filter(layout.less(table["episode_index"], count, f"{what}: meta/episodes")).combine_chunks()
     if table.num_rows != count or not np.array_equal(table["episode_index"].to_numpy(), np.arange(count)):
@@ -70,7 +69,9 @@ def episodes_of(root: Path, info: Mapping[str, Any], interface: Interface) -> pa
     return table
 
 
-def frames_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface) -> dict[str, NDArray]:
+def frames_of(
+    root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface
+) -> dict[str, NDArray]:
     """Column → (N, …) for the committed frames."""
     what = f"data set {root}"
     names = names_of(info)
@@ -107,7 +108,7 @@ def frames_of(root: Path, info: Mapping[str, Any], episodes: pa.Table, interface
 
 
 def check_frames(
-    root: Path,
+    root: Path | RemotePath,
     frames: Mapping[str, NDArray],
     lengths: NDArray[np.int64],
     starts: NDArray[np.int64],
@@ -132,7 +133,7 @@ def check_frames(
             fail(row, name, "NaN or infinity", "finite numbers")
 
 
-def stats_of(root: Path, numbers: Sequence[str], frames: Mapping[str, NDArray]) -> dict[str, Stats]:
+def stats_of(root: Path | RemotePath, numbers: Sequence[str], frames: Mapping[str, NDArray]) -> dict[str, Stats]:
     if (root / layout.STATS_PATH).exists():
         stored = layout.read_json(root, layout.STATS_PATH)
         try:
@@ -142,6 +143,27 @@ def stats_of(root: Path, numbers: Sequence[str], frames: Mapping[str, NDArray]) 
         if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
             return stats
     return describe_many({name: frames[name] for name in numbers})
+
+
+def episode_files(
+    root: Path | RemotePath, info: Mapping[str, Any], columns: list[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    """The files of ``meta/episodes`` in order, each with its name and those of `columns` that it has.
+
+    Of a server, which has no listing, they are read by number until they hold all episodes.
+    """
+    if isinstance(root, RemotePath):
+        chunk = int(info.get("chunks_size") or layout.CHUNKS_SIZE)
+        rows = number = 0
+        while rows < int(info["total_episodes"]):
+            name = layout.EPISODES_PATH.format(chunk_index=number // chunk, file_index=number % chunk)
+            table = layout.read_parquet(root, name, columns)
+            yield name, table
+            rows, number = rows + table.num_rows, number + 1
+    else:
+        for path in sorted(root.glob("meta/episodes/*/*.parquet")):
+            name = str(path.relative_to(root))
+            yield name, layout.read_parquet(root, name, columns)
 
 
 def _array(name: str, value: Any) -> NDArray:
@@ -161,7 +183,7 @@ def video_columns(info: Mapping[str, Any], interface: Interface) -> list[str]:
 
 
 def readers_of(
-    root: Path, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, memo: Path | None = None
+    root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, memo: Path | None = None
 ) -> dict[str, FrameReader]:
     """Picture feature → where its frames lie; the digests of their files are kept in the folder `memo`."""
     lengths = episodes["length"].to_numpy().astype(np.int64)
@@ -178,10 +200,9 @@ def readers_of(
                 pattern.format(video_key=name, chunk_index=int(c), file_index=int(f))
                 for c, f in zip(chunk, file, strict=True)
             ]
-            for path in dict.fromkeys(paths):
-                if not (root / path).is_file():
-                    e = paths.index(path)
-                    raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
+            if (path := first_missing(root, list(dict.fromkeys(paths)))) is not None:
+                e = paths.index(path)
+                raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
             begins = begin.astype(np.float64)
             readers[key] = VideoReader(root, key, shape, lengths, paths, begins, float(info["fps"]), memo)
         elif info["features"].get(name, {}).get("dtype") == "image":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from robolearn.core.cpus import available_cpus
 
 NEAR = 8  # frames between two that are wanted are decoded, too, rather than looked for anew
 
@@ -24,7 +27,7 @@ class Decodes(Protocol):
 class OnDemand:
     """Looks like the array (N, H, W, 3) of a camera's frames: `len`, `shape`, `dtype`, and indexing by the first axis.
 
-    Nothing is kept: every access decodes.
+    Nothing is kept: every access decodes, what lies apart on all CPUs side by side.
 
     Args:
       near: frames that are no further apart than this are decoded in one go, with those between them.
@@ -35,6 +38,7 @@ class OnDemand:
         self._starts = np.concatenate([[0], np.cumsum(reader.lengths)])
         self.shape: tuple[int, ...] = (int(self._starts[-1]), *reader.shape)
         self.dtype = np.dtype(np.uint8)
+        self._pool = ThreadPoolExecutor(available_cpus(), "pictures")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -52,12 +56,16 @@ class OnDemand:
         frames = np.empty((len(wanted), *self.shape[1:]), np.uint8)
         episode = np.searchsorted(self._starts, wanted, side="right") - 1
         breaks = np.flatnonzero((np.diff(episode) > 0) | (np.diff(wanted) > self._near)) + 1
-        for run in np.split(np.arange(len(wanted)), breaks):
-            if len(run):
-                own = int(episode[run[0]])
-                local = wanted[run] - self._starts[own]
-                got = self._reader.decode(own, int(local[0]), int(local[-1] - local[0] + 1))
-                frames[run] = got[local - local[0]]
+        runs = [run for run in np.split(np.arange(len(wanted)), breaks) if len(run)]
+
+        def decode(run: NDArray[np.int64]) -> None:
+            own = int(episode[run[0]])
+            local = wanted[run] - self._starts[own]
+            got = self._reader.decode(own, int(local[0]), int(local[-1] - local[0] + 1))
+            frames[run] = got[local - local[0]]
+
+        for _ in self._pool.map(decode, runs) if len(runs) > 1 else map(decode, runs):
+            pass
         return frames[where]
 
 

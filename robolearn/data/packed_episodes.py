@@ -7,7 +7,7 @@ A file that was cut short, or has another number of pictures, is none; a picture
 
 from __future__ import annotations
 
-import mmap
+import itertools
 import os
 import struct
 from collections.abc import Iterable
@@ -51,25 +51,24 @@ def is_whole(path: Path, length: int) -> bool:
         return False
 
 
-class PackedEpisode:
-    """The pictures in the file `path`, mapped: `len`, and indexing by the frame; raises `OSError` and `ValueError`."""
+def read_pictures(path: Path, first: int, count: int) -> list[memoryview]:
+    """Pictures `first` … of a file that was whole when it was looked at; raises `OSError` and `ValueError`.
 
-    def __init__(self, path: Path, length: int) -> None:
-        with open(path, "rb") as file:
-            self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        places = _places(self._content[: _COUNT.size + 8 * (length + 1)], length, len(self._content))
-        if places is None:
+    Nothing is kept open or mapped: a set may have more files than a process may open, and of a file larger than memory
+    the system reads no more than is asked for.
+    """
+    with open(path, "rb", buffering=0) as file:
+        head = os.pread(file.fileno(), 8 * (count + 1), _COUNT.size + 8 * first)
+        places = [int(place) for place in np.frombuffer(head, "<u8")]
+        size = os.fstat(file.fileno()).st_size
+        if len(places) != count + 1 or places != sorted(places) or places[-1] > size:
             raise ValueError("not a whole file")
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._places) - 1
-
-    def __getitem__(self, frame: int) -> memoryview:
-        return self._content[int(self._places[frame]) : int(self._places[frame + 1])]
+        content = memoryview(os.pread(file.fileno(), places[-1] - places[0], places[0]))
+    ends = [place - places[0] for place in places]
+    return [content[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-def _places(head: bytes | memoryview, length: int, size: int) -> NDArray[np.uint64] | None:
+def _places(head: bytes, length: int, size: int) -> NDArray[np.uint64] | None:
     if len(head) < _COUNT.size + 8 * (length + 1) or _COUNT.unpack_from(head) != (MAGIC, length):
         return None
     places = np.frombuffer(head, "<u8", length + 1, _COUNT.size)

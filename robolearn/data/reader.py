@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import layout
-from robolearn.data.cache import Progress, cache_folder, cached_frames
+from robolearn.data.cache import Progress, cache_folder, cached_frames, place_of
 from robolearn.data.features import IMAGES, INTERVENTION, SUCCESS, camera_name, interface_of, names_of, stamp_name
 from robolearn.data.info import check_version
 from robolearn.data.loading import check_frames, episodes_of, frames_of, readers_of, stats_of, vectors
 from robolearn.data.ondemand import LazyObservation, OnDemand
+from robolearn.data.remote import RemotePath
 from robolearn.data.statistics import Stats, describe_many
 from robolearn.data.tables import tasks_of
-from robolearn.data.video_reader.readers import FrameReader
+from robolearn.data.video.readers import FrameReader
 from robolearn.data.weights import read_weights
 from robolearn.io.hashes import sha256
 
@@ -33,7 +34,7 @@ class Dataset:
     """E episodes of N frames in all: vectors in memory, images through the frame cache.
 
     Attributes:
-      path: the folder.
+      path: the folder, or its address on a server.
       info: ``meta/info.json``.
       interface: what an observation and an action are.
       tasks: the tasks in words, by task index.
@@ -53,7 +54,7 @@ class Dataset:
       cache: the folder of the frame cache, or None where images are decoded on demand.
     """
 
-    path: Path
+    path: Path | RemotePath
     info: Mapping[str, Any]
     interface: Interface
     tasks: list[str]
@@ -75,7 +76,7 @@ class Dataset:
 
     @staticmethod
     def open(path: str | Path, *, images: bool = True, cache: str | Path | bool | None = None) -> Dataset:
-        """Read and check the data set in the folder `path`.
+        """Read and check the data set in the folder `path`, or at the address ``http(s)://…`` (see `remote`).
 
         Args:
           images: False leaves the pictures out, of the interface too.
@@ -86,7 +87,7 @@ class Dataset:
           BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
             number that is not finite; the message names the file, or the episode and the frame.
         """
-        return _open(Path(path), images, cache)
+        return _open(place_of(path, cache), images, cache)
 
     @property
     def features(self) -> Mapping[str, Mapping[str, Any]]:
@@ -216,11 +217,13 @@ class Dataset:
         }
 
 
-def _open(root: Path, images: bool, cache: str | Path | bool | None) -> Dataset:
+def _open(root: Path | RemotePath, images: bool, cache: str | Path | bool | None) -> Dataset:
     what = f"data set {root}"
-    if not root.is_dir():
+    if isinstance(root, Path) and not root.is_dir():
         raise BadInput(what, got="no such folder", expected="a LeRobotDataset v3.0 folder")
     info = layout.read_info(root)
+    if isinstance(root, RemotePath):
+        root.check_ranges(layout.INFO_PATH)
     check_version(info, what)
     interface = interface_of(info, what=what)
     if not images:

@@ -17,10 +17,10 @@ import pyarrow as pa
 from robolearn.core import BadInput
 from robolearn.data import layout, store
 from robolearn.data.features import schema_of
-from robolearn.data.pixels import describe_frames
 from robolearn.data.statistics import describe, split
 from robolearn.data.tables import array_of, conformed, episode_row, episodes_schema, tasks_of
-from robolearn.data.video_reader.readers import VideoReader
+from robolearn.data.video.pixels import describe_frames
+from robolearn.data.video.readers import VideoReader
 
 WHERE = ("meta/episodes/chunk_index", "meta/episodes/file_index")
 

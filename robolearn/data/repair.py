@@ -23,13 +23,13 @@ from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.cleanup import unfinished_folder
 from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, interface_of, stamp_name
-from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
 from robolearn.data.rebuild import rebuild_rows
 from robolearn.data.steps import RecoveredEpisode, episode_of, read_journal
 from robolearn.data.store import Ready, Store
-from robolearn.data.video import Clip, VideoConfig, remux
-from robolearn.data.video_reader.readers import VideoReader
+from robolearn.data.video.encoder import Clip, VideoConfig, remux
+from robolearn.data.video.pixels import describe_frames
+from robolearn.data.video.readers import VideoReader
 from robolearn.io.atomic import move, write_text
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from robolearn.data import layout
 from robolearn.data.checks import picture
 from robolearn.data.features import image_keys
 from robolearn.data.leftovers import INNER, note_together, part_of
-from robolearn.data.pixels import describe_frames
-from robolearn.data.video import Clip, VideoConfig, VideoEncoder
-from robolearn.data.video_reader.container import facts, size_of
-from robolearn.data.video_reader.segments import Images, Segment, copy_stream, frames
+from robolearn.data.video.container import facts, size_of
+from robolearn.data.video.encoder import Clip, VideoConfig, VideoEncoder
+from robolearn.data.video.pixels import describe_frames
+from robolearn.data.video.segments import Images, Segment, copy_stream, frames
 from robolearn.data.writer import EpisodeWriter
 from robolearn.io.atomic import place_folder, sync_tree
 

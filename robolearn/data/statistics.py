@@ -57,18 +57,18 @@ def split(together: Stats, sizes: Mapping[str, int]) -> dict[str, Stats]:
     return stats
 
 
-def aggregate(parts: Stats) -> Stats:
-    """Statistics of the union of E parts, each statistic of `parts` stacked as (E, D).
+def aggregate(parts: Stats, weight: NDArray | None = None) -> Stats:
+    """Statistics of the union of E parts, each statistic of `parts` stacked as (E, …).
 
-    With the weights w_e = n_e / Σ n:
+    With the weights w_e = n_e / Σ n, or `weight` (E,) > 0, which sum to 1:
 
         mean = Σ w_e mean_e,    std² = Σ w_e (std_e² + (mean_e − mean)²)
 
     which are exact. Quantiles are the weighted means of the parts' quantiles, LeRobot's convention: an
     approximation. Whoever normalises by quantiles takes those of `describe` over all frames.
     """
-    count = parts["count"]
-    weight = count / count.sum()
+    count, ndim = parts["count"], parts["mean"].ndim
+    weight = (count[:, 0] / count.sum() if weight is None else weight).reshape(-1, *[1] * (ndim - 1))
     mean = (weight * parts["mean"]).sum(axis=0)
     stats: Stats = {
         "min": parts["min"].min(axis=0),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import Episode, Interface
 from robolearn.data.features import is_image, stored_dtype
-from robolearn.data.video import VideoConfig
+from robolearn.data.video.encoder import VideoConfig
 from robolearn.io.append_only import Journal, records
 
 ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH

@@ -46,7 +46,7 @@ from robolearn.data.tables import (
     tasks_table,
 )
 from robolearn.data.uncommitted import Uncommitted, find_uncommitted
-from robolearn.data.video import Clip, VideoConfig, check_encodable
+from robolearn.data.video.encoder import Clip, VideoConfig, check_encodable
 from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)

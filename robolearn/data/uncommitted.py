@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from robolearn.core import BadInput
 from robolearn.data import layout
-from robolearn.data.video_reader.container import video_stream
+from robolearn.data.video.container import video_stream
 
 _COLUMNS = ["episode_index", "length", "dataset_from_index", "data/chunk_index", "data/file_index"]
 

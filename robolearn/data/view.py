@@ -19,7 +19,7 @@ from robolearn.core import BadInput, Interface
 from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Progress
-from robolearn.data.video_reader.segments import Images, frames
+from robolearn.data.video.segments import Images, frames
 
 JPEG_QUALITY = 85
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.data import layout
+from robolearn.data.remote import RemotePath
 
 
-def read_weights(root: Path, episodes: int) -> list[float] | None:
+def read_weights(root: Path | RemotePath, episodes: int) -> list[float] | None:
     """One weight ≥ 0 per episode of the data set `root`, or None where it has none.
 
     Raises:

@@ -93,6 +93,11 @@ class Windows:
         """Number of windows."""
         return len(self._frame)
 
+    @property
+    def features(self) -> list[str]:
+        """The keys of a batch's observation."""
+        return [*self._observation, *self._images]
+
     def gather(self, index: Tensor) -> Batch:
         """The windows `index` (B,) int64."""
         index = index.to(self._frame.device)

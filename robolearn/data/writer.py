@@ -31,7 +31,7 @@ from robolearn.data.checks import bounded, checked, picture, present
 from robolearn.data.features import INTERVENTION, camera_name, column, image_keys, is_image, stored_dtype
 from robolearn.data.steps import Step, StepJournal, episode_of
 from robolearn.data.store import Ready, Store
-from robolearn.data.video import Clip, VideoConfig, VideoEncoder
+from robolearn.data.video.encoder import Clip, VideoConfig, VideoEncoder
 
 log = logging.getLogger(__name__)
 

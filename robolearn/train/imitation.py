@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.data import Dataset, Windows
+from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.settings import ImitationConfig
@@ -141,18 +143,44 @@ class ImitationTrainer:
         Raises:
           BadInput: too few episodes, or none with a weight among those for training.
         """
-        least = 2 if config.validation else 1
-        if dataset.episodes < least:
-            raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
-        train, held = split_episodes(dataset.episodes, config)
-        chunk = config.policy.observe, config.policy.horizon
-        own = None if weights is None else [weights[e] for e in train]
+        part = _Part.of(config, dataset, weights, device)
+        statistics = dataset.statistics(part.episodes)
+        return ImitationTrainer(config, part.train, dataset.interface, statistics, validation=part.held, device=device)
+
+    @staticmethod
+    def of_mixture(
+        config: ImitationConfig,
+        datasets: Sequence[Dataset],
+        shares: Sequence[float],
+        device: str | torch.device = "cpu",
+        *,
+        weights: Sequence[Sequence[float] | None] | None = None,
+    ) -> ImitationTrainer:
+        """A trainer on several data sets, `shares` of whose windows are drawn; validation windows are mixed alike.
+
+        Observations and actions are normalised by the statistics of what is drawn, by share and by weight (see
+        `drawn_statistics`). One data set alone (`of_dataset`) is normalised by all its training frames alike.
+
+        Args:
+          shares: one for each set, as `robolearn.data.mixture.shares_of` makes them.
+          weights: of each set, None or one number per episode, as in `of_dataset`.
+
+        Raises:
+          BadInput: sets that do not fit each other, too few episodes in one of them, or none with a weight among those
+            for training.
+        """
+        check_alike(datasets)
+        parts = [
+            _Part.of(config, dataset, own, device)
+            for dataset, own in zip(datasets, weights or [None] * len(datasets), strict=True)
+        ]
+        held = [part.held for part in parts if part.held is not None]
         return ImitationTrainer(
             config,
-            Windows(dataset, *chunk, episodes=train, weights=own, device=device),
-            dataset.interface,
-            dataset.statistics(train),
-            validation=Windows(dataset, *chunk, episodes=held, device=device) if held else None,
+            Mixture([part.train for part in parts], shares),
+            datasets[0].interface,
+            drawn_statistics(datasets, [part.episodes for part in parts], shares, [part.weights for part in parts]),
+            validation=Mixture(held, shares) if held else None,
             device=device,
         )
 
@@ -244,6 +272,33 @@ class ImitationTrainer:
         self.ema.module.load_state_dict(part("ema."))
         unpack_optimizer(self.optimizer, {k: v.clone() for k, v in part("optimizer.").items()}, meta["optimizer"])
         self.done, self.ema.updates = int(meta["done"]), int(meta["ema_updates"])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is trained on of one data set: its windows, and those held out; `weights` are of the `episodes`."""
+
+    train: Windows
+    held: Windows | None
+    episodes: list[int]
+    weights: list[float] | None
+
+    @staticmethod
+    def of(
+        config: ImitationConfig, dataset: Dataset, weights: Sequence[float] | None, device: str | torch.device
+    ) -> _Part:
+        least = 2 if config.validation else 1
+        if dataset.episodes < least:
+            raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
+        train, held = split_episodes(dataset.episodes, config)
+        chunk = config.policy.observe, config.policy.horizon
+        own = None if weights is None else [weights[e] for e in train]
+        return _Part(
+            Windows(dataset, *chunk, episodes=train, weights=own, device=device),
+            Windows(dataset, *chunk, episodes=held, device=device) if held else None,
+            train,
+            own,
+        )
 
 
 def _mix(seed: int, i: int) -> int:

@@ -249,6 +249,31 @@ def test_a_data_set_with_other_features(refused: Refusal, demos: Path, tmp_path:
     assert main([*map(str, train), "--data", str(mine.rename(tmp_path / "moved")), "--resume", "--json"]) == 0
 
 
+def test_data_sets_that_cannot_be_mixed(refused: Refusal, demos: Path, tmp_path: Path):
+    train = ["train", "--out", tmp_path / "run", "--steps", 50]
+    other = other_features(tmp_path / "other")
+    refused(*train, "--data", demos, other, says=("other", "beside", "got", "expected"))
+    fast = Path(shutil.copytree(demos, tmp_path / "fast"))
+    info = json.loads((fast / "meta/info.json").read_text()) | {"fps": 50}
+    info["robolearn_interface"]["control_hz"] = 50.0
+    (fast / "meta/info.json").write_text(json.dumps(info))
+    refused(*train, "--data", demos, fast, says=("fast", "control rate", "got 50.0 Hz, expected 20.0 Hz"))
+    for mix, says in (
+        ([1], "got 1 numbers, expected one for each of 2"),
+        ([1, 2, 3], "got 3 numbers"),
+        ([1, -0.5], "got 1, -0.5, expected finite numbers ≥ 0"),
+        ([0, 0], "one of them positive"),
+        (["nan", 1], "got nan, 1"),
+        (["x", 1], "--mix"),
+    ):
+        refused(*train, "--data", demos, demos, "--mix", *mix, says=("--mix", says))
+    refused(*train, "--data", demos, "--mix", 1, says=("--mix", "one data set"))
+    refused(*train, "--data", demos, "--data", other, says=("--data", "it twice"))
+    refused(*train, "--data", says=("--data", "got nothing"))
+    refused(*train, "--data", demos, demos, "--weights", says=("no sampling weights",))
+    assert not (tmp_path / "run").exists()
+
+
 def test_too_few_episodes(refused: Refusal, tmp_path: Path):
     out = tmp_path / "run"
     refused("train", "--data", tmp_path / "none", "--out", out, says=("none", "no such folder"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
 import pytest
 
-from robolearn.cli import benchmark_data
+from robolearn.cli import benchmark_data, benchmark_memory
 from robolearn.cli.benchmark_data import BenchmarkData
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, memory
+from robolearn.data import Dataset, EpisodeWriter
 
 
 @pytest.fixture(autouse=True)
@@ -21,12 +23,34 @@ def small(monkeypatch):
 def test_figures(tmp_path):
     result = BenchmarkData(scales=(1, 2), seconds=0.05, lerobot=False, folder=tmp_path / "work").run()
     json.dumps(result)
+    assert result["beyond_memory"] is None  # so small a set fits into any memory
     assert result["lerobot"] is None and result["read_ratio"] is None and result["size_ratio"] is None
     assert [own["frames"] for own in result["ours"].values()] == [12, 24]
     for own in result["ours"].values():
         assert all(own[key] > 0 for key in ("write_frames_per_s", "read_samples_per_s", "read_uint8_samples_per_s"))
         assert 0 < own["cache_bytes"] < 2 * own["frames"] * 64 * 64 * 3 and own["bytes"] > 0
     assert 0 < result["episode_end_s"] < 60 and not list((tmp_path / "work").iterdir())
+
+
+def test_training_beyond_memory(tmp_path, monkeypatch):
+    """Pictures of 0.3 GB in a process that may take 0.75 GB, torch included: they are read from the disk."""
+    for name, value in {"TIMES": 0.4, "LEAST": 0, "BATCH": 1, "ROUNDS": 1}.items():
+        monkeypatch.setattr(benchmark_memory, name, value)
+    interface = Interface({"images.front": ArraySpec((480, 640, 3), "uint8")}, ArraySpec((2,)), 20.0)
+    picture = np.zeros((480, 640, 3), np.uint8)
+    with EpisodeWriter(tmp_path / "set", interface) as writer:
+        for _ in range(325):
+            writer.add({"images.front": picture}, np.zeros(2))
+        writer.end(success=True, terminated=True, task="none")
+    Dataset.open(tmp_path / "set", cache="beside").build_cache()
+    found = benchmark_memory.beyond_memory(tmp_path / "set", 0.05)
+    assert found is not None and found["pictures_bytes"] == 325 * 480 * 640 * 3
+    assert found["limit_bytes"] == int(325 * 480 * 640 * 3 / 0.4) and found["cached_windows_per_s"] > 0
+    assert found["ratio"] == found["limited_windows_per_s"] / found["cached_windows_per_s"] > 0
+    monkeypatch.setattr(memory, "available_memory", lambda: found["pictures_bytes"])
+    assert benchmark_memory.beyond_memory(tmp_path / "set", 0.05) is None  # no memory for the one beside it
+    with pytest.raises(RobolearnError, match=r"failed: cameras in memory: got \[True\], expected none"):
+        benchmark_memory._Trained(tmp_path / "set", 20_000_000_000).next()
 
 
 def test_ratios():

@@ -73,6 +73,22 @@ def test_train_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
     assert json.loads((tmp_path / "killed" / "result.json").read_text())["steps"] == 1000
 
 
+def test_a_mix_of_sets_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    assert run("collect", "--task", "lift", "--episodes", 3, "--worlds", 3, "--seed", 9, "--out", other, "--json") == 0
+    args = ["train", "--data", demos, other, "--mix", 3, 1, "--steps", 600, "--batch", 32, "--validation", 0.1,
+            "--checkpoint-every", 3, "--json"]  # fmt: skip
+    kill_in_the_middle(tmp_path / "killed", 4, *args)
+    assert run(*args, "--out", tmp_path / "killed", "--resume") == 0
+    assert run(*args, "--out", tmp_path / "whole") == 0
+    assert (tmp_path / "killed" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+    assert same_numbers(tmp_path / "killed", tmp_path / "whole")
+    config = json.loads((tmp_path / "whole" / "config.json").read_text())
+    assert config["data"] == [str(demos), str(other)] and config["mix"] == [0.75, 0.25]
+    again = [word if word != 3 else 2 for word in args]
+    assert run(*again, "--out", tmp_path / "whole", "--resume") == 2
+
+
 def test_finetune_goes_on_after_sigkill_bit_for_bit(bc: Path, tmp_path: Path):
     args = ["finetune", "--policy", bc, "--task", "lift", "--worlds", 8, "--decisions", 4, "--env-steps", 3000,
             "--minibatch", 16, "--sigma-max", 0.15, "--reward", "dense", "--checkpoint-every", 3, "--json"]  # fmt: skip

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from robolearn.core.memory import available_memory
 
@@ -50,3 +54,16 @@ def test_groups_of_the_first_version(tmp_path: Path) -> None:
 
 def test_elsewhere_half_of_the_machine_is_taken_to_be_free(tmp_path: Path) -> None:
     assert available_memory(tmp_path, tmp_path) > 0
+
+
+@pytest.mark.parametrize("limit", ["-v", "-d"])
+def test_a_limit_of_the_process_counts(limit: str) -> None:
+    """A second process, that its shell allows 1.5 GB and that takes 200 MB of them."""
+    code = (
+        "from robolearn.core.memory import available_memory as left; before = left();"
+        "taken = bytearray(200_000_000); print(before, before - left())"
+    )
+    command = f"ulimit {limit} 1500000; exec {sys.executable} -c '{code}'"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    before, taken = map(int, done.stdout.split())
+    assert 0.5e9 < before < 1.5e9 * 1.024 and 199e6 < taken < 203e6

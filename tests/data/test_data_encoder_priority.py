@@ -11,8 +11,8 @@ import numpy as np
 
 from robolearn.core import ArraySpec
 from robolearn.core.priority import HIGHEST, make_ordinary
-from robolearn.data.encoder_priority import ordinary_priority
-from robolearn.data.video import VideoConfig, VideoEncoder
+from robolearn.data.video.encoder import VideoConfig, VideoEncoder
+from robolearn.data.video.encoder_priority import ordinary_priority
 
 
 def priorities() -> list[int]:

@@ -14,8 +14,8 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter, fingerprints
 from robolearn.data.fingerprints import fingerprint
 from robolearn.data.validate import validate
-from robolearn.data.video import VideoConfig
-from robolearn.data.video_reader.segments import Segment, array
+from robolearn.data.video.encoder import VideoConfig
+from robolearn.data.video.segments import Segment, array
 
 SIZE, LENGTH = 96, 12
 INTERFACE = Interface(

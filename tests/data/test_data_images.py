@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
+import resource
 import shutil
 import tracemalloc
 from pathlib import Path
@@ -21,7 +22,7 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnErr
 from robolearn.data import Dataset, EpisodeWriter, Windows, cache, packed_episodes
 from robolearn.data.cache import cache_folder
 from robolearn.data.ondemand import OnDemand
-from robolearn.data.video import VideoConfig, open_stream
+from robolearn.data.video.encoder import VideoConfig, open_stream
 from robolearn.data.weights import write_weights
 
 SIZE = 64
@@ -232,6 +233,22 @@ def test_what_memory_has_no_room_for_is_unpacked_when_it_is_read(root, tmp_path,
     np.testing.assert_array_equal(frames[[7, 0, 11, 7]], whole[[7, 0, 11, 7]])
     batch = Windows(dataset, To=2, Tp=3).gather(torch.tensor([0, 3, 4, 11]))
     assert values(batch.observation["images.front"].numpy()) == [EXPECTED[i] for i in (0, 0, 2, 3, 4, 4, 10, 11)]
+
+
+def test_a_set_of_more_files_than_a_process_may_open(tmp_path, monkeypatch):
+    with EpisodeWriter(tmp_path / "set", INTERFACE) as w:
+        w.write_all([film(e % 3, 2) for e in range(60)])
+    monkeypatch.setattr(cache, "MEMORY_SHARE", 0.0)
+    dataset = Dataset.open(tmp_path / "set", cache=tmp_path / "cache")
+    frames = dataset.images("front")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 10, hard))
+    try:
+        seen = values(frames[:])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert isinstance(frames, OnDemand)
+    assert seen == [value(e % 3, t) for e in range(60) for t in range(2)]
 
 
 def test_where_the_cache_lies(tmp_path, monkeypatch):

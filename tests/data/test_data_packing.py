@@ -6,7 +6,7 @@ import av
 import numpy as np
 import pytest
 
-from robolearn.data.video_reader.packing import Damaged, pack, rgb, unpack
+from robolearn.data.video.packing import Damaged, pack, rgb, unpack
 
 
 def picture(height: int, width: int, kind: str) -> av.VideoFrame:

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
-from robolearn.data import Dataset, EpisodeWriter, VideoConfig, video
-from robolearn.data.pixels import PixelStatistics, describe_frames
+from robolearn.data import Dataset, EpisodeWriter, VideoConfig
 from robolearn.data.repair import repair
 from robolearn.data.statistics import describe
+from robolearn.data.video.pixels import PixelStatistics, describe_frames
 from robolearn.io.append_only import records
 
 HEIGHT, WIDTH = 64, 80
@@ -313,8 +313,8 @@ def test_pixel_statistics_by_hand():
 
 
 def test_an_encoder_that_lags_is_waited_for(tmp_path, cameras, monkeypatch):
-    slow = video.PixelStatistics.add
-    monkeypatch.setattr(video.PixelStatistics, "add", lambda self, frame: (time.sleep(0.01), slow(self, frame)))
+    slow = PixelStatistics.add
+    monkeypatch.setattr(PixelStatistics, "add", lambda self, frame: (time.sleep(0.01), slow(self, frame)))
     with EpisodeWriter(tmp_path / "set", cameras, video=VideoConfig(queue=2)) as w:
         add(w, film(0, 12))
         w.end(success=True)

@@ -24,7 +24,7 @@ from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.priority import HIGHEST, threads
-from robolearn.data.video import VideoConfig, check_encodable
+from robolearn.data.video.encoder import VideoConfig, check_encodable
 from robots.stations import load_contract
 
 HERE = Path(__file__).parent

@@ -48,7 +48,7 @@ def test_a_policy_learns_from_the_image(root):
 
 
 def test_the_command_takes_images_and_weights(root, tmp_path):
-    small = {"data": root, "settings": ImitationConfig(steps=2, batch=4), "json": True}
+    small = {"data": (str(root),), "settings": ImitationConfig(steps=2, batch=4), "json": True}
     with pytest.raises(BadInput, match="no sampling weights"):
         Train(out=tmp_path / "a", weights=True, **small).run()
     write_weights(root, [0.0, 1.0], 2, "a test")

@@ -28,7 +28,7 @@ from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Progress, check_new, new_folder
-from robolearn.data.video_reader.segments import frames
+from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
 from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, Contract

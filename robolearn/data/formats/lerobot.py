@@ -16,7 +16,7 @@ from robolearn.data.features import SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.source import Draft
 from robolearn.data.tables import array_of
-from robolearn.data.video_reader.segments import Images
+from robolearn.data.video.segments import Images
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from robolearn.data.formats.lerobot_v30 import version
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
 from robolearn.data.info import V2, check_patterns
-from robolearn.data.pixels import describe_frames
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Progress, Source, new_folder, write_video
 from robolearn.data.statistics import describe
 from robolearn.data.tables import array_of
-from robolearn.data.video_reader.container import facts
-from robolearn.data.video_reader.segments import Images, Segment, frames
+from robolearn.data.video.container import facts
+from robolearn.data.video.pixels import describe_frames
+from robolearn.data.video.segments import Images, Segment, frames
 
 CHUNK = 1000  # episodes per chunk folder
 DATA = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"

@@ -34,7 +34,7 @@ from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Progress, Source, new_folder
-from robolearn.data.video_reader.segments import array
+from robolearn.data.video.segments import array
 from robolearn.io.json_files import parse_json
 
 INTERFACE = "interface.json"

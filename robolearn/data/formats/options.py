@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from robolearn.core import Interface
-from robolearn.data.video_reader.placement import TOLERANCE_S
+from robolearn.data.video.placement import TOLERANCE_S
 
 
 def outcome_note(outcomes: bool) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale
 from robolearn.data.leftovers import part_of
 from robolearn.data.reader import Dataset
 from robolearn.data.source import Draft, Progress, Source, check_new
-from robolearn.data.video_reader.segments import frames
+from robolearn.data.video.segments import frames
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 OBJECTS = "object"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from robolearn.data import layout
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened, Rows
-from robolearn.data.video_reader.container import first_line, video_stream
-from robolearn.data.video_reader.placement import misplaced, nearest
+from robolearn.data.video.container import first_line, video_stream
+from robolearn.data.video.placement import misplaced, nearest
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte

@@ -13,7 +13,7 @@ from robolearn.data import edit
 from robolearn.data.dataset_source import drafts, open_numbers
 from robolearn.data.source import Source, new_folder, store
 from robolearn.data.validate import validate
-from robolearn.data.video_reader.segments import array
+from robolearn.data.video.segments import array
 
 CAMERA = "images.front"
 

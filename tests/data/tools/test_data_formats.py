@@ -22,7 +22,7 @@ from robolearn.data.formats import FORMATS, ReadOptions, guess, reader, writer
 from robolearn.data.source import store
 from robolearn.data.tables import tasks_table
 from robolearn.data.validate import validate
-from robolearn.data.video_reader.segments import array
+from robolearn.data.video.segments import array
 
 CAMERA = "images.front"
 

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
+from robolearn.data.remote import RemotePath
 from robolearn.data.statistics import Stats
-from robolearn.data.video_reader.container import first_line
-from robolearn.data.video_reader.packing import rgb
-from robolearn.data.video_reader.pictures import UNREADABLE, decoded, opened, pictures_of
-from robolearn.data.video_reader.placement import TOLERANCE_S, misplaced, nearest
+from robolearn.data.video.container import first_line
+from robolearn.data.video.packing import rgb
+from robolearn.data.video.pictures import UNREADABLE, decoded, opened, pictures_of
+from robolearn.data.video.placement import TOLERANCE_S, misplaced, nearest
 
 HINT = (
     "`robolearn dataset edit drop` leaves the episode out, "
@@ -43,7 +44,7 @@ class Segment:
       tolerance_s: how far from its frame a picture may be shown [s].
     """
 
-    path: Path
+    path: Path | RemotePath
     length: int
     fps: float
     start: float = 0.0
@@ -147,7 +148,7 @@ def _copied(segment: Segment, ticks: NDArray[np.int64], out: Path) -> bool:
     first = int(np.searchsorted(known.ticks, ticks[0]))
     if not np.array_equal(known.ticks[first : first + len(ticks)], ticks):
         return False
-    if segment.start == 0 and len(known.ticks) == len(ticks):
+    if segment.start == 0 and len(known.ticks) == len(ticks) and isinstance(segment.path, Path):
         shutil.copyfile(segment.path, out)
         return True
     with opened(segment.path) as (source, stream):

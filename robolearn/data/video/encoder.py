@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.encoder_priority import ordinary_priority
-from robolearn.data.pixels import PixelStatistics
 from robolearn.data.statistics import Stats
+from robolearn.data.video.encoder_priority import ordinary_priority
+from robolearn.data.video.pixels import PixelStatistics
 from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)

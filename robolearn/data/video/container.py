@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput
+from robolearn.data.remote import RemotePath
 
 
-def facts(path: Path) -> dict[str, Any]:
+def facts(path: Path | RemotePath) -> dict[str, Any]:
     """Codec, pixel format, size and frame rate of a video, as LeRobot's features name them.
 
     Raises:
@@ -18,7 +19,7 @@ def facts(path: Path) -> dict[str, Any]:
     from av.error import FFmpegError
 
     try:
-        with av.open(str(path)) as container:
+        with av.open(readable(path)) as container:
             stream = video_stream(container)
             context = stream.codec_context
             return {
@@ -35,10 +36,15 @@ def facts(path: Path) -> dict[str, Any]:
         raise BadInput(f"video {path}", got=f"one that does not open ({first_line(error)})") from None
 
 
-def size_of(path: Path) -> tuple[int, int]:
+def size_of(path: Path | RemotePath) -> tuple[int, int]:
     """(height, width) of the video [pixels]; raises as `facts` does."""
     known = facts(path)
     return known["video.height"], known["video.width"]
+
+
+def readable(path: Path | RemotePath) -> Any:
+    """What PyAV opens to read the file `path`."""
+    return path.open() if isinstance(path, RemotePath) else str(path)
 
 
 def video_stream(container: Any) -> Any:

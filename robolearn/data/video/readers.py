@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.fingerprints import fingerprint
-from robolearn.data.video_reader.packing import pack, rgb
-from robolearn.data.video_reader.placement import TOLERANCE_S
-from robolearn.data.video_reader.segments import Segment, pictures
+from robolearn.data.remote import RemotePath
+from robolearn.data.video.packing import pack, rgb
+from robolearn.data.video.placement import TOLERANCE_S
+from robolearn.data.video.segments import Segment, pictures
 from robolearn.io.hashes import sha256
 
 
@@ -65,7 +66,7 @@ class VideoReader:
     `paths` and `begins` (E,) [s] are the files and where in them the episodes begin, `memo` the folder of digests.
     """
 
-    root: Path
+    root: Path | RemotePath
     key: str
     shape: tuple[int, int, int]
     lengths: NDArray[np.int64]
@@ -113,7 +114,7 @@ class VideoReader:
 class PictureReader:
     """PNG files in column `column` of the tables `paths` (E,), from row `rows` (E,) on."""
 
-    root: Path
+    root: Path | RemotePath
     key: str
     shape: tuple[int, int, int]
     lengths: NDArray[np.int64]

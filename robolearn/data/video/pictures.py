@@ -16,7 +16,8 @@ import numpy as np
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
-from robolearn.data.video_reader.container import video_stream
+from robolearn.data.remote import RemotePath
+from robolearn.data.video.container import readable, video_stream
 
 UNREADABLE = (FFmpegError, OSError, IndexError, ValueError)
 """What is raised for files that cannot be read."""
@@ -39,18 +40,20 @@ class Pictures:
     size: tuple[int, int]
 
 
-def pictures_of(path: Path) -> Pictures:
+def pictures_of(path: Path | RemotePath) -> Pictures:
     """What the video `path` holds, by its packets; kept for as long as the file stays as it is.
 
     Raises:
       OSError, ValueError, IndexError, FFmpegError: it cannot be read, or there is no picture in it.
     """
+    if isinstance(path, RemotePath):
+        return _pictures(path, path.identity())
     facts = os.stat(path)
     return _pictures(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
 
 
 @lru_cache(maxsize=1024)
-def _pictures(path: Path, *_: int) -> Pictures:
+def _pictures(path: Path | RemotePath, *_: int | str) -> Pictures:
     shown: list[int] = []
     keys: list[tuple[int, int]] = []
     with opened(path) as (container, stream):
@@ -68,7 +71,7 @@ def _pictures(path: Path, *_: int) -> Pictures:
         return Pictures(ticks, seconds, np.array(keys, np.int64).reshape(-1, 2), (stream.height, stream.width))
 
 
-def decoded(path: Path, ticks: Sequence[int], threads: int = 0) -> Iterator[av.VideoFrame]:
+def decoded(path: Path | RemotePath, ticks: Sequence[int], threads: int = 0) -> Iterator[av.VideoFrame]:
     """The pictures that are shown at `ticks`, which ascend; 0 threads leaves their number to FFmpeg.
 
     Raises:
@@ -111,8 +114,8 @@ def _chosen(found: Iterator[av.VideoFrame], ticks: Sequence[int]) -> Iterator[av
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(path: Path | RemotePath) -> Iterator[tuple[Any, Any]]:
     """The file `path` and the video in it."""
     # With the format given, FFmpeg does not take damaged files for one of its hundreds of other formats.
-    with av.open(str(path), format="mp4" if path.suffix == ".mp4" else None) as container:
+    with av.open(readable(path), format="mp4" if path.suffix == ".mp4" else None) as container:
         yield container, video_stream(container)

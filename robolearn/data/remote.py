@@ -1,0 +1,238 @@
+"""Data sets on an HTTP server: as much of `pathlib.Path` as reading one needs, by fsspec.
+
+Files are read in blocks of 1 MiB by range requests, and the blocks kept in ``<frame cache>/http``, of
+``ROBOLEARN_HTTP_MB`` megabytes at most (default 1000; 0 keeps none): what was used longest ago makes room. A block
+belongs to one state of a file, by what the server says of it (ETag, time, size), so a file that has changed is read
+anew. The frame cache holds the pictures that are decoded from these files as it does those of a local set.
+
+A server has no listing of its files: those of ``meta/episodes`` are asked for by their numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from robolearn.core import BadInput, RobolearnError
+from robolearn.io.bounded_folder import BoundedFolder
+from robolearn.io.hashes import sha256
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "ROBOLEARN_HTTP_MB"
+DEFAULT_MB = 1000
+BLOCK = 1 << 20  # bytes
+ATTEMPTS, PAUSE_S = 3, 1.0  # of a read that fails, and between two of them
+AT_ONCE = 16  # requests
+CONNECT_S, SILENCE_S = 10, 30  # until a server counts as gone
+
+
+def is_remote(path: object) -> bool:
+    """Whether `path` is an address rather than a folder."""
+    return isinstance(path, RemotePath) or str(path).startswith(("http://", "https://"))
+
+
+def remote_path(address: str, cache: Path) -> RemotePath:
+    """The folder at `address`; blocks are kept below `cache`.
+
+    Raises:
+      BadInput: fsspec or aiohttp is not installed, or the address is no folder's.
+    """
+    if not urlsplit(address).hostname or "?" in address or "#" in address:
+        expected = "the address of a folder, http(s)://HOST/PATH without '?' and '#'"
+        raise BadInput("data set", got=address, expected=expected)
+    given = os.environ.get(VARIABLE) or str(DEFAULT_MB)
+    if not given.isdecimal():
+        raise BadInput(VARIABLE, got=given, expected="a whole number of megabytes")
+    folder = BoundedFolder(cache / "http", int(given) * 1_000_000)
+    return RemotePath(address.rstrip("/"), _Server(_file_system(), folder))
+
+
+def first_missing(root: Path | RemotePath, names: Sequence[str]) -> str | None:
+    """The first of the files `names` that `root` does not have."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        there = pool.map(lambda name: (root / name).is_file(), names)
+        return next((name for name, found in zip(names, there, strict=True) if not found), None)
+
+
+@dataclass
+class _Server:
+    """The connection that all paths of a set share, and what is known of its files."""
+
+    files: Any  # fsspec's file system
+    blocks: BoundedFolder
+    known: dict[str, tuple[int, str]] = field(default_factory=dict)  # address → bytes, state
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A file or folder at `address`. `OSError` is raised where a `Path` would raise it.
+
+    Everywhere:
+
+    Raises:
+      BadInput: there is no server, it refuses, or it has no range requests.
+      RobolearnError: it stopped answering.
+    """
+
+    address: str
+    server: _Server = field(repr=False, compare=False)
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(f"{self.address}/{name}", self.server)
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def name(self) -> str:
+        return Path(self.address).name
+
+    @property
+    def suffix(self) -> str:
+        return Path(self.address).suffix
+
+    def is_file(self) -> bool:
+        try:
+            self._facts()
+        except FileNotFoundError:
+            return False
+        return True
+
+    exists = is_file
+
+    def identity(self) -> str:
+        """The same for as long as the file stays as it is; raises `FileNotFoundError`."""
+        return sha256("\n".join([self.address, *map(str, self._facts())]))
+
+    def read_bytes(self) -> bytes:
+        with self.open() as file:
+            return file.read(self._facts()[0])
+
+    def open(self) -> BinaryIO:
+        """The file, to be read in any order."""
+        size, _ = self._facts()
+        if not size:
+            return io.BytesIO()
+        options = {"address": self.address, "identity": self.identity(), "blocks": self.server.blocks}
+        return cast(
+            BinaryIO,
+            self.server.files.open(
+                self.address, block_size=BLOCK, size=size, cache_type=_cache_type(), cache_options=options
+            ),
+        )
+
+    def check_ranges(self, name: str) -> None:
+        """Raise `BadInput` where the server of this folder gives no part of its file `name`, of two bytes or more."""
+        path = self / name
+        size, _ = path._facts()
+        file = self.server.files.open(path.address, block_size=BLOCK, size=size, cache_type="none")
+        _fetched(file._fetch_range, path.address, size - 1, size)
+        blocks = self.server.blocks
+        log.info("%s: what is read is kept in %s, %.0f MB at most", self, blocks.path, blocks.most / 1e6)
+
+    def _facts(self) -> tuple[int, str]:
+        """(bytes, what else tells one state of the file from another)."""
+        found = self.server.known.get(self.address)
+        if found is None:
+            found = self.server.known[self.address] = self._asked()
+        return found
+
+    def _asked(self) -> tuple[int, str]:
+        from aiohttp import ClientResponseError
+
+        try:
+            info = self.server.files.info(self.address)
+        except FileNotFoundError as error:  # whatever the reason
+            cause = error.__cause__
+            if isinstance(cause, ClientResponseError) and cause.status not in (404, 410):
+                got = f"{cause.status} {cause.message}".strip()
+                raise BadInput(self.address, got=got, expected="a file that may be read") from None
+            if cause is not None and not isinstance(cause, ClientResponseError):
+                got = f"no answer ({_said(cause)})"
+                raise BadInput(self.address, got=got, expected="an HTTP server") from None
+            raise FileNotFoundError(self.address) from None
+        if info["size"] is None:
+            raise BadInput(self.address, got="a file of unknown size", expected="a server that says Content-Length")
+        state = info.get("ETag") or info.get("Last-Modified")
+        return int(info["size"]), state or f"unknown {os.getpid()} {time.time_ns()}"
+
+
+def _fetched(fetch: Any, address: str, start: int, end: int) -> bytes:
+    """Bytes `start` to `end`, which `fetch` gets, with a few attempts."""
+    from aiohttp import ClientError
+
+    for attempt in range(ATTEMPTS):
+        try:
+            content = fetch(start, end)
+            if len(content) == end - start:
+                return content
+            said = f"{len(content)} of {end - start} bytes"
+        except ValueError as error:
+            if "range requests" not in str(error):
+                raise
+            hint = "nginx, Caddy and Apache have them, `python -m http.server` does not"
+            raise BadInput(
+                address, got="a server without range requests", expected="one with them", hint=hint
+            ) from None
+        except (ClientError, OSError, TimeoutError) as error:
+            said = _said(error)
+        if attempt + 1 < ATTEMPTS:
+            time.sleep(PAUSE_S)
+    raise RobolearnError(f"{address}: reading failed {ATTEMPTS} times ({said})")
+
+
+def _said(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _file_system() -> Any:
+    try:
+        import aiohttp
+        from fsspec.implementations.http import HTTPFileSystem
+    except ImportError:
+        hint = "pip install 'robolearn[http]'"
+        raise BadInput("data set on a server", got="no fsspec or no aiohttp", expected="both", hint=hint) from None
+    waits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+    client = {"timeout": waits, "headers": {"Accept-Encoding": "identity"}}
+    return HTTPFileSystem(client_kwargs=client, use_listings_cache=False, skip_instance_cache=True)
+
+
+def _cache_type() -> str:
+    """The name under which fsspec knows the cache that keeps blocks in a folder."""
+    from fsspec import caching
+
+    name = "robolearn-blocks"
+    if name in caching.caches:
+        return name
+
+    class Blocks(caching.BlockCache):
+        """Blocks in memory, a few, and in a folder."""
+
+        def __init__(
+            self, blocksize: int, fetcher: Any, size: int, address: str, identity: str, blocks: BoundedFolder
+        ) -> None:
+            super().__init__(blocksize, fetcher, size, maxblocks=4)
+            self._address, self._identity, self._blocks = address, identity, blocks
+
+        def _fetch_block(self, block_number: int) -> bytes:
+            start = block_number * self.blocksize
+            end = min(start + self.blocksize, self.size)
+            own = sha256(f"{self._identity} {block_number} {self.blocksize}")
+            content = self._blocks.get(own)
+            if content is None or len(content) != end - start:
+                content = _fetched(self.fetcher, self._address, start, end)
+                self._blocks.put(own, content)
+            return content
+
+    Blocks.name = name
+    caching.register_cache(Blocks, clobber=True)
+    return name
