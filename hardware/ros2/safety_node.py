@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Unpack
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -34,6 +34,7 @@ from robolearn.core import BadInput
 log = logging.getLogger(__name__)
 
 STATE_HZ = 10.0
+JOINT_STATES = 10  # that wait for a tick: none of a second publisher may be overwritten before it is seen
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 
 
@@ -47,7 +48,9 @@ class SafetyNode(StationNode):
         contract = self.station()
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
-        self.supervisor = SafetySupervisor(contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds)
+        self.supervisor = SafetySupervisor(
+            contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds, describe=self._joint_publisher
+        )
         self._filter = self.supervisor.filter
         self._dry_run = self.value("dry_run")
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
@@ -67,7 +70,7 @@ class SafetyNode(StationNode):
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
         supervisor = self.supervisor
         self._inputs = [
-            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES)),
             self._hear(
                 Bool,
                 topics.DEADMAN,
@@ -123,7 +126,9 @@ class SafetyNode(StationNode):
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        self.supervisor.joint_state(*messages.named(message), messages.seconds(message.header.stamp))
+        self.supervisor.joint_state(
+            *messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info)
+        )
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         count = len(message.points)
@@ -167,7 +172,8 @@ class SafetyNode(StationNode):
         command = self.contract.command.topic
         if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
             return f"no controller listens on {command}"
-        return self.supervisor.refusal(topics.TARGET)
+        publishers = self.get_publishers_info_by_topic(self.contract.joint_states.topic)
+        return self.supervisor.refusal(topics.TARGET, [bytes(info.endpoint_gid) for info in publishers])
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -179,6 +185,7 @@ class SafetyNode(StationNode):
         command = self.supervisor.step()
         if command is not None:
             self._publish(command, time.monotonic())
+            self.supervisor.sent()
             if accepted := self.supervisor.newly_accepted():
                 stamp_ns, positions = accepted
                 names = (*self.contract.joints, GRIPPER)
@@ -212,6 +219,11 @@ class SafetyNode(StationNode):
         if messages.message_type(contract.gripper.type) is Float64MultiArray:
             return Float64MultiArray(data=list(values))
         return messages.trajectory(contract.gripper_joints, values, self._period)
+
+    def _joint_publisher(self, gid: Hashable) -> str:
+        """The node that publishes joint states under this identifier."""
+        found = self.get_publishers_info_by_topic(self.contract.joint_states.topic)
+        return next((_endpoint(info) for info in found if bytes(info.endpoint_gid) == gid), "one that has gone")
 
     def _publish_changes(self) -> None:
         if (self._filter.state, self._filter.reason) != self._published:

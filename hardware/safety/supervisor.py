@@ -7,7 +7,7 @@ time comes from one clock, so that its logic runs in tests on a clock of their o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.latency import Latencies
 from hardware.observer import Freshness
 from hardware.safety.filter import SafetyFilter
+from hardware.safety.publishers import Publishers
 from hardware.safety.stuck import Stuck
 from hardware.safety.types import ArmCommand, JointTarget, SafetyRefused, SafetyState
 from hardware.setpoints import GRIPPER
@@ -33,6 +34,7 @@ class SafetySupervisor:
       contract: the station.
       clock: steady time [s].
       wall: the clock of observation stamps [s].
+      describe: the name of a publisher of joint states, for reasons.
 
     Attributes:
       filter: the safety filter.
@@ -47,6 +49,7 @@ class SafetySupervisor:
         contract: Contract,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        describe: Callable[[Hashable], str] = str,
     ) -> None:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
@@ -56,6 +59,7 @@ class SafetySupervisor:
         self._clock, self._wall = clock, wall
         states = contract.joint_states
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
+        self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -77,10 +81,18 @@ class SafetySupervisor:
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
-    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float) -> None:
-        """A joint state: any order, other joints among them allowed; those of another device are ignored."""
+    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
+        """A joint state: any order, other joints among them allowed; those of another device are ignored.
+
+        One of the arm that another `publisher` sends than the one by which the arm was armed stops it, unread.
+        """
         names = tuple(names)
-        if not any(name in names for name in self.contract.joints):
+        arm = any(name in names for name in self.contract.joints)
+        believed = self._publishers.heard(publisher, arm=arm)
+        if not arm:
+            return
+        if self.state is SafetyState.ARMED and not believed:
+            self.filter.stop(self._publishers.problem())
             return
         newer = self._joints.update(stamp)
         if self.state is SafetyState.ARMED:
@@ -144,12 +156,17 @@ class SafetySupervisor:
 
     # --- services --------------------------------------------------------------------------------------------
 
-    def refusal(self, topic: str) -> str:
-        """What forbids arming beside what the filter checks; empty when nothing does."""
+    def refusal(self, topic: str, publishers: Collection[Hashable] = ()) -> str:
+        """What forbids arming beside what the filter checks; empty when nothing does.
+
+        Args:
+          topic: of targets.
+          publishers: of joint states that there are, heard or not.
+        """
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
             return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
-        return self._joints.problem()
+        return self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
 
     def arm(self) -> None:
         """DISARMED → ARMED.
@@ -162,6 +179,7 @@ class SafetySupervisor:
         self.arming += 1
         self._armed_at = self._clock()
         self.filter.arm()
+        self._publishers.bind()
 
     # --- what goes out ---------------------------------------------------------------------------------------
 
@@ -184,6 +202,10 @@ class SafetySupervisor:
                 self.latency.add(self._wall() - 1e-9 * self._stamp_ns)
                 self._answered = True
         return command
+
+    def sent(self) -> None:
+        """The set-point was published."""
+        self.filter.sent()
 
     def newly_accepted(self) -> tuple[int, list[float]] | None:
         """Stamp [ns] of the newest target and what was made of it, whenever that changes: recordings store it."""

@@ -44,6 +44,7 @@ def test_what_is_stored_is_what_was_asked_for_and_done(rig: RecordingRig) -> Non
     hand.action = move(dx=-0.4, gripper=1.0)
     begun = len(rig.commands)
     rig.until(lambda: rig.moved(begun) > 0.01)
+    rig.run(0.1)  # until it is shown
     assert not paper.rows and hand.shown[-1].state == "waiting"
     rig.record()
     rig.steps(10)

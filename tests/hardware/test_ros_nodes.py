@@ -16,6 +16,7 @@ os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # apart from
 from rclpy.node import Node as PlainNode
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
@@ -214,6 +215,35 @@ def test_somebody_else_at_the_controller(station: Station) -> None:
     node.destroy_publisher(publisher)
     station.operator.arm(5)
     station.operator.disarm()
+
+
+def test_a_second_publisher_of_joint_states(station: Station) -> None:
+    """A forgotten joint_state_publisher at 10 Hz: not armed beside it, stopped by it, and not once believed."""
+    background = station.backgrounds[0]
+    node = background.add(PlainNode("joint_state_publisher", context=background.context))
+    publisher = node.create_publisher(JointState, CONTRACT.joint_states.topic, 10)
+    wait_until(lambda: publisher.get_subscription_count() > 0, 5, "a match")
+
+    def publish() -> None:
+        now = 1e-9 * node.get_clock().now().nanoseconds
+        publisher.publish(messages.joint_state(CONTRACT.joints, station.arm.q + 0.3, now))
+
+    station.operator.hold()
+    done, message = station.operator.call(topics.ARM)
+    assert not done and "2 publishers, and nothing was heard of /joint_state_publisher" in message
+    timer = node.create_timer(0.1, publish)
+    time.sleep(0.5)
+    for _ in range(5):
+        done, message = station.operator.call(topics.ARM)
+        assert not done and "2 publishers at once" in message and "/joint_state_publisher" in message, message
+        time.sleep(0.05)
+    timer.cancel()
+    station.move()
+    publish()
+    report = station.operator.wait_for("latched", 3)
+    assert "2 publishers at once" in report.reason and "/joint_state_publisher" in report.reason
+    assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
+    node.destroy_publisher(publisher)
 
 
 def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
