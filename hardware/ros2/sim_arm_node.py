@@ -107,6 +107,9 @@ class SimArmNode(StationNode):
 
     def configure(self) -> None:
         c = self.station()
+        if not c.simulated:
+            # Its joint states would stand for those of an arm that is elsewhere.
+            raise BadInput(f"contract {c.name} for the simulated arm", got="a real arm", expected="simulated: true")
         if c.command.type not in (FLOATS, TRAJECTORY):
             what = f"contract {c.name}: command type for the simulated arm"
             raise BadInput(what, got=c.command.type, available=(FLOATS, TRAJECTORY))

@@ -251,6 +251,19 @@ def test_a_contract_with_a_mistake(
     assert all(word in line for word in says), line
 
 
+def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path
+) -> None:
+    """Of an arm that nobody calls simulated one is asked before it moves, and here is nobody."""
+    path = edited(tmp_path, "sim", simulated=None)
+    assert "a person, or --yes" in refused(capsys, "--policy", policy, "--robot", path)
+    wrong = edited(tmp_path, "mine", simulated="perhaps")
+    assert "simulated: got perhaps, expected true or false" in refused(capsys, "--policy", policy, "--robot", wrong)
+    # By any other name it is simulated, and what is wrong then is its task.
+    mine = edited(tmp_path, "mine")
+    assert "task of the simulated arm" in refused(capsys, "--policy", policy, "--robot", mine, "--task", "lifd")
+
+
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
     for one in (policy, blind):
         assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")

@@ -276,7 +276,10 @@ def test_a_trajectory_of_one_point_is_a_command_whatever_the_order_of_its_names(
 def test_what_cannot_be_simulated_is_refused_before_anything_moves() -> None:
     with Background(DOMAIN) as ros:
         pose = replace(CONTRACT, command=Topic("/pose", "geometry_msgs/msg/PoseStamped"))
-        for contract, overrides in ((pose, {}), (CONTRACT, {"task": "lifd"}), (CONTRACT, {"joint_hz": 0.0})):
+        real = replace(CONTRACT, simulated=False)
+        for contract, overrides in (
+            (pose, {}), (CONTRACT, {"task": "lifd"}), (CONTRACT, {"joint_hz": 0.0}), (real, {}),
+        ):  # fmt: skip
             arm = SimArmNode(make_world, contract=contract, context=ros.context, overrides=overrides)
             with pytest.raises(BadInput):
                 arm.start()
