@@ -196,6 +196,23 @@ def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Pat
 
 
 @pytest.mark.realtime
+def test_a_safety_node_that_hangs_is_reported(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
+    """Within a second on a machine that has time, and long before its process is ended."""
+    deployment = in_motion(deploy, policy, witness)
+    os.kill(deployment.pid("safety"), signal.SIGSTOP)
+    halted, line = time.monotonic(), ""
+    assert deployment.process.stderr is not None
+    while "silent" not in line:
+        line = deployment.process.stderr.readline()
+        assert line, "it has ended without a word"
+    assert "the safety node is silent" in line and time.monotonic() - halted < 3.0, time.monotonic() - halted
+    print(f"reported after {time.monotonic() - halted:.2f} s")
+    code, out, err = deployment.end()
+    assert code == 1 and out == "" and "the safety node is silent" in err.splitlines()[-1], (out, err)
+    assert not deployment.left and not witness.violations(), witness.violations()
+
+
+@pytest.mark.realtime
 def test_ctrl_c_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
     deployment = in_motion(deploy, policy, witness)
     pressed = time.monotonic()

@@ -319,7 +319,22 @@ def test_a_safety_node_that_is_silent_drops_the_episode(rig: RecordingRig) -> No
     rig.steps(3)
     rig.speaks, begun = False, rig.now
     rig.until(lambda: rig.phase is Phase.WAITING)
-    assert "the safety node is silent" in rig.logic.episodes.message and rig.now - begun < 1.1
+    assert "the safety node is silent" in rig.logic.episodes.message and rig.now - begun < 1.0
+
+
+def test_a_safety_node_that_is_silent_while_nothing_is_recorded(rig: RecordingRig, caplog) -> None:
+    """It hangs between two episodes: said at once, and START is refused at once."""
+    rig.run(0.5)
+    assert rig.phase is Phase.WAITING
+    rig.speaks, begun = False, rig.now
+    rig.until(lambda: "the safety node is silent" in rig.logic.status.message)
+    assert rig.now - begun < 1.0 and "the safety node is silent" in caplog.text
+    rig.press(E.START)
+    pressed = rig.now
+    rig.until(lambda: "START tries again" in rig.logic.episodes.message)
+    assert "the safety node is silent" in rig.logic.episodes.message and rig.now - pressed < 0.2
+    rig.speaks = True
+    rig.record()
 
 
 def test_a_device_that_fails_stops_the_arm_and_ends_the_session(rig: RecordingRig) -> None:
