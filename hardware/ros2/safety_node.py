@@ -49,10 +49,11 @@ class SafetyNode(StationNode):
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
         self.supervisor = SafetySupervisor(
-            contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds, describe=self._joint_publisher
+            contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds, describe=self._publisher_name
         )
         self._filter = self.supervisor.filter
         self._dry_run = self.value("dry_run")
+        self._most = 0 if self._dry_run else 1  # publishers to the controller
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
@@ -74,8 +75,8 @@ class SafetyNode(StationNode):
             self._hear(
                 Bool,
                 topics.DEADMAN,
-                lambda message, info: supervisor.deadman(message.data),
-                qos.DEADMAN,
+                lambda message, info: supervisor.deadman(message.data, messages.publisher(info)),
+                qos.DEADMAN_HEARD,
                 liveliness=lambda event: supervisor.operators_alive(event.alive_count),
             ),
             self._hear(
@@ -96,7 +97,7 @@ class SafetyNode(StationNode):
         self.create_service(Trigger, topics.ARM, self._arm)
         self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._publish_state)
-        self.every(0.5, self._look_around)
+        self._looking = self.every(0.5, self._look_around)
 
     def deactivate(self) -> None:
         self._filter.disarm()
@@ -182,6 +183,9 @@ class SafetyNode(StationNode):
             return
         for take in self._inputs:
             take()
+        armed = self._filter.state is SafetyState.ARMED
+        if armed and self.count_publishers(self.contract.command.topic) > self._most:
+            self._look_around()
         command = self.supervisor.step()
         if command is not None:
             self._publish(command, time.monotonic())
@@ -220,10 +224,13 @@ class SafetyNode(StationNode):
             return Float64MultiArray(data=list(values))
         return messages.trajectory(contract.gripper_joints, values, self._period)
 
-    def _joint_publisher(self, gid: Hashable) -> str:
-        """The node that publishes joint states under this identifier."""
-        found = self.get_publishers_info_by_topic(self.contract.joint_states.topic)
-        return next((_endpoint(info) for info in found if bytes(info.endpoint_gid) == gid), "one that has gone")
+    def _publisher_name(self, gid: Hashable) -> str:
+        """The node that publishes joint states or the dead-man's switch under this identifier."""
+        for topic in (self.contract.joint_states.topic, topics.DEADMAN):
+            for info in self.get_publishers_info_by_topic(topic):
+                if bytes(info.endpoint_gid) == gid:
+                    return _endpoint(info)
+        return "one that has gone"
 
     def _publish_changes(self) -> None:
         if (self._filter.state, self._filter.reason) != self._published:
@@ -244,9 +251,8 @@ class SafetyNode(StationNode):
             self._problems = self._check_qos()
             self._mismatch = bool(self._problems)
         topic = self.contract.command.topic
-        most = 0 if self._dry_run else 1
         # Counting is cheap; asking who they are is not.
-        if self.count_publishers(topic) > most:
+        if self.count_publishers(topic) > self._most:
             names = [_endpoint(info) for info in self.get_publishers_info_by_topic(topic)]
             if not self._dry_run and self.get_fully_qualified_name() in names:
                 names.remove(self.get_fully_qualified_name())

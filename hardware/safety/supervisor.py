@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.latency import Latencies
 from hardware.observer import Freshness
 from hardware.safety.filter import SafetyFilter
+from hardware.safety.operators import Operators
 from hardware.safety.publishers import Publishers
 from hardware.safety.stuck import Stuck
 from hardware.safety.types import ArmCommand, JointTarget, SafetyRefused, SafetyState
@@ -34,7 +35,7 @@ class SafetySupervisor:
       contract: the station.
       clock: steady time [s].
       wall: the clock of observation stamps [s].
-      describe: the name of a publisher of joint states, for reasons.
+      describe: the name of a publisher of joint states or of the dead-man's switch, for reasons.
 
     Attributes:
       filter: the safety filter.
@@ -60,6 +61,7 @@ class SafetySupervisor:
         states = contract.joint_states
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
         self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
+        self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -131,9 +133,19 @@ class SafetySupervisor:
             self._target_at, self._streaming = self._clock(), True
             self.filter.stop(reason)
 
-    def deadman(self, held: bool) -> None:
-        """A heartbeat of the dead-man's switch."""
-        self.filter.deadman(held)
+    def deadman(self, held: bool, publisher: Hashable = None) -> None:
+        """A heartbeat of a dead-man's switch: while armed that of the one by which the arm was armed counts.
+
+        A second one that is held stops the arm; one that is not held is somebody who looks on.
+        """
+        operators = self._operators
+        operators.beat(publisher, held)
+        if self.state is not SafetyState.ARMED:
+            self.filter.deadman(operators.held)
+        elif operators.counts(publisher):
+            self.filter.deadman(held)
+        elif held:
+            self.filter.stop(operators.problem() or "the dead-man's switch is held by another than before")
 
     def operators_alive(self, count: int) -> None:
         """So many publishers of the dead-man's switch are alive."""
@@ -166,6 +178,8 @@ class SafetySupervisor:
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
             return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
+        if problem := self._operators.problem():
+            return problem
         return self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
 
     def arm(self) -> None:
@@ -180,6 +194,7 @@ class SafetySupervisor:
         self._armed_at = self._clock()
         self.filter.arm()
         self._publishers.bind()
+        self._operators.bind()
 
     # --- what goes out ---------------------------------------------------------------------------------------
 

@@ -179,6 +179,22 @@ def test_the_dead_man_released(station: Station) -> None:
     assert not done and "dead-man" in message
 
 
+def test_a_terminal_beside_it_and_a_second_operator(station: Station) -> None:
+    with SafetyClient(name="onlooker") as other:  # a context of its own, as another program has
+        other.wait_ready(20, policy=False)
+        station.move()
+        time.sleep(0.5)
+        assert station.operator.state == "armed", station.operator.reason
+        other.hold()
+        report = station.operator.wait_for("latched", 5)
+        assert "2 dead-man's switches are held at once" in report.reason and "/onlooker" in report.reason
+        other.release()
+        station.operator.reset()
+        station.move()
+        other.estop()
+        station.expect_latched("e-stop")
+
+
 def test_emergency_stop_in_mid_motion_and_while_braking(station: Station) -> None:
     station.move()
     station.operator.call(topics.DISARM)
@@ -206,8 +222,10 @@ def test_somebody_else_at_the_controller(station: Station) -> None:
     station.move()
     background = station.backgrounds[0]
     node = background.add(PlainNode("intruder", context=background.context))
+    station.safety._looking.cancel()  # noticed by the tick, not by a look now and again
     publisher = node.create_publisher(Float64MultiArray, CONTRACT.command.topic, qos.CONTROLLER)
     report = station.operator.wait_for("latched", 5)
+    station.safety._looking.reset()
     assert "/intruder publishes to" in report.reason
     station.operator.reset()
     done, message = station.operator.call(topics.ARM)

@@ -208,6 +208,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "publishers": _replace("hardware.safety.publishers:Publishers.problem", lambda self: ""),
     "bound-publisher": _replace("hardware.safety.publishers:Publishers.bind", _nothing),
     "silent-publishers": _replace("hardware.safety.publishers:Publishers.unheard", lambda self, there: ""),
+    "second-operator": _replace("hardware.safety.operators:Operators.problem", lambda self: ""),
+    "bound-operator": _replace("hardware.safety.operators:Operators.counts", lambda self, publisher: True),
     "stall": _replace("hardware.safety.sending:Sending.stalled", lambda self, gap: False),
     "stall-in-a-step": _replace(f"{_FILTER}._in_time", lambda self: self._sending.left() is None),
     "sent": _replace(f"{_FILTER}.sent", _nothing),
