@@ -25,6 +25,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.callers import Callers, comparable, same_program
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
@@ -49,10 +50,16 @@ class SafetyNode(StationNode):
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
         self.supervisor = SafetySupervisor(
-            contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds, describe=self._publisher_name
+            contract,
+            wall=lambda: 1e-9 * self.get_clock().now().nanoseconds,
+            describe=self._publisher_name,
+            same=same_program,
         )
         self._filter = self.supervisor.filter
         self._dry_run = self.value("dry_run")
+        self._comparable = comparable()
+        if not self._comparable:
+            log.warning("not Fast DDS: who arms and resets is not checked, nor publishers of which nothing is heard")
         self._most = 0 if self._dry_run else 1  # publishers to the controller
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
@@ -90,11 +97,11 @@ class SafetyNode(StationNode):
         ]
         for name, act, done in (
             (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
-            (topics.RESET, self._filter.reset, "reset: ready to be armed"),
             (topics.ESTOP, self._filter.estop, "emergency stop"),
         ):
             self.create_service(Trigger, name, self._service(act, done))
-        self.create_service(Trigger, topics.ARM, self._arm)
+        self._arming = Callers(self, self.create_service(Trigger, topics.ARM, self._arm))
+        self._resetting = Callers(self, self.create_service(Trigger, topics.RESET, self._reset))
         self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._publish_state)
         self._looking = self.every(0.5, self._look_around)
@@ -153,11 +160,26 @@ class SafetyNode(StationNode):
 
         return handle
 
-    def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+    def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        if reason := self._stranger(self._resetting):
+            return messages.trigger(response, False, f"not reset: {reason}")
+        return self._service(self._filter.reset, "reset: ready to be armed")(request, response)
+
+    def _stranger(self, callers: Callers) -> str:
+        """Why the caller may neither arm nor reset."""
         for take in self._inputs:
             take()
+        if not self._comparable:
+            return ""
+        caller = callers.caller()
+        if caller is None:
+            return "the middleware has not reported who asks; ask again"
+        return self.supervisor.stranger(caller)
+
+    def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        stranger = self._stranger(self._arming)
         self._look_around()
-        if reason := self._against_arming():
+        if reason := stranger or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
         self._gripper = (float("nan"), 0.0)
         return self._service(self.supervisor.arm, "armed")(request, response)
@@ -173,8 +195,8 @@ class SafetyNode(StationNode):
         command = self.contract.command.topic
         if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
             return f"no controller listens on {command}"
-        publishers = self.get_publishers_info_by_topic(self.contract.joint_states.topic)
-        return self.supervisor.refusal(topics.TARGET, [bytes(info.endpoint_gid) for info in publishers])
+        found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
+        return self.supervisor.refusal(topics.TARGET, [bytes(info.endpoint_gid) for info in found])
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -199,7 +221,11 @@ class SafetyNode(StationNode):
 
     def _publish(self, command: ArmCommand, now: float) -> None:
         if self._command_publisher is not None:
-            self._command_publisher.publish(self._command_message(command))
+            message = self._command_message(command)
+            checked = self.supervisor.checked(command)
+            if checked is None:
+                return
+            self._command_publisher.publish(message if checked is command else self._command_message(checked))
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return

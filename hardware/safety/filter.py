@@ -11,8 +11,7 @@ check of the output. What each stage does when it refuses:
   workspace, obstacle       brake to rest at the border and stay armed; a target inside moves the arm again
   self-collision, singularity                                      brake and latch
   output                                                          brake and latch
-  stall: no command has left for more than 3.5 periods     start from rest: the arm stands at the last command, and to
-                                               go on at the velocity that it had would be a step
+  stall: no command has left for more than 3.5 periods             start from rest, where the arm stands by now
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
                                                from the velocity that it had then would set it moving again.
   any exception                                                   brake and latch
@@ -97,6 +96,7 @@ class SafetyFilter:
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         home = checks.clamped(list(robot.home), *self._box)
+        self._stands = home  # the command before the newest
         self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._reach)
 
     @property
@@ -137,12 +137,10 @@ class SafetyFilter:
             self._refusals[refused.stage] += 1
             raise SafetyRefused(f"not armed: {refused.reason}") from None
         self._machine.arm()
-        self._motion.place(start)
+        self._start_from(start)
         self._geometry.begin(np.array(start))
-        self._output.begin(np.array(start))
         self._goal = self._gripper = self._gripper_goal = None
         self._border = ""
-        self._begins = True
         self._target_at = -math.inf
         self._sending.left()
 
@@ -226,8 +224,24 @@ class SafetyFilter:
         """
         begun = time.perf_counter()
         command = self._step() if self.state in (SafetyState.ARMED, SafetyState.BRAKING) else None
+        if command is not None:
+            self.sent()
+            command = self.checked(command)
         self._step_s = time.perf_counter() - begun
         return command
+
+    def checked(self, command: ArmCommand) -> ArmCommand | None:
+        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing, too."""
+        gap = self._sending.gap_before()
+        if not self._sending.stalled(gap) or np.array_equal(command.positions, self._stands):
+            return command
+        self._sending.stalls += 1
+        self._start_from(self._stands)
+        if not self._ran(gap):
+            return None
+        q = np.array(self._stands)
+        self._geometry.at(q)
+        return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
 
     def sent(self) -> None:
         """The command of the last step has left: called after it was published, which may take its time."""
@@ -279,10 +293,14 @@ class SafetyFilter:
             return False
         if self._sending.stalled(gap) and not self._motion.at_rest:
             self._sending.stalls += 1
-            self._motion.place(self._motion.q)
-            self._output.begin(np.array(self._motion.q))
-            self._begins = True
+            self._start_from(self._motion.q)
         return True
+
+    def _start_from(self, q: list[float]) -> None:
+        """The next command is `q` (n,) [rad], and a motion from rest begins there."""
+        self._motion.place(q)
+        self._output.begin(np.array(q))
+        self._begins = True
 
     def _check_fresh(self, now: float) -> None:
         measured = self._measured.fresh(now)
@@ -291,7 +309,7 @@ class SafetyFilter:
             checks.fresh("freshness", "the target", now - self._target_at, self.limits.command_timeout_s)
         checks.near("following", "set-point", self.joints, self._motion.q, measured, self.limits.max_jump)
 
-    def _follow(self) -> ArmCommand | None:
+    def _follow(self) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
         if self._goal is None or self._begins or (self._border and self._at_border()):
@@ -342,12 +360,8 @@ class SafetyFilter:
             self._machine.stopped()
         return command
 
-    def _take(self, state: State) -> ArmCommand | None:
-        if not self._in_time():
-            # Held up before this step or in the midst of it: the plan begins at a velocity that the arm has not.
-            if self.state is SafetyState.LATCHED:
-                return None
-            state = self._motion.q, self._motion.v, self._motion.a
+    def _take(self, state: State) -> ArmCommand:
+        self._stands = self._motion.q
         self._motion.take(state)
         positions = np.array(state[0])
         self._output.keep(positions)
@@ -357,18 +371,6 @@ class SafetyFilter:
         except Exception as error:  # joint commands do without it
             self._refuse(error)
         return ArmCommand(positions, np.array(state[1]), self._pose, self._gripper)
-
-    def _in_time(self) -> bool:
-        """Whether a command that leaves now follows the last one without a stall."""
-        try:
-            gap = self._sending.gap()
-            in_time = not self._sending.stalled(gap)
-            if not in_time:
-                self._ran(gap)
-            self._sending.left()
-        except Exception:  # a clock that fails is refused by `_step`
-            return True
-        return in_time
 
     def _gripper_step(self, goal: float) -> float:
         """The opening one period on; where the gripper stands before its first target is not known."""

@@ -2,11 +2,12 @@
 
 Everybody may publish heartbeats of a switch that is not held: a terminal beside a running deployment is no fault. Two
 that are held are one too many, because letting one go would no longer stop the arm; and when the one that the arm was
-armed by is silent, no other keeps the arm moving.
+armed by is silent, no other keeps the arm moving. Nobody arms, or resets what has latched, while another holds it.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable
 
 
@@ -17,10 +18,17 @@ class Operators:
       timeout: age at which a heartbeat is stale [s].
       clock: steady time [s].
       describe: the name of a publisher, for reasons.
+      same: whether a caller and a publisher are of one program.
     """
 
-    def __init__(self, timeout: float, clock: Callable[[], float], describe: Callable[[Hashable], str] = str) -> None:
-        self._timeout, self._clock, self._describe = timeout, clock, describe
+    def __init__(
+        self,
+        timeout: float,
+        clock: Callable[[], float],
+        describe: Callable[[Hashable], str] = str,
+        same: Callable[[Hashable, Hashable], bool] = operator.eq,
+    ) -> None:
+        self._timeout, self._clock, self._describe, self._same = timeout, clock, describe, same
         self._held: dict[Hashable, float] = {}  # publisher → when it last said that its switch is held
         self._bound: tuple[Hashable, ...] = ()  # the one that the arm was armed by
 
@@ -49,6 +57,13 @@ class Operators:
         if len(found) < 2:
             return ""
         return f"{len(found)} dead-man's switches are held at once, by {' and '.join(map(self._describe, found))}"
+
+    def stranger(self, caller: Hashable) -> str:
+        """Why `caller` may neither arm nor reset: somebody else holds the switch. Empty where nobody does."""
+        found = self._holders()
+        if not found or any(self._same(caller, one) for one in found):
+            return ""
+        return f"{self._describe(found[0])} holds the dead-man's switch, and somebody else asks: only who holds it may"
 
     def _holders(self) -> list[Hashable]:
         now = self._clock()

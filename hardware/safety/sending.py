@@ -7,6 +7,7 @@ stop; the way on begins at rest.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 
@@ -26,16 +27,24 @@ class Sending:
 
     def __init__(self, period: float, clock: Callable[[], float]) -> None:
         self._clock, self._most = clock, STALL_PERIODS * period
-        self._at = -math.inf
+        self._at = self._before = -math.inf
         self.stalls = 0
 
     def left(self) -> None:
-        """A command leaves now, or the first one is about to."""
-        self._at = self._clock()
+        """A command leaves now, or the first one is about to. Without a clock, which `gap` reports, nothing changes."""
+        with contextlib.suppress(Exception):
+            self._before, self._at = self._at, self._clock()
 
     def gap(self) -> float:
         """Since the last one left [s]; negative where the clock went back. Raises what the clock raises."""
         return self._clock() - self._at
+
+    def gap_before(self) -> float:
+        """From the command before the last to now [s], as long as the last one is not published; 0 without a clock."""
+        try:
+            return self._clock() - self._before
+        except Exception:  # reported by `gap`
+            return 0.0
 
     def stalled(self, gap: float) -> bool:
         """Whether the arm stands at the last command after a gap [s] like that."""

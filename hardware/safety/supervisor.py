@@ -6,6 +6,7 @@ time comes from one clock, so that its logic runs in tests on a clock of their o
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ class SafetySupervisor:
       clock: steady time [s].
       wall: the clock of observation stamps [s].
       describe: the name of a publisher of joint states or of the dead-man's switch, for reasons.
+      same: whether the caller of a service and a publisher are of one program.
 
     Attributes:
       filter: the safety filter.
@@ -51,6 +53,7 @@ class SafetySupervisor:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         describe: Callable[[Hashable], str] = str,
+        same: Callable[[Hashable, Hashable], bool] = operator.eq,
     ) -> None:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
@@ -61,7 +64,7 @@ class SafetySupervisor:
         states = contract.joint_states
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
         self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
-        self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe)
+        self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -182,6 +185,10 @@ class SafetySupervisor:
             return problem
         return self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
 
+    def stranger(self, caller: Hashable) -> str:
+        """Why `caller` may neither arm nor reset; empty when it may."""
+        return self._operators.stranger(caller)
+
     def arm(self) -> None:
         """DISARMED → ARMED.
 
@@ -217,6 +224,10 @@ class SafetySupervisor:
                 self.latency.add(self._wall() - 1e-9 * self._stamp_ns)
                 self._answered = True
         return command
+
+    def checked(self, command: ArmCommand) -> ArmCommand | None:
+        """See `SafetyFilter.checked`."""
+        return self.filter.checked(command)
 
     def sent(self) -> None:
         """The set-point was published."""

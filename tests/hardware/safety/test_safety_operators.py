@@ -47,8 +47,8 @@ class Room:
                 self.supervisor.target(CONTRACT.joints, HOME, round(1e9 * self.now))
             self.supervisor.step()
 
-    def arm(self) -> None:
-        if reason := self.supervisor.refusal("targets"):
+    def arm(self, caller: str = "deploy") -> None:
+        if reason := self.supervisor.stranger(caller) or self.supervisor.refusal("targets"):
             raise SafetyRefused(reason)
         self.supervisor.arm()
 
@@ -134,4 +134,16 @@ def test_nobody_who_looks_on_takes_the_switch_from_who_holds_it(room: Room) -> N
         room.arm()
     room.switches = {"operate": True}
     room.run(0.1)
-    room.arm()
+    room.arm("operate")
+
+
+def test_only_who_holds_the_switch_arms_and_resets(room: Room) -> None:
+    with pytest.raises(SafetyRefused, match="/deploy holds the dead-man's switch, and somebody else asks"):
+        room.arm("stranger")
+    room.arm("deploy")
+    room.supervisor.filter.estop()
+    room.run(0.3)
+    assert "/deploy holds" in room.supervisor.stranger("stranger") and not room.supervisor.stranger("deploy")
+    room.switches["deploy"] = False
+    room.run(0.1)
+    assert not room.supervisor.stranger("stranger"), "nobody holds it, and nothing can be armed"

@@ -72,6 +72,25 @@ def test_a_stall_in_the_midst_of_a_step(rig, stall_s: float) -> None:
     )
 
 
+def test_a_stall_between_a_step_and_its_publishing(rig) -> None:
+    rig.moving()
+    stands = rig.sent[-1]
+    command = rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.filter.checked(command) is command
+    rig.now += 0.05
+    held = rig.filter.checked(command)
+    assert np.array_equal(held.positions, stands) and not held.velocities.any()
+    rig.filter.sent()
+    rig.sent[-1] = rig.measured = stands
+    begun = len(rig.sent) - 1
+    rig.run(rig.goal(stands + 0.3 * np.eye(7)[0]), 40)
+    assert rig.filter.state is SafetyState.ARMED
+    asks_for_no_step(rig, rig.sent[begun:])
+    command = rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    rig.now += 0.5
+    assert rig.filter.checked(command) is None and rig.filter.state is SafetyState.LATCHED
+
+
 def test_publishing_may_take_its_time(rig) -> None:
     """What counts is when commands leave: one that left late is followed by one in time."""
     rig.moving()
