@@ -13,7 +13,6 @@ from typing import Any
 from rclpy.qos import QoSProfile
 from rclpy.service_introspection import ServiceIntrospectionState
 from rclpy.utilities import get_rmw_implementation_identifier
-from service_msgs.msg import ServiceEventInfo
 
 from hardware.ros2.runtime import Node
 
@@ -55,7 +54,7 @@ class Callers:
         return self._newest if certain else None
 
     def _on_event(self, event: Any, info: Any) -> None:
-        if event.info.event_type == ServiceEventInfo.REQUEST_RECEIVED:
+        if event.info.event_type == event.info.REQUEST_RECEIVED:
             self._newest, self._taken = bytes(event.info.client_gid), self._taken + 1
 
 

@@ -7,7 +7,6 @@ stop; the way on begins at rest.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 
@@ -32,8 +31,10 @@ class Sending:
 
     def left(self) -> None:
         """A command leaves now, or the first one is about to. Without a clock, which `gap` reports, nothing changes."""
-        with contextlib.suppress(Exception):
+        try:
             self._before, self._at = self._at, self._clock()
+        except Exception:
+            return
 
     def gap(self) -> float:
         """Since the last one left [s]; negative where the clock went back. Raises what the clock raises."""
