@@ -7,12 +7,14 @@ arithmetic with it. Commands are taken as what they are to a position controller
 
 For a motion whose derivatives stay within v_max, a_max and j_max these are averages of them (over one, two, three
 periods), hence within the limits as well: no motion that keeps the limits is ever counted. Δt is the nominal
-period, whatever the arrival times, because a late command must not look slow; commands that arrive faster than one
+period, whatever the times, because a late command must not look slow; commands that come faster than one
 a period would in truth move the arm faster, and are counted on their own.
 
-The arm rests at its last command when commands stop, and may be asked to start from there, from where it is
-measured, or to go on with the motion that was interrupted (a sender that was paused). After a gap a command that
-fits any of the three is in order; it is a ``jump`` when it fits none.
+When commands stop the arm comes to stand at the last one. So after a gap a motion starts from rest: there, with q_{k−1}
+and all differences before it zero, or where the arm is measured. To go on at the velocity from before would ask the
+arm for a step, and is counted by the same limits; what is farther away than a period's travel is a ``jump``. A gap is
+one in *sending*: whoever feeds the monitor hands in when a command was sent, because one that was only read late has
+moved nobody late.
 """
 
 from __future__ import annotations
@@ -33,7 +35,11 @@ _DERIVATIVES = KINDS[3:6]
 # Third differences of doubles of 3 rad at 1 kHz carry rounding of 1e-6 rad/s³, and trajectory generators hold their
 # own limits to about 1e-8 of them. Both are far below this share, and this share is far below what an arm can feel.
 TOLERANCE = 1e-6
-GAP_S = 0.1  # without a command for so long, the arm is at rest
+# Periods without a command after which a motion may start from rest, and after which it must. In between, a sender that
+# measures the time a little earlier than its messages are stamped does the one or the other.
+MAY_REST = 2.5
+MUST_REST = 5.0
+START_RAD = 0.004  # so near to where the arm is measured a motion starts there: noise, and an arm that settles
 WINDOW_S = 0.5  # over which the rate of commands is judged
 FASTEST = 1.25  # times the nominal rate
 
@@ -64,6 +70,7 @@ class LimitMonitor:
         if not period > 0.0:
             raise BadInput("period", got=period, expected="above 0 s")
         self._step *= np.array([period, period**2, period**3])[:, None]
+        self._period = float(period)
         self._slack = TOLERANCE * (self._upper - self._lower)
         self._most = FASTEST * WINDOW_S / period
         self._counts: dict[str, int] = {kind: 0 for kind in KINDS}
@@ -73,7 +80,7 @@ class LimitMonitor:
         self._max_age = 0.0
         self._open_age = 0.0  # of the last command, as of the last state; no longer true once a command was only unread
         self._arrivals: deque[float] = deque()
-        self._last_at: float | None = None  # when the last command arrived
+        self._last_at: float | None = None  # when the last command was sent
         self.new_motion()
 
     @classmethod
@@ -90,11 +97,11 @@ class LimitMonitor:
         self._max_age, self._open_age = max(self._max_age, self._open_age), 0.0
 
     def command(self, positions: ArrayLike, now: float) -> tuple[str, ...]:
-        """A command arrived.
+        """A command was sent.
 
         Args:
           positions: (n,) joint set-points [rad].
-          now: steady time of arrival [s].
+          now: steady time of sending [s].
 
         Returns:
           What is wrong with it, of `KINDS`.
@@ -105,8 +112,8 @@ class LimitMonitor:
         if self._moving and self._last_at is not None:
             self._max_age = max(self._max_age, now - self._last_at)
         self._open_age = 0.0
-        gap = self._last_at is not None and now - self._last_at > GAP_S
-        self._gaps += gap
+        gap = 0.0 if self._last_at is None else (now - self._last_at) / self._period  # in periods
+        self._gaps += gap > MUST_REST
         self._last_at = now
         if q.shape != self._lower.shape:
             return self._count([*wrong, "length"])
@@ -120,17 +127,15 @@ class LimitMonitor:
             wrong.append("position")
 
         if self._last is None:
-            wrong += self._start(q)
+            wrong += ["jump"] if self._measured is not None and not self._at_arm(q) else []
             self._moving = False
         else:
             diffs, shares = self._differences(q, self._last, self._diffs)
-            # A motion from rest begins with the command that the arm stands at: taken as going on, it would seem to
-            # brake within a period.
-            if gap and (max(shares) > 1.0 + TOLERANCE or np.array_equal(q, self._last)):
-                diffs, shares = self._differences(q, self._last, np.zeros_like(self._diffs))
-                if max(shares) > 1.0 + TOLERANCE:
-                    wrong += self._start(q)
-                    diffs, shares = np.zeros_like(self._diffs), [0.0, 0.0, 0.0]
+            if gap > MAY_REST:
+                diffs, shares = self._after_gap(q, self._last, gap > MUST_REST, (diffs, shares))
+                if gap > MUST_REST and shares[0] > 1.0 + TOLERANCE:
+                    wrong.append("jump")
+                    diffs, shares = np.zeros_like(diffs), [0.0, 0.0, 0.0]
             self._diffs = diffs
             self._peak = [max(pair) for pair in zip(self._peak, shares, strict=True)]
             # Standing at this command would be a stop harder than the arm brakes.
@@ -156,8 +161,8 @@ class LimitMonitor:
         ``position_margin`` (smallest distance of a command to a position limit, negative beyond it) and
         ``measured_margin`` (of the arm itself) [rad], and ``velocity``, ``acceleration``, ``jerk`` as share of the
         limit; ``max_command_age_s``, the longest that a command in mid-motion stood without a successor (at the end
-        of a motion that was braked commands may stop for any time); ``gaps`` of more than 0.1 s between
-        commands.
+        of a motion that was braked commands may stop for any time); ``gaps`` of more than five
+        periods between commands.
         """
         return {
             "commands": self._commands,
@@ -173,10 +178,21 @@ class LimitMonitor:
             "gaps": self._gaps,
         }
 
-    def _start(self, q: Array) -> list[str]:
-        """A motion from rest begins where the arm is: within what it may travel in a period."""
-        away = 0.0 if self._measured is None else float((np.abs(q - self._measured) / self._step[0]).max())
-        return ["jump"] if away > 1.0 + TOLERANCE else []
+    def _at_arm(self, q: Array) -> bool:
+        """Whether `q` is where the arm is measured."""
+        return self._measured is not None and bool((np.abs(q - self._measured) <= START_RAD).all())
+
+    def _after_gap(
+        self, q: Array, last: Array, must: bool, going_on: tuple[Array, list[float]]
+    ) -> tuple[Array, list[float]]:
+        """Differences and shares at `q` as of a motion that starts from rest; of `going_on` where it need not have."""
+        if must and self._at_arm(q):
+            return np.zeros_like(self._diffs), [0.0, 0.0, 0.0]
+        from_rest = self._differences(q, last, np.zeros_like(self._diffs))
+        # A motion from rest begins with the command that the arm stands at: taken as going on, it would seem to brake
+        # within a period.
+        begins = max(from_rest[1]) <= 1.0 + TOLERANCE < max(going_on[1]) or np.array_equal(q, last)
+        return from_rest if must or begins else going_on
 
     def _differences(self, q: Array, last: Array, before: Array) -> tuple[Array, list[float]]:
         """(3, n) differences at `q`, and the largest share that each of the three limits is used to."""

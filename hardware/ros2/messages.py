@@ -86,6 +86,15 @@ def _split(value: float) -> tuple[int, int]:
     return divmod(round(value * 1e9), 1_000_000_000)
 
 
+# --- who -----------------------------------------------------------------------------------------------------
+
+
+def publisher(info: Mapping[str, Any]) -> bytes | None:
+    """The identifier of the publisher of a message with this `MessageInfo`; None where rclpy reports none."""
+    gid = info.get("publisher_gid")
+    return None if gid is None else bytes(gid["data"])
+
+
 # --- joints --------------------------------------------------------------------------------------------------
 
 

@@ -19,9 +19,11 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport
 from hardware.safety.types import SafetyState
+from hardware.silence import SafetySilent, Silence
 from robolearn.core import RobolearnError
 
 DEADMAN_HZ = 20.0
+POLL_S = 0.02
 
 
 class SafetyClient:
@@ -42,11 +44,11 @@ class SafetyClient:
         self._background = background or Background()
         self.node = self._background.add(Node(name, namespace=topics.NAMESPACE, context=self._background.context))
         self.report: SafetyReport | None = None
-        self.reported_at = 0.0
         self.reports: list[SafetyReport] = []
         self.policy: dict[str, Any] = {}
         self.streamer: dict[str, Any] = {}
         self._held = False
+        self._silence = Silence()
         self._calls = {
             n: self.node.create_client(Trigger, n) for n in (topics.ARM, topics.DISARM, topics.RESET, topics.ESTOP)
         }
@@ -65,6 +67,10 @@ class SafetyClient:
     def reason(self) -> str:
         """Of the state, as the safety node published it."""
         return self.report.reason if self.report else ""
+
+    def check_heard(self) -> None:
+        """Raise `SafetySilent` if the safety node does not report any more; called often."""
+        self._silence.check()
 
     def hold(self) -> None:
         """Hold the dead-man's switch, until `release`."""
@@ -147,6 +153,7 @@ class SafetyClient:
         """Call any Trigger service; whether it was done, and the message.
 
         Raises:
+          SafetySilent: the safety node hangs.
           RobolearnError: it is not there, or does not answer within the time.
         """
         client = self._calls.get(service)
@@ -157,9 +164,11 @@ class SafetyClient:
         answered = threading.Event()
         future = client.call_async(Trigger.Request())
         future.add_done_callback(lambda _: answered.set())
-        if not answered.wait(timeout_s):
+        try:
+            wait_until(lambda: self._meanwhile(answered.wait(POLL_S)), timeout_s, f"an answer of {service}")
+        except RobolearnError:
             client.remove_pending_request(future)
-            raise RobolearnError(f"waited {timeout_s:g} s for an answer of {service}")
+            raise
         answer = future.result()
         return bool(answer.success), str(answer.message)
 
@@ -170,7 +179,9 @@ class SafetyClient:
           RobolearnError: it is not reached within the time; the message has the state and its reason.
         """
         try:
-            wait_until(lambda: self.state == state, timeout_s, f"the safety node to be {state}")
+            wait_until(lambda: self._meanwhile(self.state == state), timeout_s, f"the safety node to be {state}")
+        except SafetySilent:
+            raise
         except RobolearnError as error:
             raise RobolearnError(f"{error}; it is {self.state or 'silent'}: {self.reason}") from None
         assert self.report is not None
@@ -199,6 +210,11 @@ class SafetyClient:
         if not done:
             raise RobolearnError(message)
 
+    def _meanwhile(self, done: bool) -> bool:
+        if not done:
+            self.check_heard()
+        return done
+
     def _beat(self) -> None:
         self._deadman.publish(Bool(data=self._held))
 
@@ -208,4 +224,5 @@ class SafetyClient:
             return
         if self.report is None or (report.state, report.reason) != (self.report.state, self.report.reason):
             self.reports.append(report)
-        self.report, self.reported_at = report, time.monotonic()
+        self.report = report
+        self._silence.heard()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Unpack
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -25,6 +25,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.callers import Callers, comparable, same_program
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
@@ -34,6 +35,7 @@ from robolearn.core import BadInput
 log = logging.getLogger(__name__)
 
 STATE_HZ = 10.0
+JOINT_STATES = 10  # that wait for a tick: none of a second publisher may be overwritten before it is seen
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 
 
@@ -47,9 +49,18 @@ class SafetyNode(StationNode):
         contract = self.station()
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
-        self.supervisor = SafetySupervisor(contract, wall=lambda: 1e-9 * self.get_clock().now().nanoseconds)
+        self.supervisor = SafetySupervisor(
+            contract,
+            wall=lambda: 1e-9 * self.get_clock().now().nanoseconds,
+            describe=self._publisher_name,
+            same=same_program,
+        )
         self._filter = self.supervisor.filter
         self._dry_run = self.value("dry_run")
+        self._comparable = comparable()
+        if not self._comparable:
+            log.warning("not Fast DDS: who arms and resets is not checked, nor publishers of which nothing is heard")
+        self._most = 0 if self._dry_run else 1  # publishers to the controller
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
@@ -67,12 +78,12 @@ class SafetyNode(StationNode):
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
         supervisor = self.supervisor
         self._inputs = [
-            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES)),
             self._hear(
                 Bool,
                 topics.DEADMAN,
-                lambda message, info: supervisor.deadman(message.data),
-                qos.DEADMAN,
+                lambda message, info: supervisor.deadman(message.data, messages.publisher(info)),
+                qos.DEADMAN_HEARD,
                 liveliness=lambda event: supervisor.operators_alive(event.alive_count),
             ),
             self._hear(
@@ -86,14 +97,14 @@ class SafetyNode(StationNode):
         ]
         for name, act, done in (
             (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
-            (topics.RESET, self._filter.reset, "reset: ready to be armed"),
             (topics.ESTOP, self._filter.estop, "emergency stop"),
         ):
             self.create_service(Trigger, name, self._service(act, done))
-        self.create_service(Trigger, topics.ARM, self._arm)
+        self._arming = Callers(self, self.create_service(Trigger, topics.ARM, self._arm))
+        self._resetting = Callers(self, self.create_service(Trigger, topics.RESET, self._reset))
         self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._publish_state)
-        self.every(0.5, self._look_around)
+        self._looking = self.every(0.5, self._look_around)
 
     def deactivate(self) -> None:
         self._filter.disarm()
@@ -123,7 +134,9 @@ class SafetyNode(StationNode):
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        self.supervisor.joint_state(*messages.named(message), messages.seconds(message.header.stamp))
+        self.supervisor.joint_state(
+            *messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info)
+        )
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         count = len(message.points)
@@ -147,11 +160,26 @@ class SafetyNode(StationNode):
 
         return handle
 
-    def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+    def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        if reason := self._stranger(self._resetting):
+            return messages.trigger(response, False, f"not reset: {reason}")
+        return self._service(self._filter.reset, "reset: ready to be armed")(request, response)
+
+    def _stranger(self, callers: Callers) -> str:
+        """Why the caller may neither arm nor reset."""
         for take in self._inputs:
             take()
+        if not self._comparable:
+            return ""
+        caller = callers.caller()
+        if caller is None:
+            return "the middleware has not reported who asks; ask again"
+        return self.supervisor.stranger(caller)
+
+    def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        stranger = self._stranger(self._arming)
         self._look_around()
-        if reason := self._against_arming():
+        if reason := stranger or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
         self._gripper = (float("nan"), 0.0)
         return self._service(self.supervisor.arm, "armed")(request, response)
@@ -167,7 +195,8 @@ class SafetyNode(StationNode):
         command = self.contract.command.topic
         if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
             return f"no controller listens on {command}"
-        return self.supervisor.refusal(topics.TARGET)
+        found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
+        return self.supervisor.refusal(topics.TARGET, [bytes(info.endpoint_gid) for info in found])
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -176,9 +205,13 @@ class SafetyNode(StationNode):
             return
         for take in self._inputs:
             take()
+        armed = self._filter.state is SafetyState.ARMED
+        if armed and self.count_publishers(self.contract.command.topic) > self._most:
+            self._look_around()
         command = self.supervisor.step()
         if command is not None:
             self._publish(command, time.monotonic())
+            self.supervisor.sent()
             if accepted := self.supervisor.newly_accepted():
                 stamp_ns, positions = accepted
                 names = (*self.contract.joints, GRIPPER)
@@ -188,7 +221,11 @@ class SafetyNode(StationNode):
 
     def _publish(self, command: ArmCommand, now: float) -> None:
         if self._command_publisher is not None:
-            self._command_publisher.publish(self._command_message(command))
+            message = self._command_message(command)
+            checked = self.supervisor.checked(command)
+            if checked is None:
+                return
+            self._command_publisher.publish(message if checked is command else self._command_message(checked))
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return
@@ -213,6 +250,14 @@ class SafetyNode(StationNode):
             return Float64MultiArray(data=list(values))
         return messages.trajectory(contract.gripper_joints, values, self._period)
 
+    def _publisher_name(self, gid: Hashable) -> str:
+        """The node that publishes joint states or the dead-man's switch under this identifier."""
+        for topic in (self.contract.joint_states.topic, topics.DEADMAN):
+            for info in self.get_publishers_info_by_topic(topic):
+                if bytes(info.endpoint_gid) == gid:
+                    return _endpoint(info)
+        return "one that has gone"
+
     def _publish_changes(self) -> None:
         if (self._filter.state, self._filter.reason) != self._published:
             self._publish_state()
@@ -232,9 +277,8 @@ class SafetyNode(StationNode):
             self._problems = self._check_qos()
             self._mismatch = bool(self._problems)
         topic = self.contract.command.topic
-        most = 0 if self._dry_run else 1
         # Counting is cheap; asking who they are is not.
-        if self.count_publishers(topic) > most:
+        if self.count_publishers(topic) > self._most:
             names = [_endpoint(info) for info in self.get_publishers_info_by_topic(topic)]
             if not self._dry_run and self.get_fully_qualified_name() in names:
                 names.remove(self.get_fully_qualified_name())

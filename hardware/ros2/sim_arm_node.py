@@ -27,6 +27,7 @@ from std_srvs.srv import Trigger
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.realtime import step_back
+from hardware.ros2.sending_time import sent_at
 from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core.errors import BadInput, RobolearnError
 from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, Contract
@@ -38,7 +39,6 @@ Array = NDArray[np.float64]
 MAX_BEHIND_S = 0.05  # what the physics catches up with at once; beyond, simulated time slips
 MONITOR_PERIOD_S = 0.5
 CAMERA_NICE = 5
-MAX_UNREAD_S = 5.0  # commands do not wait for longer; the time of day jumped
 # More than a controller keeps: one that reads only the newest skips set-points whenever it is held up, and then the
 # monitor would count steps that nobody commanded. Every command is seen and followed, in order.
 COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=ReliabilityPolicy.RELIABLE)
@@ -107,6 +107,9 @@ class SimArmNode(StationNode):
 
     def configure(self) -> None:
         c = self.station()
+        if not c.simulated:
+            # Its joint states would stand for those of an arm that is elsewhere.
+            raise BadInput(f"contract {c.name} for the simulated arm", got="a real arm", expected="simulated: true")
         if c.command.type not in (FLOATS, TRAJECTORY):
             what = f"contract {c.name}: command type for the simulated arm"
             raise BadInput(what, got=c.command.type, available=(FLOATS, TRAJECTORY))
@@ -223,7 +226,7 @@ class SimArmNode(StationNode):
 
     def _on_command(self, message: Any, info: Any) -> None:
         q = np.asarray(self._positions(message, self.contract.joints), dtype=np.float64)
-        self.monitor.command(q, _sent(info))
+        self.monitor.command(q, sent_at(info))
         self._follow(q, None)
 
     def _on_gripper(self, message: Any, info: Any) -> None:
@@ -313,9 +316,3 @@ class SimArmNode(StationNode):
 
     def _compressed(self, name: str) -> bool:
         return self.contract.cameras[name].type == COMPRESSED
-
-
-def _sent(info: Any) -> float:
-    """Steady time [s] at which a message was sent: the time of reading depends on how busy this process is."""
-    since = 1e-9 * (time.time_ns() - int(info["source_timestamp"]))
-    return time.monotonic() - min(max(since, 0.0), MAX_UNREAD_S)

@@ -12,7 +12,6 @@ from hardware.safety.checks import Refused
 from hardware.safety.geometry import Geometry
 from robolearn.core.errors import BadInput
 
-HOLD_TOLERANCE = 0.02  # [rad] the controller still holds our last command if the arm is measured so close to it
 BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arming: sensors, soft stops
 WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp and the workspace, and for the arm and obstacles
 
@@ -54,17 +53,17 @@ class JointOrder:
 def first_set_point(
     joints: Sequence[str],
     measured: list[float],
-    held: Sequence[float] | None,
     lower: list[float],
     upper: list[float],
     geometry: Geometry,
 ) -> list[float]:
-    """(n,) where the set-point begins [rad]: the last command if the arm still stands there, else where it is measured.
+    """(n,) where the set-point begins [rad]: where the arm is measured, inside its limits.
+
+    The last command is no place to begin: whether a controller still holds it is not known.
 
     Args:
       joints: n names.
       measured: (n,) [rad].
-      held: (n,) the last command [rad], or None.
       lower, upper: (n,) limits [rad].
       geometry: of the workspace.
 
@@ -77,6 +76,4 @@ def first_set_point(
     outside, words = geometry.outside(np.array(measured))
     if outside > WORKSPACE_TOLERANCE:
         raise Refused("workspace", words)
-    if held is not None and all(abs(h - q) <= HOLD_TOLERANCE for h, q in zip(held, measured, strict=True)):
-        return list(held)
     return checks.clamped(measured, lower, upper)

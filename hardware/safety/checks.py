@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 BOX_MARGIN = 1e-3  # [rad] inside the joint limits: rounding in the motion behind it must not reach over them
 BORDERS = ("workspace", "obstacle")  # stages that stop the arm at a border and leave it armed
-GAP_S = 0.25  # longer between two steps, and the process was not running
+GAP_S = 0.25  # longer between two commands, and the process was not running
 
 
 class Refused(Exception):

@@ -11,6 +11,7 @@ check of the output. What each stage does when it refuses:
   workspace, obstacle       brake to rest at the border and stay armed; a target inside moves the arm again
   self-collision, singularity                                      brake and latch
   output                                                          brake and latch
+  stall: no command has left for more than 3.5 periods             start from rest, where the arm stands by now
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
                                                from the velocity that it had then would set it moving again.
   any exception                                                   brake and latch
@@ -32,15 +33,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardware.safety import checks
-from hardware.safety.arming import JointOrder, first_set_point
+from hardware.safety.arming import first_set_point
 from hardware.safety.checks import Refused
 from hardware.safety.configuration import check_parts, inner_box
 from hardware.safety.geometry import Geometry
+from hardware.safety.measured import MeasuredArm
 from hardware.safety.motion import Motion, State
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
+from hardware.safety.sending import Sending
 from hardware.safety.states import StateMachine
 from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.warm_up import warm_up
 from robots.limits import Limits
 from robots.spec import RobotSpec
 
@@ -54,7 +58,8 @@ class SafetyFilter:
       robot: the arm.
       joints: n names, base to tip, as targets and joint states use them.
       limits: no looser than the robot's own.
-      period: time between two steps [s]; every step moves the set-point by exactly one period, however late it comes.
+      period: time between two steps [s]; a step moves the set-point by exactly one period, or starts it from rest where
+        it comes too late.
       clock: steady time [s].
 
     Raises:
@@ -70,9 +75,10 @@ class SafetyFilter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_parts(robot, tuple(joints), limits, period)
-        self._order = JointOrder(tuple(joints))
         self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
         self._clock = clock
+        self._measured = MeasuredArm(self.joints, limits.state_timeout_s)
+        self._sending = Sending(period, clock)
         self._machine = StateMachine()
         self._motion = Motion(limits, period)
         self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
@@ -81,19 +87,17 @@ class SafetyFilter:
         self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
         self._clamped = 0
-        self._measured: list[float] | None = None
-        self._state_problem = "none has arrived"
-        self._measured_at = self._deadman_at = self._target_at = self._stepped_at = -math.inf
+        self._deadman_at = self._target_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
-        self._held: list[float] | None = None  # the last command: what a controller holds when commands end
         self._gripper: float | None = None
         self._gripper_goal: float | None = None
         self._begins = False  # the next command is the first of a motion: where the arm stands
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
-        self._pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
-        self._warm_up()
+        home = checks.clamped(list(robot.home), *self._box)
+        self._stands = home  # the command before the newest
+        self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._reach)
 
     @property
     def state(self) -> SafetyState:
@@ -119,10 +123,11 @@ class SafetyFilter:
     def arm(self) -> None:
         """DISARMED → ARMED: hold still until the first target comes.
 
-        The set-point begins at the last command if the arm still stands there, otherwise where it is measured.
+        The set-point begins where the arm is measured.
 
         Raises:
-          SafetyRefused: latched or braking; dead-man not held; no fresh joint state; outside the limits.
+          SafetyRefused: latched or braking; dead-man not held; no fresh joint state; not measured at rest for a while;
+            outside the limits.
         """
         if self.state is SafetyState.ARMED:
             return
@@ -132,14 +137,12 @@ class SafetyFilter:
             self._refusals[refused.stage] += 1
             raise SafetyRefused(f"not armed: {refused.reason}") from None
         self._machine.arm()
-        self._motion.place(start)
+        self._start_from(start)
         self._geometry.begin(np.array(start))
-        self._output.begin(np.array(start))
         self._goal = self._gripper = self._gripper_goal = None
         self._border = ""
-        self._begins = True
         self._target_at = -math.inf
-        self._stepped_at = self._clock()
+        self._sending.left()
 
     def disarm(self) -> None:
         """A planned stop: brake, then DISARMED."""
@@ -168,7 +171,7 @@ class SafetyFilter:
         if self.state is not SafetyState.ARMED:
             return
         try:
-            ran = self._ran(self._clock() - self._stepped_at)
+            ran = self._ran(self._sending.gap())
         except Exception:  # a clock that fails is refused by the next step
             ran = True
         if ran:
@@ -187,15 +190,9 @@ class SafetyFilter:
         One that cannot be used (a joint missing, not finite) is refused, which brakes and latches when armed.
         """
         try:
-            self._measured = self._order.pick(tuple(names), positions)
-            self._measured_at = self._clock()
-            self._state_problem = ""
-        except Refused as refused:
-            self._state_problem = refused.reason
-            self._refuse(refused)
+            self._measured.take(names, positions, self._clock(), armed=self.state is SafetyState.ARMED)
         except Exception as error:
-            self._state_problem = f"joint state: {type(error).__name__}: {error}"
-            self._refuse(Refused("exception", self._state_problem))
+            self._refuse(error)
 
     def target(self, target: JointTarget | PoseTarget) -> None:
         """A target arrived. Nothing happens unless armed; one that is refused brakes and latches."""
@@ -208,8 +205,8 @@ class SafetyFilter:
             else:
                 goal = checks.finite("target", target.positions)
                 checks.named(target.names, target.positions, self.joints)
-            assert self._measured is not None  # or it would not be armed
-            checks.near("jump", "target", self.joints, goal, self._measured, self.limits.max_jump)
+            assert self._measured.positions is not None  # or it would not be armed
+            checks.near("jump", "target", self.joints, goal, self._measured.positions, self.limits.max_jump)
             inside = checks.clamped(goal, *self._box)
             self._clamped += inside != goal
             self._target_at = self._clock()
@@ -227,22 +224,43 @@ class SafetyFilter:
         """
         begun = time.perf_counter()
         command = self._step() if self.state in (SafetyState.ARMED, SafetyState.BRAKING) else None
+        if command is not None:
+            self.sent()
+            command = self.checked(command)
         self._step_s = time.perf_counter() - begun
         return command
 
+    def checked(self, command: ArmCommand) -> ArmCommand | None:
+        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing, too."""
+        gap = self._sending.gap_before()
+        if not self._sending.stalled(gap) or np.array_equal(command.positions, self._stands):
+            return command
+        self._sending.stalls += 1
+        self._start_from(self._stands)
+        if not self._ran(gap):
+            return None
+        q = np.array(self._stands)
+        self._geometry.at(q)
+        return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
+
+    def sent(self) -> None:
+        """The command of the last step has left: called after it was published, which may take its time."""
+        self._sending.left()
+
     def status(self) -> dict[str, Any]:
-        """State, reason, ages [s] (None: nothing arrived), refusals by stage, targets clamped, time of a step [s]."""
+        """State, reason, ages [s] (None: nothing arrived), refusals by stage, counts, and time of a step [s]."""
         now = self._clock()
         age = lambda at: None if math.isinf(at) else now - at  # noqa: E731
         return {
             "state": self.state.value,
             "reason": self.reason,
-            "joint_state_age_s": age(self._measured_at),
+            "joint_state_age_s": age(self._measured.at),
             "target_age_s": age(self._target_at),
             "deadman_age_s": age(self._deadman_at),
             "deadman_held": self._deadman,
             "refusals": dict(self._refusals),
             "clamped": self._clamped,
+            "stalls": self._sending.stalls,
             "step_s": self._step_s,
         }
 
@@ -250,8 +268,7 @@ class SafetyFilter:
         now = math.nan
         try:
             now = self._clock()
-            gap, self._stepped_at = now - self._stepped_at, now
-            if not self._ran(gap):
+            if not self._ran(self._sending.gap()):
                 return None
         except Exception as error:
             self._refuse(error)
@@ -264,7 +281,7 @@ class SafetyFilter:
         return self._brake()
 
     def _ran(self, gap: float) -> bool:
-        """Whether the process ran since the last step, `gap` [s] ago; latches at once if not."""
+        """Whether the process ran since the last command left, `gap` [s] ago: latched if not, at rest after a stall."""
         try:
             checks.running(gap)
         except Refused as refused:
@@ -274,15 +291,23 @@ class SafetyFilter:
             self._machine.latch(refused.reason)
             self._motion.place(self._motion.q)
             return False
+        if self._sending.stalled(gap) and not self._motion.at_rest:
+            self._sending.stalls += 1
+            self._start_from(self._motion.q)
         return True
 
+    def _start_from(self, q: list[float]) -> None:
+        """The next command is `q` (n,) [rad], and a motion from rest begins there."""
+        self._motion.place(q)
+        self._output.begin(np.array(q))
+        self._begins = True
+
     def _check_fresh(self, now: float) -> None:
-        checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
+        measured = self._measured.fresh(now)
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         if self._goal is not None:
             checks.fresh("freshness", "the target", now - self._target_at, self.limits.command_timeout_s)
-        assert self._measured is not None
-        checks.near("following", "set-point", self.joints, self._motion.q, self._measured, self.limits.max_jump)
+        checks.near("following", "set-point", self.joints, self._motion.q, measured, self.limits.max_jump)
 
     def _follow(self) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
@@ -336,8 +361,8 @@ class SafetyFilter:
         return command
 
     def _take(self, state: State) -> ArmCommand:
+        self._stands = self._motion.q
         self._motion.take(state)
-        self._held = state[0]
         positions = np.array(state[0])
         self._output.keep(positions)
         self._geometry.at(positions)
@@ -361,32 +386,13 @@ class SafetyFilter:
         if not self._deadman:
             raise Refused("dead-man", "the dead-man's switch is not held")
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
-        if self._state_problem or self._measured is None:
-            raise Refused("joint state", f"no joint state that can be used: {self._state_problem}")
-        checks.fresh("joint state", "the joint state", now - self._measured_at, self.limits.state_timeout_s)
-        return first_set_point(self.joints, self._measured, self._held, self._lower, self._upper, self._geometry)
+        measured = self._measured.at_rest(now)
+        return first_set_point(self.joints, measured, self._lower, self._upper, self._geometry)
 
     def _refuse(self, error: Exception) -> None:
         refused = error if isinstance(error, Refused) else _exception(error)
         self._refusals[refused.stage] += 1
         self._machine.fault(f"{refused.stage}: {refused.reason}")
-
-    def _warm_up(self) -> None:
-        """Compile everything now: the first steps must not take longer than the others."""
-        home = checks.clamped(list(self.robot.home), *self._box)
-        self._motion.place(home)
-        self._motion.braked_by_formula()
-        state = self._motion.toward(home)
-        way = self._motion.way_to_rest(state).postures
-        rest = way[-1].copy()
-        self._geometry.begin(rest)
-        self._pose = self._geometry.pose(rest)
-        self._geometry.check(way, np.inf, lambda: self._motion.set_points_to_rest(state, 0.0))
-        self._reach.joints(PoseTarget(*self._pose), home)
-        checks.stops_inside(self.joints, rest, rest, self.limits.lower, self.limits.upper)
-        self._output.begin(rest)
-        self._output.check(rest)
-        self._output.keep(rest)
 
 
 def _exception(error: Exception) -> Refused:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardware.safety.filter import SafetyFilter
+from hardware.safety.rest import REST_S
 from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robolearn.core.se3 import matrix_to_quat
 from robots.limits import Limits
@@ -117,7 +118,7 @@ class Fuzz:
         return Tally(self._spells, self._latched, self._armed)
 
     def _operate(self) -> None:
-        """The operator resets and arms again as soon as the filter lets him."""
+        """The operator resets and arms again as soon as the filter permits it, or a little before."""
         if self._random.random() < 0.1:
             return
         self.now += self._period * self._random.choice((1, 1, 40))
@@ -125,8 +126,11 @@ class Fuzz:
             self.measured = self._elsewhere()
             self._command = self.measured.copy()
             self.moved = True
+        for _ in range(math.ceil(REST_S / self._period) + 2 if self._random.random() < 0.9 else 1):
+            self.now += self._period
+            self.measured += 0.5 * (self._command - self.measured)
+            self.filter.measured(self._robot.joints, self.measured)
         self.filter.deadman(True)
-        self.filter.measured(self._robot.joints, self.measured)
         try:
             self.filter.reset()
             self.filter.arm()

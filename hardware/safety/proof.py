@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from hardware.safety.collision import Collision
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.judge import CLEAR, CollisionJudge
+from hardware.safety.rest import REST_S
 from hardware.safety.types import JointTarget, SafetyRefused
 from robots.limits import Limits
 from robots.spec import RobotSpec
@@ -95,7 +97,9 @@ class Attack:
 
     def _drive(self, goal: Array, step: float) -> None:
         """Towards the goal by the shortest way, until the arm stands or is stopped; perhaps an e-stop on the way."""
-        self._feed()
+        for _ in range(math.ceil(REST_S / self._period) + 2):
+            self.now += self._period
+            self._feed()
         try:
             self.filter.reset()
             self.filter.arm()

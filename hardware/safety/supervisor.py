@@ -6,8 +6,9 @@ time comes from one clock, so that its logic runs in tests on a clock of their o
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.latency import Latencies
 from hardware.observer import Freshness
 from hardware.safety.filter import SafetyFilter
+from hardware.safety.operators import Operators
+from hardware.safety.publishers import Publishers
 from hardware.safety.stuck import Stuck
 from hardware.safety.types import ArmCommand, JointTarget, SafetyRefused, SafetyState
 from hardware.setpoints import GRIPPER
@@ -33,6 +36,8 @@ class SafetySupervisor:
       contract: the station.
       clock: steady time [s].
       wall: the clock of observation stamps [s].
+      describe: the name of a publisher of joint states or of the dead-man's switch, for reasons.
+      same: whether the caller of a service and a publisher are of one program.
 
     Attributes:
       filter: the safety filter.
@@ -47,6 +52,8 @@ class SafetySupervisor:
         contract: Contract,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        describe: Callable[[Hashable], str] = str,
+        same: Callable[[Hashable, Hashable], bool] = operator.eq,
     ) -> None:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
@@ -56,6 +63,8 @@ class SafetySupervisor:
         self._clock, self._wall = clock, wall
         states = contract.joint_states
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
+        self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
+        self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -77,10 +86,18 @@ class SafetySupervisor:
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
-    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float) -> None:
-        """A joint state: any order, other joints among them allowed; those of another device are ignored."""
+    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
+        """A joint state: any order, other joints among them allowed; those of another device are ignored.
+
+        One of the arm that another `publisher` sends than the one by which the arm was armed stops it, unread.
+        """
         names = tuple(names)
-        if not any(name in names for name in self.contract.joints):
+        arm = any(name in names for name in self.contract.joints)
+        believed = self._publishers.heard(publisher, arm=arm)
+        if not arm:
+            return
+        if self.state is SafetyState.ARMED and not believed:
+            self.filter.stop(self._publishers.problem())
             return
         newer = self._joints.update(stamp)
         if self.state is SafetyState.ARMED:
@@ -119,9 +136,19 @@ class SafetySupervisor:
             self._target_at, self._streaming = self._clock(), True
             self.filter.stop(reason)
 
-    def deadman(self, held: bool) -> None:
-        """A heartbeat of the dead-man's switch."""
-        self.filter.deadman(held)
+    def deadman(self, held: bool, publisher: Hashable = None) -> None:
+        """A heartbeat of a dead-man's switch: while armed that of the one by which the arm was armed counts.
+
+        A second one that is held stops the arm; one that is not held is somebody who looks on.
+        """
+        operators = self._operators
+        operators.beat(publisher, held)
+        if self.state is not SafetyState.ARMED:
+            self.filter.deadman(operators.held)
+        elif operators.counts(publisher):
+            self.filter.deadman(held)
+        elif held:
+            self.filter.stop(operators.problem() or "the dead-man's switch is held by another than before")
 
     def operators_alive(self, count: int) -> None:
         """So many publishers of the dead-man's switch are alive."""
@@ -144,12 +171,23 @@ class SafetySupervisor:
 
     # --- services --------------------------------------------------------------------------------------------
 
-    def refusal(self, topic: str) -> str:
-        """What forbids arming beside what the filter checks; empty when nothing does."""
+    def refusal(self, topic: str, publishers: Collection[Hashable] = ()) -> str:
+        """What forbids arming beside what the filter checks; empty when nothing does.
+
+        Args:
+          topic: of targets.
+          publishers: of joint states that there are, heard or not.
+        """
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
             return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
-        return self._joints.problem()
+        if problem := self._operators.problem():
+            return problem
+        return self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
+
+    def stranger(self, caller: Hashable) -> str:
+        """Why `caller` may neither arm nor reset; empty when it may."""
+        return self._operators.stranger(caller)
 
     def arm(self) -> None:
         """DISARMED → ARMED.
@@ -162,6 +200,8 @@ class SafetySupervisor:
         self.arming += 1
         self._armed_at = self._clock()
         self.filter.arm()
+        self._publishers.bind()
+        self._operators.bind()
 
     # --- what goes out ---------------------------------------------------------------------------------------
 
@@ -184,6 +224,14 @@ class SafetySupervisor:
                 self.latency.add(self._wall() - 1e-9 * self._stamp_ns)
                 self._answered = True
         return command
+
+    def checked(self, command: ArmCommand) -> ArmCommand | None:
+        """See `SafetyFilter.checked`."""
+        return self.filter.checked(command)
+
+    def sent(self) -> None:
+        """The set-point was published."""
+        self.filter.sent()
 
     def newly_accepted(self) -> tuple[int, list[float]] | None:
         """Stamp [ns] of the newest target and what was made of it, whenever that changes: recordings store it."""

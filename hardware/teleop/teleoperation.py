@@ -21,6 +21,7 @@ from hardware.latency import Latencies
 from hardware.observer import NotObserved, Observer
 from hardware.safety.types import SafetyState
 from hardware.setpoints import SetPoints
+from hardware.silence import Silence
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from hardware.teleop.link import ArmLink, Report
 from hardware.teleop.waiting import Call, Refused, Steps, call, finished, pause, until
@@ -30,7 +31,6 @@ from robots.stations import Contract
 log = logging.getLogger(__name__)
 
 DEADMAN_S = 0.05  # between heartbeats
-SILENCE_S = 1.0  # of the safety node, which reports ten times a second
 ANSWER_S = 5.0  # for a service to answer
 REST_S = 5.0  # for the arm to brake
 ARMING_S = 5.0  # in which a refusal that passes by itself (a joint state late) is asked again
@@ -85,7 +85,7 @@ class Teleoperation:
         self.shown = self._seen = ""  # _seen: what was shown when START was pressed
         self._period = 1.0 / contract.control_hz
         self._due = self._begun = 0.0  # the next control step, the episode
-        self._heard = 0.0  # of the safety node
+        self._silence, self._silent = Silence(clock), ""  # of the safety node, and in words
         self._arming = ""  # which arming this session has asked for
         self._rests = False  # the hand, in the last control step
         self._last_ns = 0  # stamp of the newest target
@@ -100,7 +100,8 @@ class Teleoperation:
 
     def safety(self, report: Report) -> None:
         """The safety node has reported."""
-        self.report, self._heard = report, self.clock()
+        self.report = report
+        self._silence.heard()
 
     def fail(self, error: RobolearnError) -> None:
         """End the session because of `error`, the first of which is kept."""
@@ -111,7 +112,7 @@ class Teleoperation:
     def at_rest(self) -> bool:
         """Whether the arm stands, by the last reports, and nothing is left to store."""
         state = self.report.state if self.report else SafetyState.DISARMED
-        still = state in (SafetyState.DISARMED, SafetyState.LATCHED) or self.clock() - self._heard > SILENCE_S
+        still = state in (SafetyState.DISARMED, SafetyState.LATCHED) or bool(self._silence.look())
         return still and not self._work and not self.episodes.saving
 
     # --- time ------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class Teleoperation:
           RobolearnError, OSError: the device, or what records, failed.
         """
         now = self.clock()
-        self._watch(now)
+        self._watch()
         self._go_on()
         if now >= self._due:
             # In step again after one that was late, but never two at once.
@@ -136,16 +137,19 @@ class Teleoperation:
             self.link.send_target(target, stamp)
         self._send_deadman(now)
 
-    def _watch(self, now: float) -> None:
+    def _watch(self) -> None:
         """Whether what was there is still there."""
+        silent, self._silent = self._silent, self._silence.look()
+        if self._silent and not silent:
+            log.error("%s", self._silent)
         if self.episodes.phase is Phase.STARTING:
             if self.report and self.link.connected() and not self.problem:
                 self.do(self.episodes.up())
         elif self.episodes.armed:
             report = self.report
             assert report is not None
-            if now - self._heard > SILENCE_S:
-                self.do(self.episodes.stopped("the safety node is silent"))
+            if self._silent:
+                self.do(self.episodes.stopped(self._silent))
             elif report.arming != self._arming:
                 why = report.reason or f"the safety filter is {report.state}"
                 self.do(self.episodes.stopped(f"the safety filter stopped the arm: {why}"))
@@ -265,6 +269,10 @@ class Teleoperation:
         preparing = self._preparing
         if preparing is None:
             return
+        if self._silent:
+            self._preparing = None
+            self.do(self.episodes.refused(self._silent))
+            return
         try:
             if finished(preparing) and self._preparing is preparing:
                 self._preparing = None
@@ -335,7 +343,7 @@ class Teleoperation:
         elif e.phase in (Phase.WAITING, Phase.READY, Phase.RECORDING):
             if e.phase is Phase.WAITING and self._state is SafetyState.LATCHED and self._reason not in message:
                 message = f"the safety filter is latched: {self._reason}. START resets it"
-            if why := self.problem or self.sample.note:
+            if why := self._silent or self.problem or self.sample.note:
                 message = why if e.phase is Phase.RECORDING else f"{message} ({why})"
         recording = e.phase is Phase.RECORDING
         return Status(

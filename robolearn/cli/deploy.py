@@ -59,7 +59,7 @@ class Deploy(Command):
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         contract, simulation = load_contract(self.robot), None
-        if contract.name == "sim":
+        if contract.simulated:
             names, simulation = _simulation(self.task)
             contract = contract.with_objects(names)
         elif not self.yes and not sys.stdin.isatty():

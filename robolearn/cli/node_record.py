@@ -64,7 +64,7 @@ class RecordingSetup:
         from robots.stations import load_contract
 
         contract = load_contract(self.robot)
-        simulated = contract.name == "sim"
+        simulated = contract.simulated
         if simulated:
             from sim.tasks import TASKS
 
@@ -78,7 +78,7 @@ class RecordingSetup:
         """The task in words."""
         if self.task.strip():
             return self.task
-        if contract.name != "sim":
+        if not contract.simulated:
             raise BadInput("--task", got="nothing", expected='the task in words, e.g. "put the cup on the shelf"')
         from sim.tasks import TASKS
 
@@ -96,8 +96,8 @@ class RecordingSetup:
         if self.teleop == "scripted":
             from sim.experts import make_expert
 
-            if contract.name != "sim":
-                raise BadInput("--teleop scripted", got=f"robot {contract.name}", expected="robot sim")
+            if not contract.simulated:
+                raise BadInput("--teleop scripted", got=f"robot {contract.name}", expected="a simulated one: robot sim")
             expert = make_expert(self.sim_task, contract.interface, 1, self.quality, self.seed)
             # The simulated arm says when an episode ends.
             options = {"teleoperator": expert, "succeeded": lambda: False, "max_steps": sys.maxsize}
@@ -187,7 +187,7 @@ def _record_node(stack: ExitStack) -> Any:
         out = Path(value("out"))
         resume = (out / layout.INFO_PATH).exists()
         writer = stack.enter_context(make_writer(out, contract.interface, task, resume=resume))
-        simulated = contract.name == "sim"
+        simulated = contract.simulated
         return Session(
             contract, device, contract.interface, writer, task, max(value("episodes") - writer.episodes, 0),
             first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=setup.teleop == "scripted",

@@ -90,7 +90,7 @@ class Record(Command):
         contract = setup.contract()
         task = setup.words(contract)
         prepare()
-        choose_domain(self.domain, contract.name == "sim")
+        choose_domain(self.domain, contract.simulated)
         device = setup.device(contract)  # before anything is written or started: it may not be there
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
@@ -121,7 +121,7 @@ class Record(Command):
         from robolearn.deploy.programs import may_be_realtime
         from robolearn.runs import Progress
 
-        first, simulated = writer.episodes, contract.name == "sim"
+        first, simulated = writer.episodes, contract.simulated
         wanted = max(self.episodes - first, 0)
         if not wanted:
             return self._result(contract, writer, task, first, None)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hardware.safety.types import SafetyState
+from hardware.silence import SafetySilent
 from robolearn.core import RobolearnError
 from robolearn.deploy.session import SafetySwitch
 
@@ -112,10 +113,21 @@ def operate(
                     obey(key)
                 except RobolearnError as error:
                     say(f"refused: {error}")
-            say(f"{switch.state or 'silent'}{': ' if switch.reason else ''}{switch.reason}")
+            say(_heard(switch))
             sleep(POLL_S)
         if not keys.gone and switch.state == SafetyState.ARMED:
             switch.disarm()
+    except SafetySilent as error:
+        say(str(error))
     finally:
         switch.release()  # brakes and latches, should it still be armed
     return {"armed": armed, "stopped": stopped, "state": switch.state}
+
+
+def _heard(switch: OperatorSwitch) -> str:
+    """What the safety node reports, in a line; a node that hangs reports nothing, whatever it said last."""
+    try:
+        switch.check_heard()
+    except SafetySilent as error:
+        return str(error)
+    return f"{switch.state or 'silent'}{': ' if switch.reason else ''}{switch.reason}"

@@ -7,16 +7,21 @@ the arm moves again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from hardware.safety.types import SafetyState
+from hardware.silence import SafetySilent
 from robolearn.core import RobolearnError
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.02
 DYING_S = 1.0  # longest from the kill of a process to when its parent can see it, on a busy machine
+SILENT_DYING_S = 0.2  # the same once the safety node was silent for a while
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,10 @@ class SafetySwitch(Protocol):
 
     @property
     def reason(self) -> str: ...
+
+    def check_heard(self) -> None:
+        """Raise `SafetySilent` if the safety node does not report any more; called often."""
+        ...
 
     def arm(self, timeout_s: float = ...) -> None: ...
 
@@ -91,22 +100,27 @@ def run_session(
 
     Raises:
       SafetyStopped: the filter stopped the arm, or refused to arm; its reason.
+      SafetySilent: the safety node hangs.
       RobolearnError: what `alive` raises.
     """
     results: list[EpisodeResult] = []
     for index in range(episodes):
         try:
             results.append(_episode(index, switch, arm, limit_s, alive))
+        except SafetySilent as error:
+            _raise_death(alive, SILENT_DYING_S)
+            log.error("%s", error)  # at once: to end a node that hangs takes seconds
+            raise
         except RobolearnError:
-            _raise_death(alive)  # a node that died, and not its consequence, is the cause to report
+            _raise_death(alive, DYING_S)  # a node that died, and not its consequence, is the cause to report
             raise
         progress(len(results), sum(r.success for r in results))
     return results
 
 
-def _raise_death(alive: Callable[[], None]) -> None:
-    """Raise what `alive` raises within `DYING_S`: a process is seen to be dead only when its memory is freed."""
-    end = time.monotonic() + DYING_S
+def _raise_death(alive: Callable[[], None], limit_s: float) -> None:
+    """Raise what `alive` raises within `limit_s`: a process is seen to be dead only when its memory is freed."""
+    end = time.monotonic() + limit_s
     while time.monotonic() < end:
         alive()
         time.sleep(POLL_S)
@@ -118,6 +132,8 @@ def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: 
     arm.begin()
     try:
         switch.arm()
+    except SafetySilent:
+        raise
     except RobolearnError as error:
         raise SafetyStopped(str(error)) from error
     begun = time.monotonic()
@@ -125,6 +141,7 @@ def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: 
     while not over and time.monotonic() - begun < limit_s:
         time.sleep(POLL_S)
         alive()
+        switch.check_heard()
         over = arm.over()
         if not over and switch.state in (SafetyState.BRAKING, SafetyState.LATCHED):
             raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {switch.reason}")

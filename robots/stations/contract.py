@@ -75,6 +75,7 @@ class Contract:
       object_names: components of that vector; the task knows them, see `with_objects`.
       cameras: camera name → where its images arrive.
       limits: what the safety filter holds to; nowhere looser than the robot's own.
+      simulated: whether our commands start the arm, as a simulation; a real one moves only after somebody agreed to it.
       path: the file this was read from.
     """
 
@@ -93,6 +94,7 @@ class Contract:
     objects: Topic | None = None
     object_names: tuple[str, ...] = ()
     cameras: Mapping[str, Camera] = field(default_factory=dict)
+    simulated: bool = False
     path: str = ""
 
     @property

@@ -78,6 +78,7 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path) -> Contrac
         objects=_topic(section.objects) if section.objects is not None else None,
         cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
         limits=_limits(section.limits, robot, path.name),
+        simulated=section.simulated,
         path=str(path),
     )
     _check_unique(contract, path.name)

@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    StrictBool,
     StrictFloat,
     StrictStr,
     ValidationError,
@@ -49,6 +50,7 @@ _EXPECTED = {
     "float_type": "a number",
     "finite_number": "a finite number",
     "int_type": "a whole number",
+    "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "key: value lines",
 }
@@ -309,6 +311,7 @@ class ContractSection(Section):
     joint_states: JointStatesSection
     command: CommandSection
     name: Word | None = None
+    simulated: StrictBool = False
     gripper: GripperSection | None = None
     objects: ObjectsSection | None = None
     cameras: dict[str, CameraSection] | None = None

@@ -196,6 +196,23 @@ def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Pat
 
 
 @pytest.mark.realtime
+def test_a_safety_node_that_hangs_is_reported(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
+    """Within a second on a machine that has time, and long before its process is ended."""
+    deployment = in_motion(deploy, policy, witness)
+    os.kill(deployment.pid("safety"), signal.SIGSTOP)
+    halted, line = time.monotonic(), ""
+    assert deployment.process.stderr is not None
+    while "silent" not in line:
+        line = deployment.process.stderr.readline()
+        assert line, "it has ended without a word"
+    assert "the safety node is silent" in line and time.monotonic() - halted < 3.0, time.monotonic() - halted
+    print(f"reported after {time.monotonic() - halted:.2f} s")
+    code, out, err = deployment.end()
+    assert code == 1 and out == "" and "the safety node is silent" in err.splitlines()[-1], (out, err)
+    assert not deployment.left and not witness.violations(), witness.violations()
+
+
+@pytest.mark.realtime
 def test_ctrl_c_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
     deployment = in_motion(deploy, policy, witness)
     pressed = time.monotonic()
@@ -249,6 +266,19 @@ def test_a_contract_with_a_mistake(
     path = edited(tmp_path, "mine", **changes)
     line = refused(capsys, "--policy", policy, "--robot", path, "--yes")
     assert all(word in line for word in says), line
+
+
+def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path
+) -> None:
+    """Of an arm that nobody calls simulated one is asked before it moves, and here is nobody."""
+    path = edited(tmp_path, "sim", simulated=None)
+    assert "a person, or --yes" in refused(capsys, "--policy", policy, "--robot", path)
+    wrong = edited(tmp_path, "mine", simulated="perhaps")
+    assert "simulated: got perhaps, expected true or false" in refused(capsys, "--policy", policy, "--robot", wrong)
+    # By any other name it is simulated, and what is wrong then is its task.
+    mine = edited(tmp_path, "mine")
+    assert "task of the simulated arm" in refused(capsys, "--policy", policy, "--robot", mine, "--task", "lifd")
 
 
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:

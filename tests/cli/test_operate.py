@@ -14,6 +14,7 @@ import pytest
 
 from hardware.ros2.background import Background
 from hardware.ros2.safety_client import SafetyClient
+from hardware.silence import SafetySilent
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError
 from robolearn.deploy.operate import operate
@@ -28,6 +29,11 @@ class Fake:
         self.diary: list[str] = []
         self.state, self.reason, self.gone = "disarmed", "", False
         self.refuses = ""
+        self.hangs_node = False
+
+    def check_heard(self) -> None:
+        if self.hangs_node:
+            raise SafetySilent("the safety node is silent")
 
     def poll(self) -> list[tuple[str, bool]]:
         if not self.script:
@@ -86,6 +92,21 @@ def test_a_refusal_is_told_and_the_program_goes_on() -> None:
     fake.refuses = "not armed: no fresh joint state"
     _, lines = play(fake)
     assert "refused: not armed: no fresh joint state" in lines and fake.diary == ["release"]
+
+
+def test_a_safety_node_that_hangs_is_not_shown_by_what_it_said_last() -> None:
+    fake = Fake("a", "", "space", "", "d")
+    fake.disarm = fake.estop = lambda timeout_s=1.0: fake.check_heard()  # type: ignore[method-assign]
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        fake.hangs_node = True
+
+    result = operate(fake, fake, say, sleep=lambda _: None)
+    assert said[0] == "armed" and said[1] == "the safety node is silent"
+    assert "armed" not in said[1:], said
+    assert "refused: the safety node is silent" in said and fake.diary[-1] == "release" and result["stopped"] == 1
 
 
 def test_without_a_terminal_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
+from hardware.silence import SafetySilent
 from robolearn.core import RobolearnError
 from robolearn.deploy import NodeDied, SafetyStopped, run_session, session
 
@@ -21,6 +23,11 @@ class Fakes:
         self.during: Callable[[], None] = lambda: None
         self.refuses = ""
         self.dead = ""
+        self.silent = False
+
+    def check_heard(self) -> None:
+        if self.silent:
+            raise SafetySilent("the safety node is silent")
 
     def arm(self, timeout_s: float = 1.0) -> None:
         self.diary.append("arm")
@@ -59,6 +66,7 @@ class Fakes:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "POLL_S", 0.001)
     monkeypatch.setattr(session, "DYING_S", 0.001)
+    monkeypatch.setattr(session, "SILENT_DYING_S", 0.001)
 
 
 def run(fakes: Fakes, episodes: int, limit_s: float = 5.0, **options) -> list[session.EpisodeResult]:
@@ -108,6 +116,40 @@ def test_a_death_in_mid_episode_is_told_and_not_its_consequence() -> None:
 
     fakes.during = die
     with pytest.raises(NodeDied, match="the policy node was killed by SIGKILL"):
+        run(fakes, 1)
+
+
+def test_a_safety_node_that_hangs_is_reported_before_anything_is_ended(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "DYING_S", 60.0)  # nobody has died
+    fakes = Fakes(None)
+    fakes.during = lambda: setattr(fakes, "silent", True)
+    began = time.monotonic()
+    with pytest.raises(SafetySilent):
+        run(fakes, 1, 60.0)
+    assert "the safety node is silent" in caplog.text and time.monotonic() - began < 30.0
+
+
+def test_a_safety_node_that_hangs_when_it_is_asked_to_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = Fakes(True)
+
+    def arm(timeout_s: float = 1.0) -> None:
+        raise SafetySilent("the safety node is silent")
+
+    monkeypatch.setattr(fakes, "arm", arm)
+    with pytest.raises(SafetySilent):
+        run(fakes, 1)
+
+
+def test_a_safety_node_that_is_silent_because_it_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = Fakes(None)
+
+    def die() -> None:
+        fakes.silent, fakes.dead = True, "safety"
+
+    fakes.during = die
+    with pytest.raises(NodeDied, match="the safety node was killed by SIGKILL"):
         run(fakes, 1)
 
 

@@ -120,7 +120,7 @@ class FaultRig:
 
     def moving(self) -> FaultRig:
         """Armed and in motion, in the middle of a chunk."""
-        self.run(0.1)
+        self.run(0.3)
         self.arm()
         self.run(0.86)
         assert self.filter.state is SafetyState.ARMED, self.filter.reason
@@ -199,6 +199,7 @@ class FaultRig:
                 self.supervisor.target((*target.names, GRIPPER), values, round(1e9 * (self.wall + self.now)))
         command = self.supervisor.step()
         if command is not None:
+            self.supervisor.sent()
             self.monitor.command(command.positions, self.now)
             self.commands.append((self.now, command.positions))
             self.arm_q = command.positions.copy()

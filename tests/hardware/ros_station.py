@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
+from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
@@ -14,6 +14,7 @@ from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
+from hardware.ros2.sending_time import sent_at
 from robolearn.core import ActionChunk, Interface, Observation, Policy
 from robots.stations import Contract, load_contract
 
@@ -69,8 +70,8 @@ class Arm(Node):
         found = np.array([q for _, q in self.commands[begun:]])
         return float(np.ptp(found, axis=0).max()) if len(found) else 0.0
 
-    def _on_command(self, message: Float64MultiArray) -> None:
-        now = time.monotonic()
+    def _on_command(self, message: Float64MultiArray, info: MessageInfo) -> None:
+        now = sent_at(info)
         self.q = np.array(message.data)
         self.commands.append((now, self.q))
         self.monitor.command(self.q, now)

@@ -25,7 +25,13 @@ def silence(commands: Commands) -> int:
 
 
 def at_rest(commands: Commands, contract: Contract) -> bool:
-    """Whether the last two steps end a motion that is braked within the limits: 2 a dt², then a dt², then none."""
+    """Whether the last two steps end a motion that is braked within the limits: 2 a dt², then a dt², then none.
+
+    A sender that was held up while it braked has an arm that stands, and says so once.
+    """
+    (before, there), (at, last) = commands[-2:]
+    if at - before > 2.5 / contract.stream_hz and np.array_equal(there, last):
+        return True
     steps = np.abs(np.diff([q for _, q in commands[-3:]], axis=0))
     tick = contract.limits.acceleration / contract.stream_hz**2
     return bool((steps <= np.outer([2.0, 1.0], tick)).all())

@@ -306,7 +306,8 @@ def test_joint_states_without_stamps(rig: FaultRig) -> None:
     [
         ("policy", 0.02, KEEPS), ("policy", 0.6, "gone"), ("policy", math.inf, "gone"),
         ("streamer", 0.05, KEEPS), ("streamer", 0.15, "freshness"), ("streamer", math.inf, "freshness"),
-        ("safety", 0.05, KEEPS), ("safety", 0.2, EITHER), ("safety", 0.3, "gap"), ("safety", 3.0, "gap"),
+        ("safety", 0.02, KEEPS), ("safety", 0.05, KEEPS), ("safety", 0.15, EITHER), ("safety", 0.2, EITHER),
+        ("safety", 0.24, EITHER), ("safety", 0.3, "gap"), ("safety", 3.0, "gap"),
     ],
 )  # fmt: skip
 def test_a_process_that_does_not_run(rig: FaultRig, process: str, seconds: float, why: str) -> None:
@@ -346,7 +347,7 @@ def test_a_slow_policy(rig: FaultRig, latency: float) -> None:
 def test_a_policy_that_was_always_too_slow() -> None:
     rig = FaultRig()
     rig.latency = 0.3
-    rig.run(0.1)
+    rig.run(0.3)
     rig.arm()
     told(rig, "too late", 0.6)
 

@@ -22,6 +22,7 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.realtime import realtime
 from hardware.ros2.safety_client import SafetyClient
+from hardware.ros2.sending_time import sent_at
 from hardware.safety import SafetyFilter
 from robolearn.core import RobolearnError
 from robolearn.core.priority import make_ordinary
@@ -166,8 +167,8 @@ class Station:
         self.check()
         return self._faults.service_is_ready()
 
-    def _on_command(self, message: Any) -> None:
-        self.commands.append((time.monotonic(), np.array(message.data)))
+    def _on_command(self, message: Any, info: Any) -> None:
+        self.commands.append((sent_at(info), np.array(message.data)))
 
 
 @contextlib.contextmanager
@@ -215,6 +216,30 @@ def test_halted_and_continued(station: Station, process: str, why: tuple[str, ..
     assert len(station.commands) == sent, "nothing moves by itself again"
     station.operator.reset()
     station.move()
+
+
+def test_a_safety_node_that_stalls_starts_the_arm_from_rest(station: Station) -> None:
+    """By the times of sending: after a stall the arm, which stands, is asked for no more than it can accelerate."""
+    most = np.array(CONTRACT.robot.acceleration)
+    stalls = 0
+    for _ in range(8):
+        station.signal("safety", signal.SIGSTOP)
+        time.sleep(0.12)
+        station.signal("safety", signal.SIGCONT)
+        time.sleep(0.4)
+        if station.operator.state != "armed":  # other inputs were too old by then
+            station.calm()
+            station.move()
+    commands = list(station.commands)
+    for k in range(1, len(commands) - 3):
+        (before, q), (at, _) = commands[k - 1 : k + 1]
+        if not 0.1 < at - before < 0.25:
+            continue
+        stalls += 1
+        for later, there in commands[k : k + 4]:
+            assert (np.abs(there - q) <= 0.5 * most * (later - at + 0.006) ** 2 + 1e-6).all(), (k, later - at)
+    assert stalls >= 2
+    station.within_limits()
 
 
 # All of these, and more, on a fake clock: `test_faults_in_time`.

@@ -120,21 +120,51 @@ def test_jerk_limited_motion_towards_goals_that_change_is_never_counted(period: 
     assert monitor.summary()["peak"]["acceleration"] > 0.9
 
 
-def test_after_a_gap_three_starts_are_in_order_and_a_jump_is_not() -> None:
+def test_after_a_gap_a_motion_starts_from_rest_and_whatever_else_it_does_is_counted() -> None:
     def moving() -> LimitMonitor:
         monitor = one_joint(jerk=1e4)
-        assert feed(monitor, [0.0, 0.0005, 0.0015, 0.0025]) == set()  # 0.1 rad/s
+        assert feed(monitor, [0.0, 0.0005, 0.0015, 0.0025]) == set()  # 0.1 rad/s; the last command at 0.03 s
         monitor.state([0.3], 0.9)
         return monitor
 
     goes_on, from_rest, from_measured, jump, soon = (moving() for _ in range(5))
-    assert goes_on.command([0.0035], 1.0) == ()  # the same velocity
-    assert from_rest.command([0.0025], 1.0) == ()
-    assert from_measured.command([0.309], 1.0) == ()  # within one period at full speed of 0.3
-    assert from_measured.command([0.309], 1.01) == ()
+    # Δ = Δ² = 0.002 from rest, where 0.001 is allowed
+    assert set(goes_on.command([0.0045], 1.0)) == {"acceleration"}
+    assert goes_on.summary()["peak"]["acceleration"] == pytest.approx(2.0)
+    assert from_rest.command([0.0025], 1.0) == () and from_rest.command([0.003], 1.01) == ()
+    assert from_measured.command([0.303], 1.0) == ()  # sensors have noise
+    assert from_measured.command([0.303], 1.01) == ()
+    assert set(from_measured.command([0.305], 1.02)) == {"acceleration"}  # it began at rest
     assert jump.command([0.25], 1.0) == ("jump",)
     assert {"velocity", "acceleration", "jerk"} == set(soon.command([0.3], 0.05))  # no gap: nothing to excuse it
     assert jump.summary()["gaps"] == 1 and jump.summary()["peak"]["velocity"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("stall_s", [0.06, 0.15, 0.24, 1.0])
+def test_a_motion_that_goes_on_at_full_speed_after_a_stall_is_counted(stall_s: float) -> None:
+    """By the clock: what was sent as if nothing had been, and the same read late but sent in time."""
+    # 9 rad/s² up to 0.45 rad/s in 5 periods, then no acceleration
+    q = np.cumsum([0.0, 0.0009, 0.0018, 0.0027, 0.0036, *[0.0045] * 30])
+    late, in_time = one_joint(jerk=1e4), one_joint(jerk=1e4)
+    seen: set[str] = set()
+    for k, position in enumerate(q):
+        at = k * DT + (stall_s if k >= 15 else 0.0)
+        late.state([q[max(k - 1, 0)]], at - 0.001)  # the arm stands at the last command
+        seen.update(late.command([position], at))
+        assert in_time.command([position], k * DT) == (), "sent in time, whenever it is read"
+    assert "acceleration" in seen and late.summary()["peak"]["acceleration"] > 3.0
+
+
+def test_a_motion_that_starts_from_rest_after_a_stall_is_in_order() -> None:
+    # Δ grows by at most 0.001 from rest, and by 0.0005 at most at a time
+    up = np.cumsum([0.0005, 0.0015, 0.0025, 0.0035])
+    for periods in (3.0, 4.0, 5.5, 20.0):
+        monitor = one_joint(jerk=1e4)
+        assert feed(monitor, [0.0, *up]) == set()
+        assert feed(monitor, [up[-1], *(up[-1] + up)], start=(4 + periods) * DT) == set(), periods
+    goes_on = one_joint(jerk=1e4)  # a stall that an arm hardly notices
+    assert feed(goes_on, [0.0, *up]) == set()
+    assert goes_on.command([up[-1] + 0.0035], 8 * DT) == ()
 
 
 def test_the_first_command_must_be_where_the_arm_is() -> None:

@@ -75,7 +75,7 @@ class Lens(Arm):
         self.pictures = self.create_publisher(messages.Image, "/camera/front/image_raw", qos.sensor(2))
         deep = qos.stream(lease_s=None, depth=100)
         self.inputs = [
-            self.poll(Float64MultiArray, c.command.topic, lambda message, info: self._on_command(message), deep),
+            self.poll(Float64MultiArray, c.command.topic, self._on_command, deep),
             self.poll(Float64MultiArray, c.gripper.topic, lambda message, info: self._on_gripper(message), deep),
         ]
         self.films, self.changes, self.count, self.sag = True, True, 0, 0.0

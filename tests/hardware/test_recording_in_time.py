@@ -44,6 +44,7 @@ def test_what_is_stored_is_what_was_asked_for_and_done(rig: RecordingRig) -> Non
     hand.action = move(dx=-0.4, gripper=1.0)
     begun = len(rig.commands)
     rig.until(lambda: rig.moved(begun) > 0.01)
+    rig.run(0.1)  # until it is shown
     assert not paper.rows and hand.shown[-1].state == "waiting"
     rig.record()
     rig.steps(10)
@@ -318,7 +319,22 @@ def test_a_safety_node_that_is_silent_drops_the_episode(rig: RecordingRig) -> No
     rig.steps(3)
     rig.speaks, begun = False, rig.now
     rig.until(lambda: rig.phase is Phase.WAITING)
-    assert "the safety node is silent" in rig.logic.episodes.message and rig.now - begun < 1.1
+    assert "the safety node is silent" in rig.logic.episodes.message and rig.now - begun < 1.0
+
+
+def test_a_safety_node_that_is_silent_while_nothing_is_recorded(rig: RecordingRig, caplog) -> None:
+    """It hangs between two episodes: said at once, and START is refused at once."""
+    rig.run(0.5)
+    assert rig.phase is Phase.WAITING
+    rig.speaks, begun = False, rig.now
+    rig.until(lambda: "the safety node is silent" in rig.logic.status.message)
+    assert rig.now - begun < 1.0 and "the safety node is silent" in caplog.text
+    rig.press(E.START)
+    pressed = rig.now
+    rig.until(lambda: "START tries again" in rig.logic.episodes.message)
+    assert "the safety node is silent" in rig.logic.episodes.message and rig.now - pressed < 0.2
+    rig.speaks = True
+    rig.record()
 
 
 def test_a_device_that_fails_stops_the_arm_and_ends_the_session(rig: RecordingRig) -> None:

@@ -152,6 +152,20 @@ def _no_dead_time() -> None:
     Stuck.begin = at_once
 
 
+def _begins_at_home() -> None:
+    import hardware.safety.filter as filter_
+
+    begins = filter_.first_set_point
+    last: list[list[float]] = []
+
+    def once(*args: Any) -> list[float]:
+        """As the first time: what a controller may still hold."""
+        last.append(begins(*args))
+        return last[0] if max(abs(a - b) for a, b in zip(last[0], last[-1], strict=True)) < 0.02 else last[-1]
+
+    filter_.first_set_point = once
+
+
 _CHECKS, _FILTER, _GEOMETRY = (
     "hardware.safety.checks",
     "hardware.safety.filter:SafetyFilter",
@@ -187,7 +201,19 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "reach": _anything_reached,
     "gripper-speed": _replace(f"{_FILTER}._gripper_step", lambda self, goal: goal),
     "gap": _replace(f"{_CHECKS}:running", _nothing),
-    "arming": _replace(f"{_FILTER}._may_arm", lambda self, now: list(self._measured or self.robot.home)),
+    "arming": _replace(f"{_FILTER}._may_arm", lambda self, now: list(self._measured.positions or self.robot.home)),
+    "rest": _replace("hardware.safety.rest:Rest.check", _nothing),
+    "rest-samples": _replace("hardware.safety.rest:Rest._away", lambda self, positions: ""),
+    "begin": _begins_at_home,
+    "publishers": _replace("hardware.safety.publishers:Publishers.problem", lambda self: ""),
+    "bound-publisher": _replace("hardware.safety.publishers:Publishers.bind", _nothing),
+    "silent-publishers": _replace("hardware.safety.publishers:Publishers.unheard", lambda self, there: ""),
+    "second-operator": _replace("hardware.safety.operators:Operators.problem", lambda self: ""),
+    "stranger": _replace("hardware.safety.operators:Operators.stranger", lambda self, caller: ""),
+    "bound-operator": _replace("hardware.safety.operators:Operators.counts", lambda self, publisher: True),
+    "stall": _replace("hardware.safety.sending:Sending.stalled", lambda self, gap: False),
+    "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
+    "sent": _replace(f"{_FILTER}.sent", _nothing),
     "latch": _latch,
     "e-stop": _replace(f"{_FILTER}.estop", _nothing),
     "stop": _replace(f"{_FILTER}.stop", _nothing),

@@ -100,6 +100,14 @@ def test_the_robotiq_closes_as_its_joint_rises() -> None:
 # --- what it offers to policies ----------------------------------------------------------------------------
 
 
+def test_only_a_contract_that_says_so_is_simulated(tmp_path: Path) -> None:
+    assert [name for name in contract_names() if load_contract(name).simulated] == ["sim"]
+    content = shipped("sim")
+    del content["simulated"]
+    assert not load(tmp_path, content).simulated
+    assert load(tmp_path, {**shipped("fr3"), "simulated": True, "name": "mine"}).simulated
+
+
 def test_the_simulated_arm_offers_what_the_simulator_offers() -> None:
     trained = make_env("lift", 1).interface
     contract = load_contract("sim").with_cameras(()).with_objects(trained.observation["objects"].names)

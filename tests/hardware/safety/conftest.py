@@ -34,9 +34,15 @@ class Rig:
     def arm(self, at: Any = None) -> Rig:
         if at is not None:
             self.measured = np.array(at, dtype=float)
-        self.feed()
+        self.stand()
         self.filter.arm()
         return self
+
+    def stand(self, seconds: float = 0.2) -> None:
+        """The arm is measured where it is for so long."""
+        for _ in range(round(seconds / self.period) + 2):
+            self.now += self.period
+            self.feed()
 
     def goal(self, positions: Any, gripper: float | None = None) -> JointTarget:
         return JointTarget(self.robot.joints, np.asarray(positions, dtype=float), gripper)

@@ -49,7 +49,7 @@ def test_a_fault_brakes_and_latches_and_only_reset_then_arm_leaves(rig) -> None:
     rig.filter.reset()
     assert rig.filter.state is SafetyState.DISARMED and rig.filter.reason == ""
     assert rig.tick() is None
-    rig.filter.arm()
+    rig.arm()
     assert rig.filter.state is SafetyState.ARMED
 
 
@@ -109,22 +109,14 @@ def test_braking_begins_within_a_period_and_comes_to_rest_soon(rig) -> None:
     assert len(speeds) * rig.period < 0.25
 
 
-def test_rearming_goes_on_from_the_last_command_where_the_arm_stands(rig) -> None:
-    rig.moving().filter.estop()
-    rig.settle()
-    last = rig.sent[-1]
-    rig.measured = last + 0.01  # an arm that hangs a little
-    rig.filter.reset()
-    rig.arm()
-    assert np.array_equal(rig.tick().positions, last)
-
-
-def test_rearming_begins_where_the_arm_was_moved_to(rig) -> None:
+@pytest.mark.parametrize("away", [0.0, 0.01, 0.0199, 0.5])
+def test_rearming_begins_where_the_arm_is(rig, away: float) -> None:
+    """Whether it hangs a little, or was moved: the last command is no place to begin."""
     rig.moving().filter.estop()
     rig.settle()
     rig.filter.reset()
-    rig.arm(at=rig.robot.home)
-    assert np.array_equal(rig.tick().positions, rig.robot.home)
+    rig.arm(at=rig.sent[-1] - away)
+    assert np.array_equal(rig.tick().positions, rig.measured)
 
 
 def test_a_target_of_before_is_forgotten(rig) -> None:

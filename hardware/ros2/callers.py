@@ -1,0 +1,69 @@
+"""Who calls a service: rclpy hands the request to its callback without the caller.
+
+The middleware knows. Service introspection publishes an event for each request that is taken, with the identifier of
+the client, before the callback runs; a subscription in the same node reads it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.qos import QoSProfile
+from rclpy.service_introspection import ServiceIntrospectionState
+from rclpy.utilities import get_rmw_implementation_identifier
+
+from hardware.ros2.runtime import Node
+
+PARTICIPANT = 12  # leading bytes of an identifier that all endpoints of one program share
+PATIENCE_S = 0.05  # the event is there before the callback runs; should it not be, the arm is at rest and can wait
+EVENTS = QoSProfile(depth=20)
+
+
+class Callers:
+    """The callers of one service.
+
+    Args:
+      node: that has the service.
+      service: the service.
+    """
+
+    def __init__(self, node: Node, service: Any) -> None:
+        service.configure_introspection(node.get_clock(), EVENTS, ServiceIntrospectionState.METADATA)
+        self._newest: bytes | None = None
+        self._taken = self._asked = 0
+        self._take: Callable[[], None] = node.poll(
+            service.srv_type.Event, f"{service.service_name}/_service_event", self._on_event, EVENTS
+        )
+
+    def caller(self) -> bytes | None:
+        """The client of the request that is being answered: called once in each callback. None: not known."""
+        self._asked += 1
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            self._take()
+            if self._taken >= self._asked:
+                break
+            if time.monotonic() > end:
+                self._asked = self._taken
+                return None
+            time.sleep(0.001)
+        # More events than requests: one came after its request was given up. Whose this one is, is not certain.
+        certain, self._asked = self._taken == self._asked, self._taken
+        return self._newest if certain else None
+
+    def _on_event(self, event: Any, info: Any) -> None:
+        if event.info.event_type == event.info.REQUEST_RECEIVED:
+            self._newest, self._taken = bytes(event.info.client_gid), self._taken + 1
+
+
+def comparable() -> bool:
+    """Whether identifiers of messages, endpoints and callers can be compared: in Fast DDS they are of one kind."""
+    return get_rmw_implementation_identifier().startswith("rmw_fastrtps")
+
+
+def same_program(first: object, second: object) -> bool:
+    """Whether two identifiers belong to endpoints of one program."""
+    both = isinstance(first, bytes) and isinstance(second, bytes)
+    return both and first[:PARTICIPANT] == second[:PARTICIPANT]  # type: ignore[index]

@@ -1,0 +1,52 @@
+"""When commands leave, and what a stall between two of them means for the motion.
+
+A controller holds the last command. While no other leaves, the arm comes to stand there, whatever velocity the
+set-point had: to go on at that velocity is a step that no limit of the set-point sees. Nothing can be done about the
+stop; the way on begins at rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+STALL_PERIODS = 3.5  # longer between two commands, three were missed, and the arm stands or is about to
+
+
+class Sending:
+    """Measures the time since the last command left.
+
+    Args:
+      period: between two commands [s].
+      clock: steady time [s].
+
+    Attributes:
+      stalls: how often the set-point was put at rest after a stall.
+    """
+
+    def __init__(self, period: float, clock: Callable[[], float]) -> None:
+        self._clock, self._most = clock, STALL_PERIODS * period
+        self._at = self._before = -math.inf
+        self.stalls = 0
+
+    def left(self) -> None:
+        """A command leaves now, or the first one is about to. Without a clock, which `gap` reports, nothing changes."""
+        try:
+            self._before, self._at = self._at, self._clock()
+        except Exception:
+            return
+
+    def gap(self) -> float:
+        """Since the last one left [s]; negative where the clock went back. Raises what the clock raises."""
+        return self._clock() - self._at
+
+    def gap_before(self) -> float:
+        """From the command before the last to now [s], as long as the last one is not published; 0 without a clock."""
+        try:
+            return self._clock() - self._before
+        except Exception:  # reported by `gap`
+            return 0.0
+
+    def stalled(self, gap: float) -> bool:
+        """Whether the arm stands at the last command after a gap [s] like that."""
+        return gap > self._most

@@ -1,0 +1,127 @@
+"""Who may say where the arm is: two senders of joint states, at arming and while armed, through the supervisor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hardware.safety import SafetyRefused, SafetyState
+from hardware.safety.supervisor import SafetySupervisor
+from robots.stations import load_contract
+
+CONTRACT = load_contract("sim")
+HOME = np.array(CONTRACT.robot.home)
+OFF = HOME + 0.3 * np.eye(7)[0]
+PERIOD = 1.0 / CONTRACT.stream_hz
+NAMES = {"driver": "/driver", "forgotten": "/joint_state_publisher", "second": "/driver_2", "gripper": "/gripper"}
+
+
+class Desk:
+    """A supervisor, and joint states by whom and how often."""
+
+    def __init__(self) -> None:
+        self.now = 10.0
+        self.supervisor = SafetySupervisor(CONTRACT, lambda: self.now, lambda: self.now, lambda one: NAMES[one])
+        self.supervisor.streamers_alive(1, "targets")
+        self.says: dict[str, np.ndarray] = {"driver": HOME}
+        self.every = {"driver": 1, "second": 1, "forgotten": 20, "gripper": 4}  # periods
+        self.there: tuple[str, ...] = ()
+        self.sent: list[np.ndarray] = []
+        self._ticks = 0
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / PERIOD)):
+            self.now += PERIOD
+            self._ticks += 1
+            self.supervisor.deadman(True)
+            for who, positions in self.says.items():
+                if self._ticks % self.every[who] == 0:
+                    self.hear(who, positions)
+            if self.supervisor.state is SafetyState.ARMED:
+                self.supervisor.target(CONTRACT.joints, self.says["driver"], round(1e9 * self.now))
+            command = self.supervisor.step()
+            if command is not None:
+                self.sent.append(command.positions)
+
+    def hear(self, who: str, positions: np.ndarray) -> None:
+        names = CONTRACT.gripper_joints if who == "gripper" else CONTRACT.joints
+        self.supervisor.joint_state(names, positions, self.now, who)
+
+    def arm(self) -> None:
+        """As the safety node's service does."""
+        if reason := self.supervisor.refusal("targets", self.there):
+            raise SafetyRefused(reason)
+        self.supervisor.arm()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.run(0.5)
+    return desk
+
+
+@pytest.mark.parametrize("positions", [OFF, HOME])
+def test_two_publishers_are_not_armed_whatever_they_say(desk: Desk, positions: np.ndarray) -> None:
+    desk.says["forgotten"] = positions
+    desk.run(1.5)
+    words = r"joint states on /joint_states: 2 publishers at once, /(driver|joint_state_publisher) and /"
+    with pytest.raises(SafetyRefused, match=words):
+        desk.arm()
+    del desk.says["forgotten"]
+    desk.run(0.9)
+    with pytest.raises(SafetyRefused, match="2 publishers at once"):
+        desk.arm()  # ten a second: it may only have paused
+    desk.run(0.2)
+    desk.arm()
+    desk.run(0.1)
+    assert np.array_equal(desk.sent, np.tile(HOME, (20, 1)))
+
+
+@pytest.mark.parametrize("positions", [OFF, HOME])
+def test_a_second_publisher_stops_an_armed_arm_and_is_not_believed_once(desk: Desk, positions: np.ndarray) -> None:
+    desk.arm()
+    desk.run(0.2)
+    desk.hear("forgotten", positions)
+    assert desk.supervisor.state is SafetyState.BRAKING
+    assert "2 publishers at once, /driver and /joint_state_publisher" in desk.supervisor.filter.reason
+    desk.run(0.3)
+    assert desk.supervisor.state is SafetyState.LATCHED
+    assert np.array_equal(desk.sent, np.tile(HOME, (len(desk.sent), 1)))
+
+
+def test_a_driver_that_was_started_again_is_armed_after_a_second(desk: Desk) -> None:
+    desk.says["second"] = desk.says["driver"]
+    desk.every["driver"] = 10**9
+    desk.run(0.5)
+    with pytest.raises(SafetyRefused, match="2 publishers"):
+        desk.arm()
+    desk.run(0.6)
+    desk.arm()
+    desk.run(0.1)
+    assert desk.supervisor.state is SafetyState.ARMED
+
+
+def test_a_gripper_with_a_publisher_of_its_own_is_no_second_one(desk: Desk) -> None:
+    desk.says["gripper"] = np.full(2, 0.02)
+    desk.there = ("driver", "gripper")
+    with pytest.raises(SafetyRefused, match="2 publishers, and nothing was heard of /gripper"):
+        desk.arm()
+    desk.run(0.1)
+    desk.arm()
+    desk.run(0.2)
+    assert desk.supervisor.state is SafetyState.ARMED
+
+
+def test_where_nobody_reports_who_sends_two_publishers_are_refused() -> None:
+    desk = Desk()
+    NAMES.update({"a": "/a", "b": "/b"})
+    for _ in range(100):
+        desk.now += PERIOD
+        desk.supervisor.deadman(True)
+        desk.supervisor.joint_state(CONTRACT.joints, HOME, desk.now)
+    desk.there = ("a", "b")
+    with pytest.raises(SafetyRefused, match="published by /a and /b; this ROS does not report from whom a message is"):
+        desk.arm()
+    desk.there = ("a",)
+    desk.arm()

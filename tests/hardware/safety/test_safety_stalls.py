@@ -1,0 +1,142 @@
+"""Stalls of the process between commands: what the arm, which stands at the last command, is then asked to do.
+
+Judged by hand: an arm at rest that is accelerated by a_max at most has gone ½ a_max t² after t.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hardware.monitor import LimitMonitor
+from hardware.safety import SafetyState
+from robots import PANDA
+
+
+def asks_for_no_step(rig, sent: list[np.ndarray]) -> None:
+    """`sent` starts from rest at its first command, one period apart."""
+    times = rig.period * np.arange(len(sent))[:, None]
+    most = 0.5 * np.array(PANDA.acceleration) * times**2
+    assert np.all(np.abs(np.array(sent) - sent[0]) <= most + 1e-9)
+
+
+@pytest.mark.parametrize("stall_s", [0.02, 0.03, 0.06, 0.15, 0.2, 0.24])
+def test_after_three_missed_periods_the_set_point_starts_from_rest(rig, stall_s: float) -> None:
+    rig.moving()
+    speed = abs(rig.sent[-1][0] - rig.sent[-2][0]) / rig.period
+    assert speed > 1.5, "or there is nothing to see"
+    monitor = LimitMonitor.of(PANDA, rig.period)
+    for k, q in enumerate(rig.sent):
+        monitor.command(q, rig.now + (k - len(rig.sent)) * rig.period)
+    begun = len(rig.sent) - 1
+    rig.now += stall_s
+    for _ in range(60):
+        rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+        monitor.command(rig.sent[-1], rig.now)
+    assert rig.filter.state is SafetyState.ARMED and rig.filter.status()["stalls"] == 1
+    asks_for_no_step(rig, rig.sent[begun:])
+    assert rig.sent[-1][0] - rig.sent[begun][0] > 0.05, "and it goes on"
+    assert monitor.summary()["violations"] == 0, monitor.summary()
+
+
+def test_two_late_ticks_stretch_time(rig) -> None:
+    rig.moving()
+    before = rig.sent[-1][0] - rig.sent[-2][0]
+    rig.now += 2.4 * rig.period
+    rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.sent[-1][0] - rig.sent[-2][0] >= before
+    assert rig.filter.status()["stalls"] == 0
+
+
+@pytest.mark.parametrize("stall_s", [0.05, 0.2])
+def test_a_stall_in_the_midst_of_a_step(rig, stall_s: float) -> None:
+    """The plan is made, and then the process does not run: it is not sent."""
+    rig.moving()
+    begun, motion = len(rig.sent) - 1, rig.filter._motion
+    toward = motion.toward
+
+    def held_up(goal: list[float]):
+        motion.toward = toward
+        rig.now += stall_s
+        return toward(goal)
+
+    motion.toward = held_up
+    for _ in range(40):
+        rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.filter.state is SafetyState.ARMED
+    asks_for_no_step(rig, rig.sent[begun:])
+    motion.toward = lambda goal: (setattr(rig, "now", rig.now + 1.0), toward(goal))[1]
+    assert rig.tick(rig.goal(rig.measured)) is None
+    assert rig.filter.state is SafetyState.LATCHED and rig.filter.reason.startswith(
+        "gap: the safety filter did not run"
+    )
+
+
+def test_a_stall_between_a_step_and_its_publishing(rig) -> None:
+    rig.moving()
+    stands = rig.sent[-1]
+    command = rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.filter.checked(command) is command
+    rig.now += 0.05
+    held = rig.filter.checked(command)
+    assert np.array_equal(held.positions, stands) and not held.velocities.any()
+    rig.filter.sent()
+    rig.sent[-1] = rig.measured = stands
+    begun = len(rig.sent) - 1
+    rig.run(rig.goal(stands + 0.3 * np.eye(7)[0]), 40)
+    assert rig.filter.state is SafetyState.ARMED
+    asks_for_no_step(rig, rig.sent[begun:])
+    command = rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    rig.now += 0.5
+    assert rig.filter.checked(command) is None and rig.filter.state is SafetyState.LATCHED
+
+
+def test_publishing_may_take_its_time(rig) -> None:
+    """What counts is when commands leave: one that left late is followed by one in time."""
+    rig.moving()
+    before = rig.sent[-1][0] - rig.sent[-2][0]
+    rig.now += 0.1
+    rig.filter.sent()
+    rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.sent[-1][0] - rig.sent[-2][0] >= before and rig.filter.status()["stalls"] == 0
+
+
+def test_a_stall_while_braking_is_the_end_of_braking(rig) -> None:
+    rig.moving().filter.estop()
+    rig.tick()
+    last = rig.sent[-1]
+    rig.now += 0.1
+    rig.run(None, 3)
+    assert rig.filter.state is SafetyState.LATCHED and np.array_equal(rig.sent[-1], last)
+
+
+def test_a_stop_after_a_stall_does_not_set_the_arm_moving(rig) -> None:
+    """News that waited are read before the next step."""
+    rig.moving()
+    last = rig.sent[-1]
+    rig.now += 0.1
+    rig.filter.deadman(True)
+    rig.filter.stop("the chunk ran out")
+    rig.run(None, 3)
+    assert rig.filter.state is SafetyState.LATCHED and np.array_equal(rig.sent[-1], last)
+
+
+def test_ten_thousand_steps_of_all_faults_with_stalls_by_the_clock(make_rig) -> None:
+    """Uneven ticks of up to nine periods: no command asks a standing arm for a step."""
+    rng = np.random.default_rng(3)
+    rig = make_rig()
+    monitor = LimitMonitor.of(PANDA, rig.period)
+    goal = rig.measured.copy()
+    for k in range(10_000):
+        if rig.filter.state is SafetyState.LATCHED:
+            rig.filter.reset()
+        if rig.filter.state is SafetyState.DISARMED:
+            rig.arm()
+        if k % 60 == 0:
+            goal = np.array(PANDA.home) + rng.uniform(-0.3, 0.3, 7)
+        rig.now += rig.period * (rng.uniform(0.0, 8.0) if rng.random() < 0.1 else 0.0)
+        monitor.state(rig.measured, rig.now)
+        command = rig.tick(rig.goal(rig.measured + np.clip(goal - rig.measured, -0.3, 0.3)))
+        if command is not None:
+            assert monitor.command(command.positions, rig.now) == (), (k, monitor.summary())
+    assert rig.filter.status()["stalls"] > 200

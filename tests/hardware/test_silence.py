@@ -1,0 +1,49 @@
+"""When a safety node that hangs is reported, on a fake clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from hardware.silence import SafetySilent, Silence
+
+
+class Clock:
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_six_reports_that_do_not_come() -> None:
+    clock = Clock()
+    silence = Silence(clock)
+    for _ in range(500):  # before the first report it may take as long as it likes
+        clock.now += 0.02
+        assert silence.look() == ""
+    for _ in range(100):
+        clock.now += 0.1
+        silence.heard()
+        silence.check()
+    last = clock.now
+    with pytest.raises(SafetySilent, match=r"silent for more than 0\.6 s: use the hardware emergency stop"):
+        for _ in range(60):
+            clock.now += 0.02
+            silence.check()
+    assert 0.59 < clock.now - last < 0.7
+    assert silence.look() == silence.look(), "one line, however often it is asked for"
+    silence.heard()
+    silence.check()
+
+
+@pytest.mark.parametrize("held_up_s", [0.5, 3.0, 60.0])
+def test_a_listener_that_was_held_up_itself_has_not_heard_what_waits_for_it(held_up_s: float) -> None:
+    clock = Clock()
+    silence = Silence(clock)
+    silence.heard()
+    clock.now += held_up_s
+    silence.check()
+    for _ in range(10):  # until it gets round to reading
+        clock.now += 0.02
+        silence.check()
+    silence.heard()
+    silence.check()
