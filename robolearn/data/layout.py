@@ -24,7 +24,7 @@ from robolearn.core import BadInput
 from robolearn.data.info import check_info, check_not_newer
 from robolearn.data.remote import RemotePath
 from robolearn.io.commit import Commit
-from robolearn.io.json_files import parse_json
+from robolearn.io.json_files import json_in
 from robolearn.io.locks import Lock, LockHeld
 
 CHUNKS_SIZE = 1000  # files per chunk folder
@@ -92,8 +92,10 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
 
 def read_json(root: Path | RemotePath, name: str) -> dict[str, Any]:
     """Raises `BadInput` where the file is missing or not a JSON object."""
+    path = root / name
     try:
-        value = parse_json(root / name)
+        with path.open("rb") if isinstance(path, Path) else path.open() as file:
+            value = json_in(file)
     except FileNotFoundError:
         raise BadInput(f"data set {root}", got=f"no {name}", expected="a LeRobotDataset v3.0 folder") from None
     except (OSError, ValueError) as error:

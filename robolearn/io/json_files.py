@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
@@ -39,17 +39,22 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
 
 
-def parse_json(path: Path, limit: int = LIMIT) -> Any:
-    """The JSON value in `path`.
+def parse_json(path: Path) -> Any:
+    """The JSON value in `path`; raises as `json_in` does, and `OSError` where it cannot be opened."""
+    with path.open("rb") as file:
+        return json_in(file)
+
+
+def json_in(file: BinaryIO) -> Any:
+    """The JSON value in an open file.
 
     Raises:
-      ValueError: the file is larger than `limit` [bytes], is not JSON in UTF-8, or nests deeper than Python recurses.
+      ValueError: the file is larger than `LIMIT`, is not JSON in UTF-8, or nests deeper than Python recurses.
       OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise ValueError(f"larger than {limit / 1e6:g} MB")
+    content = file.read(LIMIT + 1)
+    if len(content) > LIMIT:
+        raise ValueError(f"larger than {LIMIT / 1e6:g} MB")
     try:
         return json.loads(content)
     except RecursionError:
