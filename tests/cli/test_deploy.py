@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -155,15 +157,22 @@ def in_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) ->
     pytest.fail(f"no motion in three deployments: {err}")
 
 
-def segments() -> set[str]:
-    """Shared memory of Fast DDS that belongs to one process."""
-    return {path.name for path in Path("/dev/shm").glob("fastdds_*") if "port" not in path.name}
+def segments(running: Running) -> set[Path]:
+    """Shared memory of Fast DDS that the nodes of `running` have made while it ran."""
+    found: set[Path] = set()
+    while running.process.poll() is None:
+        for node in running.left:
+            with contextlib.suppress(OSError):  # it has ended
+                maps = Path(f"/proc/{node}/maps").read_text()
+                found |= {Path(name) for name in re.findall(r"/dev/shm/fastdds_[0-9a-f]{16}\b", maps)}
+        time.sleep(0.1)
+    return found
 
 
 @pytest.mark.realtime
 def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running], policy: Path) -> None:
-    before = segments()
     deployment = deploy("--policy", policy, "--episodes", 1)
+    shared = segments(deployment)
     code, out, err = deployment.end()
     assert code == 0, (err, deployment.log())
     result = json.loads(out.splitlines()[-1])
@@ -173,7 +182,7 @@ def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running]
     assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p99"]
     assert {"clamped", "refusals", "commands", "skipped_ticks"} == result["filter"].keys()
     assert result["wall_s"]["total"] > 0 and result["robot"] == "sim" and result["task"] == "lift"
-    assert not deployment.left and not segments() - before
+    assert not deployment.left and shared and not any(segment.exists() for segment in shared)
     assert "leaked" not in deployment.log() and "Traceback" not in deployment.log(), deployment.log()
 
 

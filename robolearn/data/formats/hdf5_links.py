@@ -15,7 +15,6 @@ from robolearn.core import BadInput
 def check_own(file: Any, path: Path) -> None:
     """Raise `BadInput` unless all that the open h5py `file` leads to lies in itself; `path` is for the message."""
     import h5py
-    from h5py import h5o
 
     seen: set[Any] = set()
     groups = [file]
@@ -30,7 +29,7 @@ def check_own(file: Any, path: Path) -> None:
                 raise _refusal(path, where, f"a link to {getattr(link, 'filename', 'something else')}")
             found = group[name]
             if isinstance(found, h5py.Group):
-                address = h5o.get_info(found.id).addr
+                address = h5py.h5o.get_info(found.id).addr  # pyright: ignore[reportAttributeAccessIssue]
                 if address not in seen:  # a group may contain itself
                     seen.add(address)
                     groups.append(found)
