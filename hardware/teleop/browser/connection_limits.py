@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections import Counter
 from typing import NamedTuple, cast
 
 
@@ -51,7 +50,7 @@ class ConnectionLimits:
     def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new connection; False, and the connection is cut, where there are too many."""
         address = _address(transport)
-        of_this = Counter(connection.address for connection in self._open.values())[address]
+        of_this = sum(connection.address == address for connection in self._open.values())
         if len(self._open) >= self.most or of_this >= self.of_one:
             transport.abort()
             return False
