@@ -21,7 +21,7 @@ from typing import Any
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.features import key_of
-from robolearn.io.json_files import parse_json
+from robolearn.io.json_files import read_json
 
 KINDS = ("act", "diffusion")
 INSTALL = "pip install 'robolearn[lerobot]'"
@@ -52,7 +52,7 @@ def read_policy(path: str) -> PolicyFiles:
     """Open a LeRobot policy; raises as `policies.lerobot_policy.load_lerobot_policy` says."""
     folder = _folder(path)
     what = f"policy lerobot:{folder}"
-    config = _json(folder / _CONFIG)
+    config = read_json(folder / _CONFIG, what=what)
     if config.get("type") not in KINDS:
         raise BadInput(f"{what}: type", got=config.get("type"), available=KINDS)
     overrides = {name: _checked_steps(folder, name) for name in (_PRE, _POST)}
@@ -126,16 +126,6 @@ def _folder(path: str) -> Path:
     raise BadInput(f"policy lerobot:{path}", got=found, expected=f"{_CONFIG} and {_WEIGHTS}")
 
 
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        value = parse_json(file)
-    except (ValueError, OSError) as error:
-        raise BadInput(f"policy {file}", got=f"unreadable ({_line(error)})", expected="JSON") from None
-    if not isinstance(value, dict):
-        raise BadInput(f"policy {file}", got=type(value).__name__, expected="a JSON object")
-    return value
-
-
 def _checked_steps(folder: Path, name: str) -> dict[str, Any]:
     """The overrides for a processor that is to run on the CPU.
 
@@ -146,7 +136,7 @@ def _checked_steps(folder: Path, name: str) -> dict[str, Any]:
     if not file.is_file():
         hint = "LeRobot 0.4 converts older policies: python -m lerobot.processor.migrate_policy_normalization"
         raise BadInput(f"policy lerobot:{folder}", got=f"no {name}", expected="the policy's normalisation", hint=hint)
-    steps = _json(file).get("steps")
+    steps = read_json(file, what=f"policy {file}").get("steps")
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise BadInput(f"policy {file}: steps", got=type(steps).__name__, expected="a list")
     names = [step.get("registry_name") for step in steps]
@@ -163,7 +153,7 @@ def _told(folder: Path) -> dict[str, Any]:
     file = folder / TOLD
     if not file.is_file():
         return {}
-    told = _json(file)
+    told = read_json(file, what=f"policy {file}")
     known = ("control_hz", "embodiment", "action_kind", "observation", "action", "extra")
     for key, value in told.items():
         if key not in known:

@@ -9,13 +9,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
 
+import robolearn
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, remote
+from robolearn.data.remote import RemotePath
+from robolearn.data.video.readers import VideoReader
 from robolearn.data.weights import write_weights
 from robolearn.train.settings import ImitationConfig
 
@@ -172,3 +176,29 @@ def test_training_from_a_server_is_training_from_the_folder(served: Served, tmp_
     mixed = Train(data=(served.url, str(served.local)), mix=(1.0, 3.0), out=tmp_path / "mix", weights=True, **small)
     assert mixed.run()["frames"] == 28
     assert Train(data=(served.url,), out=tmp_path / "there", resume=True, **small).run()["steps"] == 4
+
+
+@pytest.mark.parametrize("on_server", [False, True])
+def test_a_path_passes_through_six_files(served: Served, on_server: bool):
+    """From `Dataset.open` to a picture; a reader of the room follows one way."""
+    root = served.url if on_server else str(served.local)
+    package = Path(robolearn.__file__).parent
+    seen: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(package / "data"):
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+            taken = [frame.f_locals.get(name) for name in names]
+            taken += [vars(value).get("root") for value in taken if isinstance(value, VideoReader)]
+            if any(isinstance(value, (str, Path, RemotePath)) and str(value) == root for value in taken):
+                seen.add(str(file.relative_to(package / "data")))
+
+    sys.setprofile(note)
+    try:
+        dataset = Dataset.open(root)
+        dataset.images("front")
+    finally:
+        sys.setprofile(None)
+    assert {"reader.py", "layout.py", "loading.py", "video/readers.py"} <= seen
+    assert len(seen) <= 6, sorted(seen)
