@@ -40,6 +40,7 @@ PRESETS: dict[str, Preset] = {
         episodes=50, quality="narrow", train_steps=6000, env_steps=2_500_000, rl={"num_envs": 128, "lam": 0.95}
     ),
     "peg_insert": Preset(episodes=25, quality="narrow", train_steps=1500, env_steps=800_000),
+    "peg_insert_tight": Preset(episodes=25, quality="narrow", train_steps=1500, env_steps=800_000),
 }
 
 

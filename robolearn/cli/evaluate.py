@@ -25,7 +25,7 @@ class Evaluate(Command):
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
     task: str = "lift"
-    """lift, pick_place, peg_insert, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    """lift, pick_place, peg_insert, peg_insert_tight, robosuite:<Name> or gym:<module>:<Id-v0>."""
     robot: SimRobot = ""
     """The arm of our tasks, for a policy of LeRobot's whose files name none; by default the policy's own, or panda."""
     episodes: int = 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from sim.experts.lift import LiftScript
+from sim.experts.operator import Patience, ScriptedOperator
 from sim.experts.peg_insert import PegInsertScript
 from sim.experts.pick_place import PickPlaceScript
 from sim.experts.waypoints import QUALITIES, Quality, Script, ScriptedExpert
@@ -13,6 +14,7 @@ SCRIPTS: dict[str, type[Script]] = {
     "lift": LiftScript,
     "pick_place": PickPlaceScript,
     "peg_insert": PegInsertScript,
+    "peg_insert_tight": PegInsertScript,
 }
 
 
@@ -25,11 +27,31 @@ def named_quality(name: str) -> Quality:
 
 def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality | str, seed: int) -> ScriptedExpert:
     """The demonstrator of an embedded task."""
-    if task not in SCRIPTS:
-        raise BadInput("scripted expert for task", got=task, available=SCRIPTS)
     if isinstance(quality, str):
         quality = named_quality(quality)
-    return ScriptedExpert(SCRIPTS[task](), interface, num_envs, quality, seed)
+    return ScriptedExpert(_script(task), interface, num_envs, quality, seed)
 
 
-__all__ = ["QUALITIES", "Quality", "ScriptedExpert", "make_expert", "named_quality"]
+def make_operator(
+    task: str, interface: Interface, num_envs: int, seed: int, patience: Patience | None = None
+) -> ScriptedOperator:
+    """The operator of an embedded task who watches a policy and intervenes."""
+    return ScriptedOperator(_script(task), interface, num_envs, seed, patience)
+
+
+def _script(task: str) -> Script:
+    if task not in SCRIPTS:
+        raise BadInput("scripted expert for task", got=task, available=SCRIPTS)
+    return SCRIPTS[task]()
+
+
+__all__ = [
+    "QUALITIES",
+    "Patience",
+    "Quality",
+    "ScriptedExpert",
+    "ScriptedOperator",
+    "make_expert",
+    "make_operator",
+    "named_quality",
+]

@@ -10,6 +10,8 @@ from sim.experts.waypoints import Array, View, Waypoint, downward, nearest_quart
 # Error of aim of each strategy at bias 1, in the tcp frame: (along the pads, along the finger travel, height) [m].
 LIFT_BIAS = np.array([[0.020, 0.006, 0.006], [0.017, 0.008, 0.010]])
 
+OPEN = 0.055  # width of a gripper that holds no cube [m]
+
 
 def grasp_pose(view: View, strategy: NDArray[np.int64], bias: Array) -> tuple[Array, Array]:
     """Where the demonstrator thinks the cube has to be grasped: (N, 3) and (N, 3, 3)."""
@@ -41,6 +43,21 @@ class LiftScript:
         if phase == 1:
             return Waypoint(aim, rot, 1.0, speed=0.7, tolerance=0.006, dwell=1)
         return Waypoint(aim, rot, -1.0, speed=0.3, tolerance=0.02, dwell=5)
+
+    def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
+        offset = view.tcp_pos - view.vector("cube")
+        aside, height = np.linalg.norm(offset[:, :2], axis=1), offset[:, 2]
+        beside = (strategy == 1) & (aside < 0.085) & (height < 0.055)
+        near = (view.width > OPEN) & ((aside < 0.02) | beside)
+        phase = np.where(near, 1, 0)
+        phase[near & (np.linalg.norm(offset, axis=1) < 0.008)] = 2
+        phase[held(view)] = 3
+        return phase
+
+
+def held(view: View) -> NDArray[np.bool_]:
+    """(N,) the cube is between the fingers, and they are not open."""
+    return (view.width < OPEN) & (np.linalg.norm(view.tcp_pos - view.vector("cube"), axis=1) < 0.025)
 
 
 def _upright(view: View) -> Array:

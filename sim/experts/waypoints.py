@@ -116,6 +116,10 @@ class Script(Protocol):
         """
         ...
 
+    def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(N,) the phase that a demonstrator of these strategies (N,) begins with who takes over here."""
+        ...
+
 
 class ScriptedExpert:
     """A `Teleoperator` that follows a script, badly if so asked.
@@ -145,6 +149,19 @@ class ScriptedExpert:
         self._bias = np.zeros(num_envs)
         self._hasty = np.zeros(num_envs, dtype=bool)
         self._memory = np.full((num_envs, 3), np.nan)
+
+    def resume(self, observation: Observation, worlds: NDArray[np.bool_], strategy: int) -> None:
+        """Go on in the middle of an episode, with `strategy`, in the worlds (N,) that are true."""
+        view = self._view(observation)
+        self._strategy[worlds] = strategy
+        self._phase[worlds] = self._script.resume(view, self._strategy)[worlds]
+        self._stay[worlds] = 0
+        self._memory[worlds] = view.tcp_pos[worlds]
+
+    def tcp(self, observation: Observation) -> tuple[Array, Array]:
+        """(N, 3) position [m] and (N, 3, 3) orientation of the tcp in the base frame."""
+        view = self._view(observation)
+        return view.tcp_pos, view.tcp_rot
 
     @property
     def strategy(self) -> NDArray[np.int64]:

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 from sim.embedded.task import Task
 from sim.tasks.lift import Lift
-from sim.tasks.peg_insert import PegInsert
+from sim.tasks.peg_insert import PegInsert, peg_insert_tight
 from sim.tasks.pick_place import PickPlace
 
-TASKS: dict[str, Callable[..., Task]] = {"lift": Lift, "pick_place": PickPlace, "peg_insert": PegInsert}
+TASKS: dict[str, Callable[..., Task]] = {
+    "lift": Lift,
+    "pick_place": PickPlace,
+    "peg_insert": PegInsert,
+    "peg_insert_tight": peg_insert_tight,
+}

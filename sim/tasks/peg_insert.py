@@ -1,4 +1,4 @@
-"""Peg insertion: bring a held 16 mm peg into a 20 mm hole, 3 cm deep.
+"""Peg insertion: bring a held 16 mm peg into a square hole, 3 cm deep: 20 mm wide, or 17 mm in the tight variant.
 
 The peg is held by friction: its place and tilt in the gripper differ from episode to episode, it slips when it
 is pressed hard, and it falls when the gripper opens.
@@ -18,7 +18,8 @@ from sim.embedded.task import Array, Start, State, draw
 
 RADIUS = 0.008  # of the peg [m]
 HALF_LENGTH = 0.040  # of the peg with its round ends [m]
-HOLE = 0.010  # half the width of the square hole [m]
+CLEARANCE = 0.002  # between the peg in the middle and each wall of the hole [m]
+TIGHT = 0.0005  # the same in `peg_insert_tight` [m]
 BLOCK = 0.045  # half the width of the block around it [m]
 HEIGHT = 0.050  # of the block [m]
 DEPTH = 0.030  # insertion that counts as success [m]
@@ -49,6 +50,12 @@ class PegInsert:
         *(f"peg_axis_{axis}" for axis in "xyz"),
     )
     start_range: float = 1.0
+    clearance: float = CLEARANCE
+
+    @property
+    def hole(self) -> float:
+        """Half the width of the hole [m]."""
+        return RADIUS + self.clearance
 
     def build(self, spec: mujoco.MjSpec) -> None:
         peg = spec.worldbody.add_body(name="peg", pos=[0.5, 0.0, 0.2])
@@ -67,12 +74,13 @@ class PegInsert:
             rgba=[0.90, 0.62, 0.15, 1.0],
         )
         hole = spec.worldbody.add_body(name="hole", mocap=True)
-        wall = 0.5 * (BLOCK - HOLE)
+        half = self.hole
+        wall = 0.5 * (BLOCK - half)
         for x, y, sx, sy in (
-            (HOLE + wall, 0.0, wall, BLOCK),
-            (-HOLE - wall, 0.0, wall, BLOCK),
-            (0.0, HOLE + wall, HOLE, wall),
-            (0.0, -HOLE - wall, HOLE, wall),
+            (half + wall, 0.0, wall, BLOCK),
+            (-half - wall, 0.0, wall, BLOCK),
+            (0.0, half + wall, half, wall),
+            (0.0, -half - wall, half, wall),
         ):
             hole.add_geom(
                 type=mujoco.mjtGeom.mjGEOM_BOX,
@@ -101,7 +109,7 @@ class PegInsert:
     def success(self, state: State) -> NDArray[np.bool_]:
         hole = state.bodies["hole"].pos
         tip, _ = _tip(state)
-        inside = np.linalg.norm(tip[:, :2] - hole[:, :2], axis=-1) < HOLE
+        inside = np.linalg.norm(tip[:, :2] - hole[:, :2], axis=-1) < self.hole
         return inside & (tip[:, 2] < hole[:, 2] - DEPTH)
 
     def failure(self, state: State) -> NDArray[np.bool_]:
@@ -120,3 +128,10 @@ def _tip(state: State) -> tuple[Array, Array]:
     peg = state.bodies["peg"]
     axis = peg.rot[:, :, 2]
     return peg.pos + HALF_LENGTH * axis, axis
+
+
+def peg_insert_tight(start_range: float = 1.0) -> PegInsert:
+    """The same with a quarter of the clearance."""
+    return PegInsert(
+        name="peg_insert_tight", prompt="insert the peg into the tight hole", start_range=start_range, clearance=TIGHT
+    )
