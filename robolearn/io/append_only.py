@@ -34,6 +34,10 @@ class AppendOnlyFile:
         while view:
             view = view[os.write(self._descriptor, view) :]
 
+    def sync(self) -> None:
+        """What was appended survives a power cut from here on."""
+        os.fsync(self._descriptor)
+
     def close(self) -> None:
         """Close the file; may be called twice."""
         if self._descriptor >= 0:
@@ -48,11 +52,15 @@ class AppendOnlyFile:
 
 
 class Journal:
-    """Appends records to a new file at `path`; its folder is made if need be."""
+    """Appends records to the file at `path`; its folder is made if need be.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+      resume: go on after the records that are there, which must be whole (see `whole_length`), instead of anew.
+    """
+
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = AppendOnlyFile(path, truncate=True)
+        self._file = AppendOnlyFile(path, truncate=not resume)
 
     def append(self, record: bytes) -> None:
         """Add `record`, which is not empty.
@@ -61,6 +69,10 @@ class Journal:
         """
         assert record
         self._file.append(_HEAD.pack(len(record), zlib.crc32(record)) + record)
+
+    def sync(self) -> None:
+        """Records that were appended survive a power cut from here on."""
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file; may be called twice."""
@@ -81,3 +93,8 @@ def records(path: Path) -> Iterator[bytes]:
             return
         yield record
         content = content[_HEAD.size + length :]
+
+
+def whole_length(path: Path) -> int:
+    """Bytes of the file at `path` that its whole records take; what comes after them was cut short by a kill."""
+    return sum(_HEAD.size + len(record) for record in records(path))

@@ -37,8 +37,37 @@ SCHEDULES = (f"{RUNNER}::test_noise_and_target_fall_as_the_budget_is_spent",)
 RATIOS = (f"{UPDATES}::test_every_ratio_is_1_before_the_first_update",)
 DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
+REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "replay-edge-of-an-intervention": Mutant(
+        f"{REPLAY}/buffer.py", "valid &= (helped == 0) | (helped == length)", "pass", REPLAYED
+    ),
+    "replay-time-limit-is-an-end": Mutant(
+        f"{REPLAY}/buffer.py", "ends = episode.terminated & (", "ends = (", REPLAYED
+    ),
+    "replay-value-after-the-end": Mutant(
+        f"{REPLAY}/buffer.py", "torch.where(w.ends[index], 0.0, gamma ** length.float())", "gamma ** length.float()",
+        REPLAYED,
+    ),
+    "replay-next-episode": Mutant(f"{REPLAY}/buffer.py", "(start + length < rows)", "True", REPLAYED),
+    "replay-discount-of-one-step": Mutant(f"{REPLAY}/buffer.py", "gamma ** length.float()", "gamma", REPLAYED),
+    "replay-rewards-not-discounted": Mutant(f"{REPLAY}/buffer.py", " * gamma**offset)", ")", REPLAYED),
+    "replay-padding-tells-the-end": Mutant(
+        f"{REPLAY}/buffer.py", "torch.where(executed[..., None], action, others)", "action * executed[..., None]",
+        REPLAYED,
+    ),
+    "replay-forgets-nothing": Mutant(f"{REPLAY}/buffer.py", "self._windows.drop_before(self._first)", "pass", REPLAYED),
+    "replay-success-across-an-edge": Mutant(
+        f"{REPLAY}/assembly.py", "self.intervention | (unaided & self.success)", "self.intervention | self.success",
+        REPLAYED,
+    ),
+    "replay-a-gap-is-taken": Mutant(f"{REPLAY}/assembly.py", " or record.index != len(self._steps)", "", REPLAYED),
+    "replay-log-begins-anew": Mutant(f"{REPLAY}/log.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED),
+    "replay-log-keeps-half-a-record": Mutant(
+        f"{REPLAY}/log.py", "os.truncate(self.path, whole_length(self.path))", "pass", REPLAYED
+    ),
+    "replay-any-number": Mutant(f"{REPLAY}/records.py", "not np.isfinite(value).all()", "False", REPLAYED),
     "entropy-sign": Mutant(
         ON_POLICY, "surrogate - c.entropy * entropy", "surrogate + c.entropy * entropy",
         (f"{UPDATES}::test_the_entropy_term_raises_the_noise",),

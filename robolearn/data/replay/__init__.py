@@ -1,0 +1,22 @@
+"""What off-policy learning learns from: steps as they come, on disk at once, in memory as windows.
+
+`records` one step or the end of an episode, as bytes; `log` the append-only file of them; `assembly` steps → episodes;
+`buffer` episodes → windows of transitions. Imports nothing of RL.
+"""
+
+from robolearn.data.replay.assembly import Assembler, PlayedEpisode
+from robolearn.data.replay.buffer import ReplayBuffer, WindowBatch
+from robolearn.data.replay.log import TransitionLog
+from robolearn.data.replay.records import End, Record, RecordSchema, Step
+
+__all__ = [
+    "Assembler",
+    "End",
+    "PlayedEpisode",
+    "Record",
+    "RecordSchema",
+    "ReplayBuffer",
+    "Step",
+    "TransitionLog",
+    "WindowBatch",
+]

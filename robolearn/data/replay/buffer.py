@@ -1,0 +1,245 @@
+"""Episodes in memory → windows of transitions for off-policy learning.
+
+    rows      o_0 o_1 … o_T        every frame once; T + 1 of them for an episode of T steps
+    window t  (o_t, a_t … a_{t+H-1}, Σ_i γ^i r_{t+i}, o_{t+h})       i < h = the steps that were executed of it
+
+Boundaries:
+
+- A window lies within one episode, and what follows it is never another episode's.
+- A window within one author's steps: none crosses the edge between a policy and an operator.
+- h < H where the task ended the episode inside the window. Nothing comes after it: its discount is 0, and in the place
+  of actions that were never executed stand those of other windows, so that a critic cannot read the end from a padding.
+- Time limits, crashes and interruptions are no end of the task: windows reach up to them with h = H, and are
+  bootstrapped from what was seen last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robolearn.core import BadInput, Interface
+from robolearn.data.replay.assembly import PlayedEpisode
+
+Annotate = Callable[[dict[str, Tensor]], Tensor]
+"""Observations (n, …) → (n, …) of what a learner wants to know of each, computed once per row."""
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """B windows.
+
+    Attributes:
+      observation, next_observation: feature → (B, …) as stored.
+      action: (B, H, Da) executed actions in [-1, 1].
+      reward: (B,) Σ_{i<h} γ^i r.
+      discount: (B,) γ^h, 0 where the task ended the episode.
+      intervention: (B,) an operator commanded the window.
+      merit: (B,) worth imitating: see `PlayedEpisode.merits`.
+      note, next_note: (B, …) what `annotate` found for the two observations; empty without it.
+    """
+
+    observation: dict[str, Tensor]
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_observation: dict[str, Tensor]
+    intervention: Tensor
+    merit: Tensor
+    note: Tensor
+    next_note: Tensor
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+class ReplayBuffer:
+    """The newest episodes, up to `capacity` rows.
+
+    Args:
+      interface: of the world.
+      chunk: H, actions in a window.
+      capacity: rows (frames) in memory; whole episodes are forgotten, the oldest first.
+      annotate: see `Annotate`; its result is stored with the row.
+      device: of the batches; rows stay in the CPU's memory.
+
+    Attributes:
+      episodes, steps: added so far.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        chunk: int,
+        capacity: int,
+        *,
+        annotate: Annotate | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if chunk < 1 or capacity <= chunk:
+            raise BadInput("replay: chunk, capacity", got=(chunk, capacity), expected="1 ≤ chunk < capacity")
+        self._interface, self._chunk, self._capacity = interface, chunk, capacity
+        self._annotate, self._device = annotate, torch.device(device)
+        self._rows: dict[str, Tensor] = {}  # grow to the capacity by doubling
+        self._held = 0  # rows that there is memory for
+        self._first, self._next = 0, 0  # the oldest row that is kept and the next one, counted from the beginning
+        self._windows = _Columns()
+        self.episodes = self.steps = 0
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self._windows)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the rows [bytes]."""
+        return sum(rows.numel() * rows.element_size() for rows in self._rows.values())
+
+    def add(self, episode: PlayedEpisode, *, only_interventions: bool = False) -> None:
+        """Add an episode's windows, or those of an operator alone.
+
+        Raises:
+          BadInput: an episode longer than the capacity, or of another shape than the interface's.
+        """
+        seen = self._seen(episode)
+        count = len(next(iter(seen.values())))
+        if count > self._capacity:
+            raise BadInput("replay: episode", got=f"{count} frames", expected=f"at most {self._capacity}")
+        self._store(seen, episode, count)
+        begin = self._next
+        self._next += count
+        starts, lengths, ends = windows_of(episode, self._chunk, count)
+        keep = episode.intervention[starts] if only_interventions else np.ones(len(starts), np.bool_)
+        self._windows.append(
+            start=begin + starts[keep],
+            length=lengths[keep],
+            ends=ends[keep],
+            intervention=episode.intervention[starts[keep]],
+            merit=episode.merits[starts[keep]],
+        )
+        self._first = max(self._first, self._next - self._capacity)
+        self._windows.drop_before(self._first)
+        self.episodes += 1
+        self.steps += len(episode)
+
+    def sample(self, count: int, gamma: float, generator: torch.Generator) -> WindowBatch:
+        """`count` windows, drawn uniformly with replacement; γ is of one control step.
+
+        Raises:
+          BadInput: there are none.
+        """
+        if not len(self):
+            raise BadInput("replay", got="no windows", expected="at least one")
+        return self.gather(torch.randint(len(self), (count,), generator=generator), gamma, generator)
+
+    def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> WindowBatch:
+        """The windows `index` (B,)."""
+        w = self._windows
+        start, length = w.start[index], w.length[index]
+        offset = torch.arange(self._chunk)
+        executed = offset < length[:, None]
+        rows = (start[:, None] + torch.minimum(offset, length[:, None] - 1)) % max(self._held, 1)
+        action = self._rows["action"][rows]
+        others = action[torch.randperm(len(index), generator=generator)]
+        action = torch.where(executed[..., None], action, others)
+        # R = Σ_{i<h} γ^i r_i
+        reward = (self._rows["reward"][rows] * executed * gamma**offset).sum(1)
+        discount = torch.where(w.ends[index], 0.0, gamma ** length.float())
+        now, after = start % self._held, (start + length) % self._held
+        after = torch.where(w.ends[index], now, after)  # what follows the end is never looked at
+        notes = self._rows.get("note")
+        nothing = torch.empty(len(index), 0)
+        return WindowBatch(
+            observation=self._observations(now),
+            action=action.to(self._device),
+            reward=reward.to(self._device),
+            discount=discount.to(self._device),
+            next_observation=self._observations(after),
+            intervention=w.intervention[index].to(self._device),
+            merit=w.merit[index].to(self._device),
+            note=(nothing if notes is None else notes[now]).to(self._device),
+            next_note=(nothing if notes is None else notes[after]).to(self._device),
+        )
+
+    def _observations(self, rows: Tensor) -> dict[str, Tensor]:
+        return {key: self._rows[_FEATURE + key][rows].to(self._device) for key in self._interface.observation}
+
+    def _seen(self, episode: PlayedEpisode) -> dict[str, Tensor]:
+        seen = {}
+        for key, spec in self._interface.observation.items():
+            value = episode.observation.get(key)
+            if value is None or value.shape[1:] != tuple(spec.shape) or len(value) - len(episode) not in (0, 1):
+                got = None if value is None else value.shape
+                raise BadInput(f"replay: {key}", got=got, expected=(f"{len(episode)} (+ 1)", *spec.shape))
+            seen[key] = torch.from_numpy(np.ascontiguousarray(value, np.uint8 if spec.dtype == "uint8" else np.float32))
+        return seen
+
+    def _store(self, seen: Mapping[str, Tensor], episode: PlayedEpisode, count: int) -> None:
+        action, reward = torch.zeros(count, *episode.action.shape[1:]), torch.zeros(count)
+        action[: len(episode)] = torch.from_numpy(episode.action)
+        reward[: len(episode)] = torch.from_numpy(episode.reward)
+        rows = {_FEATURE + key: value for key, value in seen.items()} | {"action": action, "reward": reward}
+        if self._annotate is not None:
+            with torch.no_grad():
+                rows["note"] = self._annotate({key: v.to(self._device) for key, v in seen.items()}).cpu()
+        self._grow(rows, count)
+        place = torch.arange(self._next, self._next + count) % self._held
+        for key, value in rows.items():
+            self._rows[key][place] = value
+
+    def _grow(self, rows: Mapping[str, Tensor], count: int) -> None:
+        """Make memory for the rows to come; positions stay as they are until the capacity is reached."""
+        needed = min(self._next + count, self._capacity)
+        if needed <= self._held:
+            return
+        held = min(max(needed, 2 * self._held, 1024), self._capacity)
+        for key, value in rows.items():
+            old = self._rows.get(key)
+            new = torch.zeros(held, *value.shape[1:], dtype=value.dtype)
+            if old is not None:
+                new[: len(old)] = old
+            self._rows[key] = new
+        self._held = held
+
+
+_FEATURE = "observation/"
+
+
+def windows_of(episode: PlayedEpisode, chunk: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(starts, executed steps, whether the task ended in it) of the windows of an episode with so many rows."""
+    steps = len(episode)
+    start = np.arange(steps)
+    length = np.minimum(chunk, steps - start)
+    ends = episode.terminated & (start + length == steps)
+    # What follows must have been seen; before the end of the task a window is whole.
+    valid = ends | ((length == chunk) & (start + length < rows))
+    # The same author throughout: as many interventions in it as steps, or none.
+    count = np.concatenate([[0], np.cumsum(episode.intervention)])
+    helped = count[start + length] - count[start]
+    valid &= (helped == 0) | (helped == length)
+    return start[valid], length[valid], ends[valid]
+
+
+class _Columns:
+    """The windows, oldest first."""
+
+    def __init__(self) -> None:
+        self.start = self.length = torch.zeros(0, dtype=torch.int64)
+        self.ends = self.intervention = self.merit = torch.zeros(0, dtype=torch.bool)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def append(self, **columns: np.ndarray) -> None:
+        for name, values in columns.items():
+            setattr(self, name, torch.cat((getattr(self, name), torch.from_numpy(np.ascontiguousarray(values)))))
+
+    def drop_before(self, row: int) -> None:
+        gone = int(torch.searchsorted(self.start, row))
+        if gone:
+            for name in ("start", "length", "ends", "intervention", "merit"):
+                setattr(self, name, getattr(self, name)[gone:])

@@ -1,0 +1,375 @@
+"""Replay: what a window may reach over, worked out by hand; steps that survive kills and refuse strangers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load, save
+
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.data.replay import Assembler, End, PlayedEpisode, RecordSchema, ReplayBuffer, Step, TransitionLog
+
+INTERFACE = Interface(
+    {"proprio": ArraySpec((2,)), "images.front": ArraySpec((4, 4, 3), "uint8")}, ArraySpec((1,)), 20.0
+)
+PLAIN = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0)
+GAMMA = 0.5
+
+
+def played(
+    e: int,
+    steps: int,
+    *,
+    helped: tuple[int, ...] = (),
+    terminated: bool = False,
+    success: bool = False,
+    final: bool = True,
+) -> PlayedEpisode:
+    """proprio[t] = (e, t), action[t] = (10 e + t) / 100, reward 1 in the last step of a success."""
+    t = np.arange(steps + final, dtype=np.float32)
+    reward = np.zeros(steps, np.float32)
+    reward[-1] = success
+    return PlayedEpisode(
+        {"proprio": np.stack([0 * t + e, t], 1)},
+        ((10 * e + np.arange(steps, dtype=np.float32)) / 100)[:, None],
+        reward,
+        np.isin(np.arange(steps), helped),
+        terminated,
+        success,
+    )
+
+
+def all_windows(episode: PlayedEpisode, chunk: int = 3) -> list[tuple]:
+    """(t, actions that were executed, R, discount, next t) of each window, by the buffer."""
+    buffer = ReplayBuffer(PLAIN, chunk, 100)
+    buffer.add(episode)
+    batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator().manual_seed(0))
+    out = []
+    for i in range(len(batch)):
+        t = int(batch.observation["proprio"][i, 1])
+        h = min(chunk, len(episode) - t)
+        actions = [round(100 * float(a)) for a in batch.action[i, :h, 0]]
+        after = int(batch.next_observation["proprio"][i, 1])
+        out.append((t, actions, float(batch.reward[i]), float(batch.discount[i]), after))
+    return out
+
+
+def test_windows_up_to_a_time_limit_reach_its_last_sight_and_no_further() -> None:
+    assert all_windows(played(0, 5)) == [
+        (0, [0, 1, 2], 0.0, 0.125, 3),
+        (1, [1, 2, 3], 0.0, 0.125, 4),
+        (2, [2, 3, 4], 0.0, 0.125, 5),  # bootstrapped from what was seen when the clock ended it
+    ]
+
+
+def test_where_the_final_sight_is_not_known_nothing_is_bootstrapped_from_it() -> None:
+    assert [w[0] for w in all_windows(played(0, 5, final=False))] == [0, 1]
+
+
+def test_nothing_comes_after_the_end_of_the_task() -> None:
+    found = all_windows(played(0, 4, terminated=True, success=True))
+    assert [(t, actions, r, d) for t, actions, r, d, _ in found] == [
+        (0, [0, 1, 2], 0.0, 0.125),
+        (1, [1, 2, 3], 0.25, 0.0),  # γ² · 1
+        (2, [2, 3], 0.5, 0.0),
+        (3, [3], 1.0, 0.0),
+    ]
+
+
+def test_a_success_at_step_zero_is_one_window() -> None:
+    found = all_windows(played(0, 1, terminated=True, success=True))
+    assert [(t, a, r, d) for t, a, r, d, _ in found] == [(0, [0], 1.0, 0.0)]
+
+
+def test_no_window_crosses_the_edge_of_an_intervention() -> None:
+    """Policy 0 1 2 3, operator 4 5 6, policy 7 8 9: windows of three begin at 0 1 | 4 | 7."""
+    assert [w[0] for w in all_windows(played(0, 10, helped=(4, 5, 6)))] == [0, 1, 4, 7]
+
+
+def test_no_success_is_credited_across_an_intervention() -> None:
+    episode = played(0, 8, helped=(3, 4), terminated=True, success=True)
+    np.testing.assert_array_equal(episode.merits, [0, 0, 0, 1, 1, 1, 1, 1])
+    failed = played(0, 8, helped=(3, 4), terminated=True)
+    np.testing.assert_array_equal(failed.merits, [0, 0, 0, 1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(played(0, 3, terminated=True, success=True).merits, [1, 1, 1])
+
+
+def test_windows_of_an_operator_alone() -> None:
+    buffer = ReplayBuffer(PLAIN, 2, 100)
+    buffer.add(played(0, 10, helped=(4, 5, 6)), only_interventions=True)
+    batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator())
+    assert batch.intervention.all() and batch.observation["proprio"][:, 1].tolist() == [4, 5]
+
+
+def test_actions_that_were_never_executed_are_no_sign_of_the_end() -> None:
+    buffer = ReplayBuffer(PLAIN, 3, 1000)
+    for e in range(9):
+        buffer.add(played(e, 6, terminated=True, success=True))
+    batch = buffer.sample(2000, GAMMA, torch.Generator().manual_seed(1))
+    last = batch.observation["proprio"][:, 1] == 5  # one action was executed, two stand for nothing
+    padding = batch.action[last][:, 1:].flatten()
+    assert len(padding.unique()) > 20
+    assert abs(float(padding.mean()) - float(batch.action[:, 1:].mean())) < 0.05
+
+
+def test_sampling_is_uniform_over_windows_and_repeatable() -> None:
+    buffer = ReplayBuffer(PLAIN, 1, 100)
+    buffer.add(played(0, 2, terminated=True))
+    buffer.add(played(1, 6, terminated=True))
+    batch = buffer.sample(8000, GAMMA, torch.Generator().manual_seed(3))
+    share = float((batch.observation["proprio"][:, 0] == 1).float().mean())
+    assert abs(share - 0.75) < 0.02
+    again = buffer.sample(8000, GAMMA, torch.Generator().manual_seed(3))
+    assert torch.equal(batch.action, again.action)
+
+
+@pytest.mark.parametrize("capacity", [12, 25, 1100, 5000])
+def test_the_oldest_are_forgotten_and_the_others_stay_as_they_were(capacity: int) -> None:
+    buffer = ReplayBuffer(PLAIN, 2, capacity)
+    lengths = [5, 7, 3, 9, 4, 8, 6] * 60
+    for e, length in enumerate(lengths):
+        buffer.add(played(e % 9, length))
+    batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator())
+    e, t = batch.observation["proprio"].T
+    np.testing.assert_array_equal(batch.action[:, 0, 0], ((10 * e + t) / 100).float())
+    np.testing.assert_array_equal(batch.next_observation["proprio"], torch.stack([e, t + 2], 1))
+    rows = sum(length + 1 for length in lengths)
+    expected = sum(length - 1 for length in lengths) if rows <= capacity else None
+    assert len(buffer) == expected if expected is not None else 0 < len(buffer) <= capacity
+    assert buffer.steps == sum(lengths) and buffer.episodes == len(lengths)
+
+
+def test_pictures_lie_there_once_as_bytes() -> None:
+    buffer = ReplayBuffer(INTERFACE, 2, 500)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        n = 10
+        observation = {
+            "proprio": rng.standard_normal((n + 1, 2)).astype(np.float32),
+            "images.front": rng.integers(0, 256, (n + 1, 4, 4, 3), dtype=np.uint8),
+        }
+        buffer.add(PlayedEpisode(observation, np.zeros((n, 1), np.float32), np.zeros(n, np.float32),
+                                 np.zeros(n, bool), False, False))  # fmt: skip
+    assert buffer.bytes <= 500 * (48 + 4 * (2 + 1 + 1))
+    batch = buffer.sample(3, GAMMA, torch.Generator())
+    assert batch.observation["images.front"].dtype == torch.uint8
+
+
+def test_annotations_are_of_the_row() -> None:
+    calls = []
+
+    def annotate(observation: dict[str, torch.Tensor]) -> torch.Tensor:
+        calls.append(len(observation["proprio"]))
+        return observation["proprio"] * 2
+
+    buffer = ReplayBuffer(PLAIN, 2, 100, annotate=annotate)
+    buffer.add(played(1, 4))
+    batch = buffer.sample(50, GAMMA, torch.Generator())
+    assert calls == [5]
+    assert torch.equal(batch.note, 2 * batch.observation["proprio"])
+    assert torch.equal(batch.next_note, 2 * batch.next_observation["proprio"])
+
+
+def test_a_demonstration_ends_where_it_was_recorded_to() -> None:
+    t = np.arange(5, dtype=np.float32)
+    episode = Episode({"proprio": np.stack([t, t], 1)}, t[:, None] / 10, 0 * t, False, False, True, "a task")
+    demonstration = PlayedEpisode.of_demonstration(episode)
+    assert [w[0] for w in all_windows(demonstration, 2)] == [0, 1, 2]
+    assert demonstration.intervention.all() and demonstration.merits.all()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(BadInput, match="chunk, capacity"):
+        ReplayBuffer(PLAIN, 5, 5)
+    buffer = ReplayBuffer(PLAIN, 2, 10)
+    with pytest.raises(BadInput, match="no windows"):
+        buffer.sample(1, GAMMA, torch.Generator())
+    with pytest.raises(BadInput, match="11 frames"):
+        buffer.add(played(0, 10))
+    with pytest.raises(BadInput, match=r"images\.front"):
+        ReplayBuffer(INTERFACE, 2, 100).add(played(0, 3))
+
+
+# --- records, and their assembly ------------------------------------------------------------------------------
+
+
+def sight(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        "proprio": rng.standard_normal(2).astype(np.float32),
+        "images.front": rng.integers(0, 256, (4, 4, 3), dtype=np.uint8),
+    }
+
+
+def step(index: int, episode: int = 0, *, intervention: bool = False) -> Step:
+    return Step(episode, index, sight(index), np.array([0.5], np.float32), 0.25, intervention)
+
+
+def end(length: int, episode: int = 0) -> End:
+    return End(episode, length, sight(99), True, False, True)
+
+
+@pytest.mark.parametrize("record", [step(3, 7, intervention=True), end(4, 2)])
+def test_a_record_there_and_back(record: Step | End) -> None:
+    schema = RecordSchema(INTERFACE)
+    content = schema.encode(record)
+    assert len(content) <= schema.limit
+    back = schema.decode(content)
+    assert type(back) is type(record)
+    for name, value in vars(record).items():
+        if name == "observation":
+            for key in value:
+                np.testing.assert_array_equal(back.observation[key], value[key])
+                assert back.observation[key].dtype == value[key].dtype
+        else:
+            np.testing.assert_array_equal(getattr(back, name), value)
+
+
+STRANGE = {
+    "names": lambda t: {k: v for k, v in t.items() if k != "reward"},
+    "unknown": lambda t: t | {"extra": np.zeros(1)},
+    "action: got float32 \\(2,\\)": lambda t: t | {"action": np.zeros(2, np.float32)},
+    "action: got float64": lambda t: t | {"action": np.zeros(1)},
+    "NaN": lambda t: t | {"reward": np.array(np.nan, np.float32)},
+    "proprio: got NaN": lambda t: t | {"observation/proprio": np.array([0, np.inf], np.float32)},
+    "beyond": lambda t: t | {"action": np.array([1.5], np.float32)},
+    "negative": lambda t: t | {"index": np.array(-1)},
+    "bytes": lambda t: t | {"huge": np.zeros(100_000)},
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_a_strange_record_is_refused(what: str) -> None:
+    schema = RecordSchema(INTERFACE)
+    tensors = STRANGE[what](load(schema.encode(step(0))))
+    with pytest.raises(BadInput, match=what):
+        schema.decode(save(tensors))
+
+
+def test_any_bytes_are_a_record_or_refused() -> None:
+    schema, rng = RecordSchema(INTERFACE), np.random.default_rng(0)
+    good = schema.encode(step(0))
+    for _ in range(3000):
+        content = bytearray(good)
+        for _ in range(int(rng.integers(1, 6))):
+            content[int(rng.integers(len(content)))] = int(rng.integers(256))
+        cut = bytes(content[: int(rng.integers(len(content) + 1))]) if rng.random() < 0.3 else bytes(content)
+        try:
+            schema.decode(cut)
+        except BadInput:
+            continue
+    for content in (b"", b"\x80\x04.", b"\xff" * 64, b"\x00" * 64, rng.bytes(1000)):
+        with pytest.raises(BadInput):
+            schema.decode(content)
+
+
+def test_both_ends_of_a_wrong_end() -> None:
+    schema = RecordSchema(INTERFACE)
+    with pytest.raises(BadInput, match="terminated or truncated"):
+        schema.encode(End(0, 1, sight(0), True, True, False))
+
+
+def test_episodes_are_assembled_in_order() -> None:
+    assembler = Assembler()
+    assert assembler.expects == (0, 0)
+    assert assembler.add(step(0)) is None and assembler.add(step(1, intervention=True)) is None
+    assert assembler.expects == (0, 2)
+    episode = assembler.add(end(2))
+    assert episode is not None and len(episode) == 2 and episode.observation["proprio"].shape == (3, 2)
+    np.testing.assert_array_equal(episode.intervention, [False, True])
+    np.testing.assert_array_equal(episode.observation["proprio"][2], sight(99)["proprio"])
+    assert episode.terminated and episode.success and assembler.expects == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [step(2), step(0), step(1, episode=1), end(2), end(1, episode=3)],
+    ids=["gap", "again", "other", "longer", "other end"],
+)  # fmt: skip
+def test_a_gap_or_a_repetition_is_refused_and_nothing_is_lost(wrong: Step | End) -> None:
+    assembler = Assembler()
+    assembler.add(step(0))
+    with pytest.raises(BadInput, match="step 1 of episode 0"):
+        assembler.add(wrong)
+    assembler.add(step(1))
+    assert assembler.add(end(2)) is not None
+
+
+def test_an_old_episode_does_not_come_back() -> None:
+    assembler = Assembler()
+    assembler.add(step(0, episode=4))
+    assembler.add(end(1, episode=4))
+    with pytest.raises(BadInput, match="step 0 of episode 5"):
+        assembler.add(step(0, episode=4))
+
+
+def test_an_episode_that_its_actor_never_ended() -> None:
+    assembler = Assembler()
+    for i in range(3):
+        assembler.add(step(i))
+    episode = assembler.cut()
+    assert episode is not None and len(episode) == 2 and not episode.terminated and not episode.success
+    np.testing.assert_array_equal(episode.observation["proprio"][2], sight(2)["proprio"])
+    assert assembler.expects == (1, 0)
+    assembler.add(step(0, episode=1))
+    assert assembler.cut() is None and assembler.expects == (2, 0)
+
+
+# --- the log ---------------------------------------------------------------------------------------------------
+
+
+def test_the_log_goes_on_after_what_is_whole(tmp_path: Path) -> None:
+    schema = RecordSchema(INTERFACE)
+    log = TransitionLog(tmp_path, "actor-0", schema)
+    for i in range(3):
+        log.append(schema.encode(step(i)))
+    log.close()
+    with log.path.open("ab") as file:
+        file.write(schema.encode(step(3))[:40])  # a kill in the middle of a record
+    log = TransitionLog(tmp_path, "actor-0", schema)
+    log.append(schema.encode(step(3)))
+    log.sync()
+    assert [record.index for record in log.read() if isinstance(record, Step)] == [0, 1, 2, 3]
+    log.close()
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65, "a b"])
+def test_an_actor_has_a_file_of_its_own_and_no_other(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput, match="actor's name"):
+        TransitionLog(tmp_path, name, RecordSchema(INTERFACE))
+
+
+_WRITER = """
+import sys, numpy as np
+from pathlib import Path
+from robolearn.core import ArraySpec, Interface
+from robolearn.data.replay import RecordSchema, Step, TransitionLog
+schema = RecordSchema(Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0))
+log = TransitionLog(Path(sys.argv[1]), "a", schema)
+for i in range(10**9):
+    log.append(schema.encode(Step(0, i, {"proprio": np.zeros(2, np.float32)}, np.zeros(1, np.float32), 0.0, False)))
+    print(i, flush=True)
+"""
+
+
+def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    schema = RecordSchema(PLAIN)
+    for kill in (5, 60, 200):
+        log = tmp_path / str(kill)
+        process = subprocess.Popen([sys.executable, "-c", _WRITER, str(log)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        for _ in range(kill):
+            acknowledged = int(process.stdout.readline())
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
+        process.wait()
+        opened = TransitionLog(log, "a", schema)
+        kept = [record.index for record in opened.read() if isinstance(record, Step)]
+        opened.close()
+        assert kept == list(range(len(kept))) and len(kept) >= acknowledged + 1
