@@ -63,7 +63,9 @@ MUTANTS: dict[str, Mutant] = {
         REPLAYED,
     ),
     "replay-a-gap-is-taken": Mutant(f"{REPLAY}/assembly.py", " or record.index != len(self._steps)", "", REPLAYED),
-    "replay-log-begins-anew": Mutant(f"{REPLAY}/log.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED),
+    "replay-log-begins-anew": Mutant(
+        f"{REPLAY}/log.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED
+    ),
     "replay-log-keeps-half-a-record": Mutant(
         f"{REPLAY}/log.py", "os.truncate(self.path, whole_length(self.path))", "pass", REPLAYED
     ),

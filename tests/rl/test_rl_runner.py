@@ -165,7 +165,8 @@ def test_training_and_export_have_the_initial_noise_that_was_asked_for(
     assert tuned.net.config.initial_noise_std == 0.0
     seen = {"proprio": np.full((3, 2), 0.5, np.float32)}
     first, second = tuned.act(seen), tuned.act(seen)
-    assert np.array_equal(first, second) and np.array_equal(first[0], first[1])  # nothing is left to chance
+    assert np.array_equal(first, second)  # nothing is left to chance
+    np.testing.assert_allclose(first[0], first[1], atol=1e-6)  # rows of a matrix product may differ in the last bit
     with_noise = tuned.with_initial_noise(1.0).act(seen)
     assert not np.array_equal(with_noise[0], with_noise[1])
 
