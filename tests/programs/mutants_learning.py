@@ -39,7 +39,40 @@ DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
 
+OFF_POLICY = ("tests/rl/test_rl_off_policy.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "off-policy-no-discount": Mutant(
+        f"{ALGORITHMS}/off_policy.py", "batch.reward + batch.discount * value", "batch.reward + value", OFF_POLICY
+    ),
+    "off-policy-target-does-not-follow": Mutant(
+        f"{RL}/ensemble_critic.py", "get_ema_multi_avg_fn(1.0 - config.tau)", "get_ema_multi_avg_fn(config.tau)", OFF_POLICY
+    ),
+    "off-policy-optimism": Mutant(f"{RL}/ensemble_critic.py", ".amin(0)", ".amax(0)", OFF_POLICY),
+    "off-policy-likelihood-without-tanh": Mutant(
+        f"{ACTORS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
+    ),
+    "off-policy-temperature-sign": Mutant(
+        f"{ALGORITHMS}/rlpd.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY
+    ),
+    "off-policy-critics-minimised": Mutant(
+        f"{ALGORITHMS}/rlpd.py", "* log_prob - value)", "* log_prob + value)", OFF_POLICY
+    ),
+    "off-policy-edits-downhill": Mutant(
+        f"{ALGORITHMS}/proposals.py", "imitation - self.settings.value * value", "imitation + self.settings.value * value",
+        OFF_POLICY,
+    ),
+    "off-policy-imitates-what-was-not-executed": Mutant(
+        f"{ALGORITHMS}/proposals.py", "done = batch.executed.repeat_interleave(self.components, 1)",
+        "done = torch.ones_like(batch.action.flatten(1), dtype=torch.bool)", OFF_POLICY,
+    ),
+    "off-policy-caution-sign": Mutant(
+        f"{ALGORITHMS}/proposals.py", "values.mean(0) - self.settings.caution", "values.mean(0) + self.settings.caution",
+        OFF_POLICY,
+    ),
+    "off-policy-resume-forgets-an-optimiser": Mutant(
+        f"{ALGORITHMS}/rlpd.py", '"critic": self.critic.adam, "alpha"', '"alpha"', OFF_POLICY
+    ),
     "replay-edge-of-an-intervention": Mutant(
         f"{REPLAY}/buffer.py", "valid &= (helped == 0) | (helped == length)", "pass", REPLAYED
     ),

@@ -36,6 +36,7 @@ class WindowBatch:
     Attributes:
       observation, next_observation: feature → (B, …) as stored.
       action: (B, H, Da) executed actions in [-1, 1].
+      executed: (B, H) false where the episode had ended; an action of another window stands there.
       reward: (B,) Σ_{i<h} γ^i r.
       discount: (B,) γ^h, 0 where the task ended the episode.
       intervention: (B,) an operator commanded the window.
@@ -45,6 +46,7 @@ class WindowBatch:
 
     observation: dict[str, Tensor]
     action: Tensor
+    executed: Tensor
     reward: Tensor
     discount: Tensor
     next_observation: dict[str, Tensor]
@@ -55,6 +57,18 @@ class WindowBatch:
 
     def __len__(self) -> int:
         return len(self.action)
+
+    def followed_by(self, other: WindowBatch) -> WindowBatch:
+        """The windows of both, `other`'s last."""
+        joined = {}
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            joined[name] = (
+                {key: torch.cat((value, theirs[key])) for key, value in mine.items()}
+                if isinstance(mine, dict)
+                else torch.cat((mine, theirs))
+            )
+        return WindowBatch(**joined)
 
 
 class ReplayBuffer:
@@ -156,6 +170,7 @@ class ReplayBuffer:
         return WindowBatch(
             observation=self._observations(now),
             action=action.to(self._device),
+            executed=executed.to(self._device),
             reward=reward.to(self._device),
             discount=discount.to(self._device),
             next_observation=self._observations(after),
