@@ -46,7 +46,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/off_policy.py", "batch.reward + batch.discount * value", "batch.reward + value", OFF_POLICY
     ),
     "off-policy-target-does-not-follow": Mutant(
-        f"{RL}/ensemble_critic.py", "get_ema_multi_avg_fn(1.0 - config.tau)", "get_ema_multi_avg_fn(config.tau)", OFF_POLICY
+        f"{RL}/ensemble_critic.py", "get_ema_multi_avg_fn(1.0 - config.tau)", "get_ema_multi_avg_fn(config.tau)",
+        OFF_POLICY,
     ),
     "off-policy-optimism": Mutant(f"{RL}/ensemble_critic.py", ".amin(0)", ".amax(0)", OFF_POLICY),
     "off-policy-likelihood-without-tanh": Mutant(
@@ -59,16 +60,16 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/rlpd.py", "* log_prob - value)", "* log_prob + value)", OFF_POLICY
     ),
     "off-policy-edits-downhill": Mutant(
-        f"{ALGORITHMS}/proposals.py", "imitation - self.settings.value * value", "imitation + self.settings.value * value",
-        OFF_POLICY,
+        f"{ALGORITHMS}/proposals.py", "imitation - self.settings.value * value",
+        "imitation + self.settings.value * value", OFF_POLICY,
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
         f"{ALGORITHMS}/proposals.py", "done = batch.executed.repeat_interleave(self.components, 1)",
         "done = torch.ones_like(batch.action.flatten(1), dtype=torch.bool)", OFF_POLICY,
     ),
     "off-policy-caution-sign": Mutant(
-        f"{ALGORITHMS}/proposals.py", "values.mean(0) - self.settings.caution", "values.mean(0) + self.settings.caution",
-        OFF_POLICY,
+        f"{ALGORITHMS}/proposals.py", "values.mean(0) - self.settings.caution",
+        "values.mean(0) + self.settings.caution", OFF_POLICY,
     ),
     "off-policy-resume-forgets-an-optimiser": Mutant(
         f"{ALGORITHMS}/rlpd.py", '"critic": self.critic.adam, "alpha"', '"alpha"', OFF_POLICY
