@@ -225,13 +225,17 @@ class SafetyFilter:
         begun = time.perf_counter()
         command = self._step() if self.state in (SafetyState.ARMED, SafetyState.BRAKING) else None
         if command is not None:
-            self.sent()
-            command = self.checked(command)
+            self._sending.left()
+            command = self._checked(command)
         self._step_s = time.perf_counter() - begun
         return command
 
     def checked(self, command: ArmCommand) -> ArmCommand | None:
-        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing, too."""
+        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing."""
+        self._sending.leaves()
+        return self._checked(command)
+
+    def _checked(self, command: ArmCommand) -> ArmCommand | None:
         gap = self._sending.gap_before()
         if not self._sending.stalled(gap) or np.array_equal(command.positions, self._stands):
             return command
@@ -244,7 +248,7 @@ class SafetyFilter:
         return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
 
     def sent(self) -> None:
-        """The command of the last step has left: called after it was published, which may take its time."""
+        """The command of the last step was published: called right after."""
         self._sending.left()
 
     def status(self) -> dict[str, Any]:

@@ -213,6 +213,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "bound-operator": _replace("hardware.safety.operators:Operators.counts", lambda self, publisher: True),
     "stall": _replace("hardware.safety.sending:Sending.stalled", lambda self, gap: False),
     "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
+    "stall-in-publishing": _replace("hardware.safety.sending:PUBLISHING_PERIODS", math.inf),
     "sent": _replace(f"{_FILTER}.sent", _nothing),
     "latch": _latch,
     "e-stop": _replace(f"{_FILTER}.estop", _nothing),
