@@ -2,7 +2,8 @@
 
 A fault is written ``where:what``, several with commas between them, e.g. ``joint_states:freeze,camera:black``:
 
-    joint_states, objects   stop      nothing is sent any more
+    joint_states, objects, contact
+                            stop      nothing is sent any more
                             freeze    the values stay, the stamps go on
                             stale     one message is repeated, stamp and all
                             old       every second message is one from 0.1 s ago
@@ -32,6 +33,7 @@ VECTOR = ("stop", "freeze", "stale", "old", "nan", "reorder", "missing")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "joint_states": VECTOR,
     "objects": VECTOR,
+    "contact": VECTOR,
     "camera": ("stop", "freeze", "black"),
     "clock": ("zero", "<seconds>"),
 }

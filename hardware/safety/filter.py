@@ -11,6 +11,7 @@ check of the output. What each stage does when it refuses:
   workspace, obstacle       brake to rest at the border and stay armed; a target inside moves the arm again
   self-collision, singularity                                      brake and latch
   output                                                          brake and latch
+  contact                   go back to where the arm is measured, and latch
   stall: no command has left for more than 3.5 periods             start from rest, where the arm stands by now
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
                                                from the velocity that it had then would set it moving again.
@@ -39,6 +40,7 @@ from hardware.safety.configuration import check_parts, inner_box
 from hardware.safety.geometry import Geometry
 from hardware.safety.measured import MeasuredArm
 from hardware.safety.motion import Motion, State
+from hardware.safety.opening import Opening
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
 from hardware.safety.sending import Sending
@@ -90,9 +92,9 @@ class SafetyFilter:
         self._deadman_at = self._target_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
-        self._gripper: float | None = None
-        self._gripper_goal: float | None = None
+        self._opening = Opening(limits, period)
         self._begins = False  # the next command is the first of a motion: where the arm stands
+        self._back: list[float] | None = None  # where the arm met something, to which it goes back
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         home = checks.clamped(list(robot.home), *self._box)
@@ -117,8 +119,8 @@ class SafetyFilter:
         """
         if self.state is not SafetyState.ARMED or self._goal is None:
             return None
-        gripper = math.nan if self._gripper_goal is None else self._gripper_goal
-        return [*(self._motion.q if self._border else self._goal), gripper]
+        gripper = self._opening.goal
+        return [*(self._motion.q if self._border else self._goal), math.nan if gripper is None else gripper]
 
     def arm(self) -> None:
         """DISARMED → ARMED: hold still until the first target comes.
@@ -139,7 +141,8 @@ class SafetyFilter:
         self._machine.arm()
         self._start_from(start)
         self._geometry.begin(np.array(start))
-        self._goal = self._gripper = self._gripper_goal = None
+        self._goal = None
+        self._opening.begin()
         self._border = ""
         self._target_at = -math.inf
         self._sending.left()
@@ -151,6 +154,7 @@ class SafetyFilter:
     def estop(self, reason: str = "e-stop pressed") -> None:
         """Brake and latch, from every state."""
         self._refusals["e-stop"] += 1
+        self._back = None
         if self._machine.faulted:
             self._machine.add(reason)
         elif self.state is SafetyState.DISARMED:
@@ -166,7 +170,7 @@ class SafetyFilter:
         """
         self._machine.reset()
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, stage: str = "stop") -> None:
         """Brake and latch, or latch at once after a gap. Nothing to do unless armed."""
         if self.state is not SafetyState.ARMED:
             return
@@ -175,7 +179,16 @@ class SafetyFilter:
         except Exception:  # a clock that fails is refused by the next step
             ran = True
         if ran:
-            self._refuse(Refused("stop", reason))
+            self._refuse(Refused(stage, reason))
+
+    def contact(self, reason: str) -> None:
+        """The arm meets something: stop, go back to where it is measured now, and latch. Nothing to do unless armed.
+
+        A set-point that is only braked stops beyond, and a stiff arm goes on pressing with all it has.
+        """
+        self.stop(reason, "contact")
+        if self.state is SafetyState.BRAKING and self._measured.positions is not None:
+            self._back = checks.clamped(self._measured.positions, *self._box)
 
     def deadman(self, held: bool) -> None:
         """The heartbeat of the dead-man's switch arrived."""
@@ -212,7 +225,7 @@ class SafetyFilter:
             self._target_at = self._clock()
             self._goal = inside
             if gripper is not None:
-                self._gripper_goal = min(max(gripper, 0.0), self.limits.gripper_max)
+                self._opening.toward(gripper)
         except Exception as error:
             self._refuse(error)
 
@@ -339,8 +352,7 @@ class SafetyFilter:
                 self._border = f"{refused.reason}; waiting at the border for a target inside"
                 state = motion.braked()
             self._output.check(np.array(state[0]))
-        if self._gripper_goal is not None:
-            self._gripper = self._gripper_step(self._gripper_goal)
+        self._opening.step()
         return self._take(state)
 
     def _at_border(self) -> bool:
@@ -351,7 +363,7 @@ class SafetyFilter:
     def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
         try:
-            state = self._motion.braked()
+            state = self._motion.braked() if self._back is None else self._motion.toward(self._back)
             self._output.check(np.array(state[0]))
         except Exception as error:
             self._refuse(error)
@@ -374,14 +386,7 @@ class SafetyFilter:
             self._pose = self._geometry.pose(positions)
         except Exception as error:  # joint commands do without it
             self._refuse(error)
-        return ArmCommand(positions, np.array(state[1]), self._pose, self._gripper)
-
-    def _gripper_step(self, goal: float) -> float:
-        """The opening one period on; where the gripper stands before its first target is not known."""
-        if self._gripper is None:
-            return goal
-        most = self.limits.gripper_speed * self.period
-        return self._gripper + min(max(goal - self._gripper, -most), most)
+        return ArmCommand(positions, np.array(state[1]), self._pose, self._opening.width)
 
     def _may_arm(self, now: float) -> list[float]:
         """Where the set-point begins; refuses when anything forbids arming."""
@@ -396,6 +401,7 @@ class SafetyFilter:
     def _refuse(self, error: Exception) -> None:
         refused = error if isinstance(error, Refused) else _exception(error)
         self._refusals[refused.stage] += 1
+        self._back = None
         self._machine.fault(f"{refused.stage}: {refused.reason}")
 
 

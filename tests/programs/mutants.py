@@ -199,7 +199,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "singularity": _replace(f"{_GEOMETRY}:Geometry.stays_regular", _nothing),
     "output": _replace("hardware.safety.output:Output.check", _nothing),
     "reach": _anything_reached,
-    "gripper-speed": _replace(f"{_FILTER}._gripper_step", lambda self, goal: goal),
+    "gripper-speed": _replace("hardware.safety.opening:Opening._nearer", lambda self, width, goal: goal),
     "gap": _replace(f"{_CHECKS}:running", _nothing),
     "arming": _replace(f"{_FILTER}._may_arm", lambda self, now: list(self._measured.positions or self.robot.home)),
     "rest": _replace("hardware.safety.rest:Rest.check", _nothing),
@@ -215,6 +215,12 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
     "stall-in-publishing": _replace("hardware.safety.sending:PUBLISHING_PERIODS", math.inf),
     "sent": _replace(f"{_FILTER}.sent", _nothing),
+    "contact": _replace("hardware.contact:ContactReader.push", lambda self: ""),
+    "contact-problem": _replace("hardware.contact:ContactReader.problem", lambda self: ""),
+    "contact-publishers": _replace(
+        "hardware.safety.publishers:Publishers.heard", lambda self, publisher, arm=True: arm
+    ),
+    "give-way": _replace(f"{_FILTER}.contact", lambda self, reason: self.stop(reason, "contact")),
     "latch": _latch,
     "e-stop": _replace(f"{_FILTER}.estop", _nothing),
     "stop": _replace(f"{_FILTER}.stop", _nothing),
