@@ -23,7 +23,6 @@ those of its own output. Looked at is the way on which the arm would stop.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
@@ -49,8 +48,6 @@ from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRef
 from hardware.safety.warm_up import warm_up
 from robots.limits import Limits
 from robots.spec import RobotSpec
-
-log = logging.getLogger(__name__)
 
 
 class SafetyFilter:
@@ -85,7 +82,6 @@ class SafetyFilter:
         self._motion = Motion(limits, period)
         self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
         self._output, self._reach = Output(limits, period), Reach(robot)
-        self._lower, self._upper = limits.lower.tolist(), limits.upper.tolist()
         self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
         self._clamped = 0
@@ -97,8 +93,7 @@ class SafetyFilter:
         self._back: list[float] | None = None  # where the arm met something, to which it goes back
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
-        home = checks.clamped(list(robot.home), *self._box)
-        self._stands = home  # the command before the newest
+        self._stands = home = checks.clamped(list(robot.home), *self._box)  # the command before the newest
         self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._reach)
 
     @property
@@ -396,15 +391,11 @@ class SafetyFilter:
             raise Refused("dead-man", "the dead-man's switch is not held")
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         measured = self._measured.at_rest(now)
-        return first_set_point(self.joints, measured, self._lower, self._upper, self._geometry)
+        lower, upper = self.limits.lower.tolist(), self.limits.upper.tolist()
+        return first_set_point(self.joints, measured, lower, upper, self._geometry)
 
     def _refuse(self, error: Exception) -> None:
-        refused = error if isinstance(error, Refused) else _exception(error)
+        refused = error if isinstance(error, Refused) else checks.unexpected(error)
         self._refusals[refused.stage] += 1
         self._back = None
         self._machine.fault(f"{refused.stage}: {refused.reason}")
-
-
-def _exception(error: Exception) -> Refused:
-    log.error("exception in the safety filter", exc_info=error)
-    return Refused("exception", f"{type(error).__name__}: {error}")

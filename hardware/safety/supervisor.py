@@ -116,10 +116,11 @@ class SafetySupervisor:
     def contact(self, names: Sequence[str], values: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
         """What the world does to the arm, by name; more than the contract permits stops it, and a second publisher."""
         assert self._contact is not None
-        if self._feelers.heard(publisher):
-            self._contact.update(names, np.asarray(values, dtype=np.float64), stamp)
-        elif self.state is SafetyState.ARMED:
+        believed = self._feelers.heard(publisher)
+        if self.state is SafetyState.ARMED and not believed:
             self.filter.stop(self._feelers.problem())
+            return
+        self._contact.update(names, np.asarray(values, dtype=np.float64), stamp)
         self._check_contact()
 
     def _check_contact(self) -> None:

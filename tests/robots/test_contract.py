@@ -105,6 +105,9 @@ def test_only_a_contract_that_says_so_is_simulated(tmp_path: Path) -> None:
     content = shipped("sim")
     del content["simulated"]
     assert not load(tmp_path, content).simulated
+    named = tmp_path / "sim.yaml"
+    named.write_text(yaml.safe_dump(content))
+    assert not load_contract(named).simulated, "whatever the file is called"
     assert load(tmp_path, {**shipped("fr3"), "simulated": True, "name": "mine"}).simulated
 
 

@@ -203,6 +203,18 @@ def test_silence_and_a_second_publisher_are_a_stop(fault: str, why: str) -> None
     assert rig.core.state is SafetyState.LATCHED and why in rig.core.filter.reason, rig.core.filter.reason
 
 
+def test_a_driver_that_was_started_again_is_believed_before_the_next_arming() -> None:
+    rig = Walled(TORQUES, wall=2.0)
+    rig.arm()
+    rig.core.filter.estop()
+    rig.drive(0.0, 0.5)
+    for _ in range(250):  # the first one is silent for longer than one that goes on
+        rig.core.joint_state(PANDA.joints, rig.data.qpos[rig.q], rig.clock())
+        rig.core.contact(PANDA.joints, np.zeros(7), rig.clock(), "the next driver")
+        rig.data.time += PERIOD
+    assert rig.core.refusal("targets") == ""
+
+
 def test_an_arm_that_is_pushed_or_feels_nothing_is_not_armed() -> None:
     rig = Walled(TORQUES)
     rig.sensor = lambda felt: 26.0 * np.eye(7)[1]
