@@ -339,4 +339,6 @@ class SafetyNode(StationNode):
 
 
 def _endpoint(info: Any) -> str:
+    if "UNKNOWN" in info.node_name:
+        return "somebody who has not said a name yet"
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

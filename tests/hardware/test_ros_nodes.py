@@ -47,7 +47,7 @@ class Station:
     def __init__(self) -> None:
         self.backgrounds = [Background() for _ in range(4)]
         a, b, c, d = self.backgrounds
-        self.swing = Swing(CONTRACT)
+        self.swing = Swing(CONTRACT.with_cameras(()))
         self.arm = a.add(Arm(CONTRACT, context=a.context))
         self.safety = b.add(SafetyNode(contract=CONTRACT, context=b.context))
         self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context))
@@ -59,7 +59,7 @@ class Station:
 
     def calm(self) -> None:
         """Disarmed, and nothing broken."""
-        self.swing.__init__(CONTRACT)
+        self.swing.__init__(CONTRACT.with_cameras(()))
         self.policy._fault = ""
         self.arm.talks = True
         if self.operator.state in ("armed", "braking"):
