@@ -183,7 +183,7 @@ def test_a_command_whose_publishing_is_held_up(
     """The middleware has sent it, and then the process does not run: the arm stands at it, and starts from rest."""
     station.move()
     publisher = station.safety._command_publisher
-    publish, last, held = publisher.publish, [station.arm.q], []
+    publish, last, held, reasons = publisher.publish, [station.arm.q], [], []
 
     def held_up(message: Float64MultiArray) -> None:
         publish(message)
@@ -197,11 +197,12 @@ def test_a_command_whose_publishing_is_held_up(
     for k in range(1, 5):
         wait_until(lambda k=k: len(held) >= k, 10, "a command that is held up")
         if held_s > GAP_S:
-            assert "did not run" in station.operator.wait_for("latched", 3).reason
+            reasons.append(station.operator.wait_for("latched", 3).reason)
         if station.operator.state == "latched":  # or because joint states are too old by then
             station.operator.reset()
         station.move()
     monkeypatch.undo()
+    assert held_s < GAP_S or any("did not run" in reason for reason in reasons), reasons
     assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
 
 
