@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.contact import ContactReader
+from hardware.freshness import Freshness
 from robolearn.core import BadInput, RobolearnError
 from robots.proprio import proprio
 from robots.stations import Contract
@@ -21,57 +23,12 @@ from robots.stations import Contract
 Array = NDArray[np.float64]
 
 MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
-BACK_S = 1.0  # so long after the newest stamp lower ones are a clock that was set back, no longer old messages
 GRIPPER_AGES = 10.0  # a gripper with a publisher of its own may be so many times as old as the arm's joints
 BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
 
 class NotObserved(RobolearnError):
     """There is no valid observation; the message names the input and what is wrong with it."""
-
-
-@dataclass
-class Freshness:
-    """Whether one input is fresh: when it last arrived, and when its stamp last moved."""
-
-    name: str
-    max_age_s: float
-    clock: Callable[[], float]
-    arrived: float | None = None
-    moved: float = 0.0
-    stamp: float = 0.0
-    fault: str = ""
-
-    def update(self, stamp: float) -> bool:
-        """A message with this stamp arrived; whether it is newer than the others, and to be used."""
-        now = self.clock()
-        if stamp <= 0:
-            self.fault = "its messages have no stamp"
-            return False
-        # A clock that was set back: by now `problem` has long reported that the stamp stands.
-        newer = self.arrived is None or stamp > self.stamp or (stamp < self.stamp and now - self.moved > BACK_S)
-        if newer:
-            self.moved, self.stamp, self.fault = now, stamp, ""
-        self.arrived = now
-        return newer
-
-    @property
-    def age(self) -> float:
-        """Since the last arrival [s]; infinite before the first."""
-        return float("inf") if self.arrived is None else self.clock() - self.arrived
-
-    def problem(self) -> str:
-        """What is wrong, or nothing."""
-        if self.arrived is None:
-            return f"{self.name}: nothing arrived yet" + (f" ({self.fault})" if self.fault else "")
-        if self.age > self.max_age_s:
-            return f"{self.name}: silent for {self.age:.2f} s"
-        if self.fault:
-            return f"{self.name}: {self.fault}"
-        frozen = self.clock() - self.moved
-        if frozen > self.max_age_s:
-            return f"{self.name}: frozen, its stamp has not risen for {frozen:.2f} s"
-        return ""
 
 
 class JointReader:
@@ -150,7 +107,7 @@ class Observer:
 
     Args:
       contract: the station; it must offer them.
-      features: ``proprio``, ``objects``, ``images.<camera>``.
+      features: ``proprio``, ``objects``, ``external_torque`` or ``wrench``, ``images.<camera>``.
       clock: steady time [s].
     """
 
@@ -166,6 +123,9 @@ class Observer:
             if contract.objects is None:
                 raise BadInput(f"contract {contract.name}", got="no objects topic", expected="objects")
             self._objects = Freshness(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
+        self.contact: ContactReader | None = None
+        if contract.contact is not None and contract.contact.feature in features:
+            self.contact = ContactReader(contract, clock)
         self._pictures: dict[str, _Picture] = {}
         for feature in features:
             if feature.startswith("images."):
@@ -221,6 +181,8 @@ class Observer:
         stamps = {"proprio": self.joints.freshness.stamp}
         if self._objects is not None:
             stamps["objects"] = self._objects.stamp
+        if self.contact is not None:
+            stamps[self.contact.feature] = self.contact.freshness.stamp
         return stamps | {f"images.{name}": picture.freshness.stamp for name, picture in self._pictures.items()}
 
     def problem(self) -> str:
@@ -228,6 +190,8 @@ class Observer:
         if problem := self.joints.problem():
             return problem
         if self._objects is not None and (problem := self._objects.problem()):
+            return problem
+        if self.contact is not None and (problem := self.contact.problem()):
             return problem
         for picture in self._pictures.values():
             if problem := picture.freshness.problem():
@@ -252,6 +216,9 @@ class Observer:
             out["proprio"] = proprio(q[None], np.array([self.joints.width]), *tcp)
         if "objects" in self.features:
             out["objects"] = self._object_values[None].astype(np.float32)
+        if self.contact is not None:
+            assert self.contact.values is not None
+            out[self.contact.feature] = self.contact.values[None].astype(np.float32)
         for name, picture in self._pictures.items():
             assert picture.decode is not None
             try:

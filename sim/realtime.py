@@ -157,6 +157,10 @@ class RealtimeWorld:
         """Names and values of the task's privileged vector."""
         return self.object_names, self.task.observe(self._physics.state())[0].astype(np.float64)
 
+    def external_torque(self) -> Array:
+        """(n,) torque of contacts and joint stops on each joint of the arm [Nm]."""
+        return self._physics.external_torque()[0]
+
     def image(self, camera: str) -> NDArray[np.uint8]:
         """(image_size, image_size, 3) picture of the world as it is now; always from one and the same thread.
 

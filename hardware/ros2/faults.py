@@ -2,12 +2,14 @@
 
 A fault is written ``where:what``, several with commas between them, e.g. ``joint_states:freeze,camera:black``:
 
-    joint_states, objects   stop      nothing is sent any more
+    joint_states, objects, contact
+                            stop      nothing is sent any more
                             freeze    the values stay, the stamps go on
                             stale     one message is repeated, stamp and all
                             old       every second message is one from 0.1 s ago
                             nan       the first value is not a number
                             reorder   the same values under the same names, the other way round
+                            jump      the first value is half a radian (or metre) away
                             missing   the first name and its value are left out
     camera                  stop, freeze, black
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
@@ -28,10 +30,11 @@ Array = NDArray[np.float64]
 Sample = tuple[tuple[str, ...], Array, Array, float]
 """Names, positions, velocities (may be empty), stamp [s]."""
 
-VECTOR = ("stop", "freeze", "stale", "old", "nan", "reorder", "missing")
+VECTOR = ("stop", "freeze", "stale", "old", "nan", "jump", "reorder", "missing")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "joint_states": VECTOR,
     "objects": VECTOR,
+    "contact": VECTOR,
     "camera": ("stop", "freeze", "black"),
     "clock": ("zero", "<seconds>"),
 }
@@ -88,6 +91,8 @@ class VectorFault:
             return self._past[0] if self._count % 2 else sample
         if what == "nan":
             return names, np.concatenate([[np.nan], q[1:]]), v, at
+        if what == "jump":
+            return names, np.concatenate([[q[0] + 0.5], q[1:]]), v, at
         if what == "reorder":
             return names[::-1], q[::-1], v[::-1], at
         if what == "missing":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import PoseStamped, WrenchStamped
 from numpy.typing import NDArray
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64MultiArray, String
@@ -22,6 +22,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
+from robots.stations.contract import WRENCH_NAMES
 from robots.stations.pictures import picture as picture  # beside its inverses
 
 Array = NDArray[np.float64]
@@ -113,6 +114,31 @@ def named(message: JointState) -> tuple[tuple[str, ...], Array]:
     """Names and positions as they are; they need not be equally many."""
     names: Any = message.name
     return tuple(names), np.asarray(message.position, dtype=np.float64)
+
+
+def felt(message: JointState | WrenchStamped) -> tuple[tuple[str, ...], Array]:
+    """Names and external torques [Nm], or the components of a wrench [N], [Nm]; torques need not be as many."""
+    if isinstance(message, WrenchStamped):
+        f, m = message.wrench.force, message.wrench.torque
+        return WRENCH_NAMES, np.array([f.x, f.y, f.z, m.x, m.y, m.z])
+    names: Any = message.name
+    return tuple(names), np.asarray(message.effort, dtype=np.float64)
+
+
+def external_torques(names: Sequence[str], torques: Sequence[float] | Array, stamp: float) -> JointState:
+    """Names and external torques [Nm] as a JointState."""
+    message = JointState(name=list(names), effort=[float(x) for x in torques])
+    message.header.stamp = to_stamp(stamp)
+    return message
+
+
+def wrench(values: Sequence[float] | Array, stamp: float, frame: str = "base") -> WrenchStamped:
+    """Force [N] and moment [Nm], (6,)."""
+    message = WrenchStamped()
+    message.header.stamp, message.header.frame_id = to_stamp(stamp), frame
+    f, m = message.wrench.force, message.wrench.torque
+    f.x, f.y, f.z, m.x, m.y, m.z = (float(x) for x in values)
+    return message
 
 
 def pick(message: JointState, names: Sequence[str]) -> Array:

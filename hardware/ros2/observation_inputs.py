@@ -30,6 +30,9 @@ class ObservationInputs:
         self.inputs = [node.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())]
         if "objects" in features and contract.objects is not None:
             self.inputs.append(node.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
+        if observer.contact is not None and contract.contact is not None:
+            kind = messages.message_type(contract.contact.type)
+            self.inputs.append(node.poll(kind, contract.contact.topic, self._on_contact, qos.sensor()))
         for name, camera in contract.cameras.items():
             if f"images.{name}" in features:
                 kind = messages.message_type(camera.type)
@@ -41,6 +44,10 @@ class ObservationInputs:
 
     def _on_objects(self, message: JointState, info: MessageInfo) -> None:
         self._observer.objects(*messages.named(message), messages.seconds(message.header.stamp))
+
+    def _on_contact(self, message: Any, info: MessageInfo) -> None:
+        assert self._observer.contact is not None
+        self._observer.contact.update(*messages.felt(message), messages.seconds(message.header.stamp))
 
     def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any, MessageInfo], None]:
         def on_image(message: Any, info: MessageInfo) -> None:

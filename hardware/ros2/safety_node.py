@@ -95,6 +95,9 @@ class SafetyNode(StationNode):
                 liveliness=lambda event: supervisor.streamers_alive(event.alive_count, topics.TARGET),
             ),
         ]
+        if (contact := contract.contact) is not None:
+            kind = messages.message_type(contact.type)
+            self._inputs.append(self._hear(kind, contact.topic, self._on_contact, qos.sensor(JOINT_STATES)))
         for name, act, done in (
             (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
             (topics.ESTOP, self._filter.estop, "emergency stop"),
@@ -137,6 +140,10 @@ class SafetyNode(StationNode):
         self.supervisor.joint_state(
             *messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info)
         )
+
+    def _on_contact(self, message: Any, info: MessageInfo) -> None:
+        stamp = messages.seconds(message.header.stamp)
+        self.supervisor.contact(*messages.felt(message), stamp, messages.publisher(info))
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         count = len(message.points)
@@ -251,8 +258,9 @@ class SafetyNode(StationNode):
         return messages.trajectory(contract.gripper_joints, values, self._period)
 
     def _publisher_name(self, gid: Hashable) -> str:
-        """The node that publishes joint states or the dead-man's switch under this identifier."""
-        for topic in (self.contract.joint_states.topic, topics.DEADMAN):
+        """The node that publishes joint states, contact or the dead-man's switch under this identifier."""
+        contact = () if self.contract.contact is None else (self.contract.contact.topic,)
+        for topic in (self.contract.joint_states.topic, topics.DEADMAN, *contact):
             for info in self.get_publishers_info_by_topic(topic):
                 if bytes(info.endpoint_gid) == gid:
                     return _endpoint(info)
@@ -331,4 +339,6 @@ class SafetyNode(StationNode):
 
 
 def _endpoint(info: Any) -> str:
+    if "UNKNOWN" in info.node_name:
+        return "somebody who has not said a name yet"
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

@@ -30,7 +30,7 @@ from hardware.ros2.realtime import step_back
 from hardware.ros2.sending_time import sent_at
 from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core.errors import BadInput, RobolearnError
-from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, Contract
+from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, WRENCH, Contract
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,10 @@ class World(Protocol):
 
     def objects(self) -> tuple[tuple[str, ...], Array]:
         """Names and values of the task's privileged vector."""
+        ...
+
+    def external_torque(self) -> Array:
+        """(n,) torque of contacts on each joint of the arm [Nm]."""
         ...
 
     def image(self, camera: str) -> NDArray[np.uint8]:
@@ -123,9 +127,13 @@ class SimArmNode(StationNode):
         self._fresh = True  # nobody has reset or commanded yet
         self._reported = self._slipped = False
         self._refused = 0
-        self._faults = {"joint_states": faults.VectorFault(), "objects": faults.VectorFault()}
+        self._faults = {where: faults.VectorFault() for where in ("joint_states", "objects", "contact")}
         self._joint_states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
         self._objects = c.objects and self.create_publisher(messages.JointState, c.objects.topic, qos.sensor())
+        self._feels: Any = None
+        if c.contact is not None:
+            kind = messages.message_type(c.contact.type)
+            self._feels = self.create_publisher(kind, c.contact.topic, qos.sensor())
         self._images = {
             name: self.create_publisher(messages.message_type(camera.type), camera.topic, qos.sensor(2))
             for name, camera in c.cameras.items()
@@ -159,7 +167,14 @@ class SimArmNode(StationNode):
         for subscription in [s for s in self.subscriptions if s.topic_name in self._listening]:
             self.destroy_subscription(subscription)
         self.destroy_service(self._service)
-        for publisher in (self._joint_states, self._objects, *self._images.values(), self._episodes, self._summaries):
+        for publisher in (
+            self._joint_states,
+            self._objects,
+            self._feels,
+            *self._images.values(),
+            self._episodes,
+            self._summaries,
+        ):
             if publisher is not None:
                 self.destroy_publisher(publisher)
 
@@ -212,6 +227,21 @@ class SimArmNode(StationNode):
         if self._objects is not None:
             names, values = self.world.objects()
             self._send("objects", self._objects, (names, values, np.empty(0), at))
+        if self._feels is not None:
+            self._publish_contact(q[:n], at)
+
+    def _publish_contact(self, q: Array, at: float) -> None:
+        c, torques = self.contract, self.world.external_torque()
+        sample = self._faults["contact"].apply(self._fault.get("contact"), (c.joints, torques, np.empty(0), at))
+        if sample is None:
+            return
+        names, torques, _, at = sample
+        if c.contact is not None and c.contact.type == WRENCH:
+            # As drivers estimate it: the force at the tcp that explains the torques best.
+            jacobian = c.robot.chain.jacobian(q[None])[0]
+            self._feels.publish(messages.wrench(np.linalg.lstsq(jacobian.T, torques)[0], at))
+        else:
+            self._feels.publish(messages.external_torques(names, torques, at))
 
     def _send(self, where: str, publisher: Any, sample: faults.Sample) -> None:
         sent = self._faults[where].apply(self._fault.get(where), sample)

@@ -5,6 +5,7 @@ The geometry of the arm is judged in `geometry`, motion in `motion`. Comparisons
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+log = logging.getLogger(__name__)
 
 BOX_MARGIN = 1e-3  # [rad] inside the joint limits: rounding in the motion behind it must not reach over them
 BORDERS = ("workspace", "obstacle")  # stages that stop the arm at a border and leave it armed
@@ -32,6 +35,12 @@ class Refused(Exception):
         super().__init__(reason)
         self.stage = stage
         self.reason = reason
+
+
+def unexpected(error: Exception) -> Refused:
+    """An exception that is no refusal, as one."""
+    log.error("exception in the safety filter", exc_info=error)
+    return Refused("exception", f"{type(error).__name__}: {error}")
 
 
 def finite(what: str, values: Any, stage: str = "finite") -> list[float]:

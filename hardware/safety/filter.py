@@ -11,6 +11,7 @@ check of the output. What each stage does when it refuses:
   workspace, obstacle       brake to rest at the border and stay armed; a target inside moves the arm again
   self-collision, singularity                                      brake and latch
   output                                                          brake and latch
+  contact                   go back to where the arm is measured, and latch
   stall: no command has left for more than 3.5 periods             start from rest, where the arm stands by now
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
                                                from the velocity that it had then would set it moving again.
@@ -22,7 +23,6 @@ those of its own output. Looked at is the way on which the arm would stop.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
@@ -39,6 +39,7 @@ from hardware.safety.configuration import check_parts, inner_box
 from hardware.safety.geometry import Geometry
 from hardware.safety.measured import MeasuredArm
 from hardware.safety.motion import Motion, State
+from hardware.safety.opening import Opening
 from hardware.safety.output import Output
 from hardware.safety.reach import Reach
 from hardware.safety.sending import Sending
@@ -47,8 +48,6 @@ from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRef
 from hardware.safety.warm_up import warm_up
 from robots.limits import Limits
 from robots.spec import RobotSpec
-
-log = logging.getLogger(__name__)
 
 
 class SafetyFilter:
@@ -83,20 +82,18 @@ class SafetyFilter:
         self._motion = Motion(limits, period)
         self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
         self._output, self._reach = Output(limits, period), Reach(robot)
-        self._lower, self._upper = limits.lower.tolist(), limits.upper.tolist()
         self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
         self._clamped = 0
         self._deadman_at = self._target_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
-        self._gripper: float | None = None
-        self._gripper_goal: float | None = None
+        self._opening = Opening(limits, period)
         self._begins = False  # the next command is the first of a motion: where the arm stands
+        self._back: list[float] | None = None  # where the arm met something, to which it goes back
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
-        home = checks.clamped(list(robot.home), *self._box)
-        self._stands = home  # the command before the newest
+        self._stands = home = checks.clamped(list(robot.home), *self._box)  # the command before the newest
         self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._reach)
 
     @property
@@ -117,8 +114,8 @@ class SafetyFilter:
         """
         if self.state is not SafetyState.ARMED or self._goal is None:
             return None
-        gripper = math.nan if self._gripper_goal is None else self._gripper_goal
-        return [*(self._motion.q if self._border else self._goal), gripper]
+        gripper = self._opening.goal
+        return [*(self._motion.q if self._border else self._goal), math.nan if gripper is None else gripper]
 
     def arm(self) -> None:
         """DISARMED → ARMED: hold still until the first target comes.
@@ -139,7 +136,8 @@ class SafetyFilter:
         self._machine.arm()
         self._start_from(start)
         self._geometry.begin(np.array(start))
-        self._goal = self._gripper = self._gripper_goal = None
+        self._goal = None
+        self._opening.begin()
         self._border = ""
         self._target_at = -math.inf
         self._sending.left()
@@ -151,6 +149,7 @@ class SafetyFilter:
     def estop(self, reason: str = "e-stop pressed") -> None:
         """Brake and latch, from every state."""
         self._refusals["e-stop"] += 1
+        self._back = None
         if self._machine.faulted:
             self._machine.add(reason)
         elif self.state is SafetyState.DISARMED:
@@ -166,7 +165,7 @@ class SafetyFilter:
         """
         self._machine.reset()
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, stage: str = "stop") -> None:
         """Brake and latch, or latch at once after a gap. Nothing to do unless armed."""
         if self.state is not SafetyState.ARMED:
             return
@@ -175,7 +174,16 @@ class SafetyFilter:
         except Exception:  # a clock that fails is refused by the next step
             ran = True
         if ran:
-            self._refuse(Refused("stop", reason))
+            self._refuse(Refused(stage, reason))
+
+    def contact(self, reason: str) -> None:
+        """The arm meets something: stop, go back to where it is measured now, and latch. Nothing to do unless armed.
+
+        A set-point that is only braked stops beyond, and a stiff arm goes on pressing with all it has.
+        """
+        self.stop(reason, "contact")
+        if self.state is SafetyState.BRAKING and self._measured.positions is not None:
+            self._back = checks.clamped(self._measured.positions, *self._box)
 
     def deadman(self, held: bool) -> None:
         """The heartbeat of the dead-man's switch arrived."""
@@ -212,7 +220,7 @@ class SafetyFilter:
             self._target_at = self._clock()
             self._goal = inside
             if gripper is not None:
-                self._gripper_goal = min(max(gripper, 0.0), self.limits.gripper_max)
+                self._opening.toward(gripper)
         except Exception as error:
             self._refuse(error)
 
@@ -225,13 +233,17 @@ class SafetyFilter:
         begun = time.perf_counter()
         command = self._step() if self.state in (SafetyState.ARMED, SafetyState.BRAKING) else None
         if command is not None:
-            self.sent()
-            command = self.checked(command)
+            self._sending.left()
+            command = self._checked(command)
         self._step_s = time.perf_counter() - begun
         return command
 
     def checked(self, command: ArmCommand) -> ArmCommand | None:
-        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing, too."""
+        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing."""
+        self._sending.leaves()
+        return self._checked(command)
+
+    def _checked(self, command: ArmCommand) -> ArmCommand | None:
         gap = self._sending.gap_before()
         if not self._sending.stalled(gap) or np.array_equal(command.positions, self._stands):
             return command
@@ -244,7 +256,7 @@ class SafetyFilter:
         return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
 
     def sent(self) -> None:
-        """The command of the last step has left: called after it was published, which may take its time."""
+        """The command of the last step was published: called right after."""
         self._sending.left()
 
     def status(self) -> dict[str, Any]:
@@ -335,8 +347,7 @@ class SafetyFilter:
                 self._border = f"{refused.reason}; waiting at the border for a target inside"
                 state = motion.braked()
             self._output.check(np.array(state[0]))
-        if self._gripper_goal is not None:
-            self._gripper = self._gripper_step(self._gripper_goal)
+        self._opening.step()
         return self._take(state)
 
     def _at_border(self) -> bool:
@@ -347,7 +358,7 @@ class SafetyFilter:
     def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
         try:
-            state = self._motion.braked()
+            state = self._motion.braked() if self._back is None else self._motion.toward(self._back)
             self._output.check(np.array(state[0]))
         except Exception as error:
             self._refuse(error)
@@ -370,14 +381,7 @@ class SafetyFilter:
             self._pose = self._geometry.pose(positions)
         except Exception as error:  # joint commands do without it
             self._refuse(error)
-        return ArmCommand(positions, np.array(state[1]), self._pose, self._gripper)
-
-    def _gripper_step(self, goal: float) -> float:
-        """The opening one period on; where the gripper stands before its first target is not known."""
-        if self._gripper is None:
-            return goal
-        most = self.limits.gripper_speed * self.period
-        return self._gripper + min(max(goal - self._gripper, -most), most)
+        return ArmCommand(positions, np.array(state[1]), self._pose, self._opening.width)
 
     def _may_arm(self, now: float) -> list[float]:
         """Where the set-point begins; refuses when anything forbids arming."""
@@ -387,14 +391,11 @@ class SafetyFilter:
             raise Refused("dead-man", "the dead-man's switch is not held")
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         measured = self._measured.at_rest(now)
-        return first_set_point(self.joints, measured, self._lower, self._upper, self._geometry)
+        lower, upper = self.limits.lower.tolist(), self.limits.upper.tolist()
+        return first_set_point(self.joints, measured, lower, upper, self._geometry)
 
     def _refuse(self, error: Exception) -> None:
-        refused = error if isinstance(error, Refused) else _exception(error)
+        refused = error if isinstance(error, Refused) else checks.unexpected(error)
         self._refusals[refused.stage] += 1
+        self._back = None
         self._machine.fault(f"{refused.stage}: {refused.reason}")
-
-
-def _exception(error: Exception) -> Refused:
-    log.error("exception in the safety filter", exc_info=error)
-    return Refused("exception", f"{type(error).__name__}: {error}")

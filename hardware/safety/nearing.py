@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.safety.checks import Array
-from hardware.safety.gjk import distance
+from hardware.safety.gjk import borrowing, distance
 from robots.chain import axis_rotation, matmul3
 
 AHEAD = 0.02  # [m] how much farther than needed a pair is measured, so that it need not be again at once
@@ -57,7 +57,8 @@ class Path(NamedTuple):
     centres: Array  # (m, count, 3) of the spheres around the pieces
     ready: Array  # whether the two are known
     bend: Array  # (n,) the most that a joint is from where it would be at constant speed
-    scratch: Array
+    scratch: Array  # of distances
+    turns: Array  # of rotations
 
 
 @numba.njit(cache=True, nogil=True)
@@ -98,7 +99,7 @@ def _extremes(way):
     return low, high
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _nearest(arm, low, high, pair):
     """How near a pair may come between these extremes, by where it was last measured."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
@@ -109,18 +110,20 @@ def _nearest(arm, low, high, pair):
     return gap
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _measured(arm, path, pair, reach):
     """Gap of a pair at the first posture, or at least `reach` of it; kept."""
     _ready(arm, path, 0)
     gap = _spheres(arm, path, 0, pair)
     if gap < reach:
         gap = _gap(arm, path, 0, pair, reach + AHEAD)
-    arm.apart[pair], arm.where[pair] = gap, path.postures[0]
+    arm.apart[pair] = gap
+    for k in range(path.postures.shape[1]):
+        arm.where[pair, k] = path.postures[0, k]
     return gap
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _walk(arm, path, pair, before, final, found):
     """One pair along the way, `before` apart at its first posture; whether it is certain what happens in between."""
     last, certain = path.postures.shape[0] - 1, True
@@ -160,7 +163,7 @@ def _walk(arm, path, pair, before, final, found):
     return certain
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _parted(arm, path, row, pair, need):
     """By how much a plane across the shortest way at a posture, or at the next, parts a pair at both."""
     best = -np.inf
@@ -171,7 +174,7 @@ def _parted(arm, path, row, pair, need):
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _along(arm, path, row, pair):
     """Gap of a pair's surfaces along its axis."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
@@ -201,7 +204,7 @@ def _along(arm, path, row, pair):
     return near - far - arm.sizes[b, 4]
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _bow(arm, path, row, pair):
     """How far a point of the second piece may leave its chord on the way from a posture to the next."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
@@ -214,7 +217,7 @@ def _bow(arm, path, row, pair):
     return late + 0.125 * turned * moved
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _moved(arm, path, first, last, pair):
     """M between two postures."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
@@ -224,7 +227,7 @@ def _moved(arm, path, first, last, pair):
     return moved
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _note(arm, found, pair, gap):
     """Remember a pair if it is the worst so far."""
     of, allowed = SELF if arm.pairs[pair, 2] == SELF else OBSTACLE, arm.allowed[pair, 0]
@@ -232,7 +235,7 @@ def _note(arm, found, pair, gap):
         found[of, 0], found[of, 1], found[of, 2], found[of, 3] = allowed - gap, gap, allowed, pair
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _spheres(arm, path, row, pair):
     """Gap between the spheres around two pieces: they are no nearer."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
@@ -246,7 +249,7 @@ def _spheres(arm, path, row, pair):
     return np.sqrt(far) - arm.sizes[a, 3] - arm.sizes[b, 3]
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _gap(arm, path, row, pair, need):
     """Distance of a pair's surfaces, or at least `need` of it; negative where they overlap by less than their radii."""
     _ready(arm, path, row)
@@ -288,24 +291,27 @@ def _path(arm, way, bend):
         for i in range(n):
             travelled[k, i] = travelled[k - 1, i] + abs(way[k, i] - way[k - 1, i])
     frames, centres = np.empty((rows, n + 1, 12)), np.empty((rows, arm.which.shape[0], 3))
-    return Path(way, travelled, frames, centres, np.zeros(rows, np.bool_), bend, np.empty((5, 3)))
+    return Path(way, travelled, frames, centres, np.zeros(rows, np.bool_), bend, np.empty((5, 3)), np.empty((3, 3, 3)))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@borrowing(inline="always")
 def _place(frame, local, out):
     """A point of a link into `out`, in the base frame."""
     for r in range(3):
         out[r] = frame[9 + r] + frame[3 * r] * local[0] + frame[3 * r + 1] * local[1] + frame[3 * r + 2] * local[2]
 
 
-@numba.njit(cache=True, nogil=True)
+@borrowing()
 def _ready(arm, path, row):
     """Where links and spheres are at a posture."""
     if path.ready[row]:
         return
     path.ready[row] = True
     out, q = path.frames[row], path.postures[row]
-    R, A, B = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
+    R, A, B = path.turns[0], path.turns[1], path.turns[2]
+    for r in range(3):
+        for c in range(3):
+            R[r, c] = 1.0 if r == c else 0.0
     for k in range(12):
         out[0, k] = 1.0 if k == 0 or k == 4 or k == 8 else 0.0
     for i in range(q.shape[0]):

@@ -3,14 +3,19 @@
 A controller holds the last command. While no other leaves, the arm comes to stand there, whatever velocity the
 set-point had: to go on at that velocity is a step that no limit of the set-point sees. Nothing can be done about the
 stop; the way on begins at rest.
+
+A command leaves at some time between the last look at the clock before its publishing and the first one after. Where
+those two are far apart, the arm may have got it at once and stand there ever since, so the earlier one counts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 
 STALL_PERIODS = 3.5  # longer between two commands, three were missed, and the arm stands or is about to
+PUBLISHING_PERIODS = 3.0  # longer in publishing, and when the command left is not known
 
 
 class Sending:
@@ -25,16 +30,22 @@ class Sending:
     """
 
     def __init__(self, period: float, clock: Callable[[], float]) -> None:
-        self._clock, self._most = clock, STALL_PERIODS * period
+        self._clock, self._most, self._publishing = clock, STALL_PERIODS * period, PUBLISHING_PERIODS * period
         self._at = self._before = -math.inf
+        self._leaves: float | None = None  # when the last look before publishing was
         self.stalls = 0
 
+    def leaves(self) -> None:
+        """A command is about to be published. Without a clock, which `gap` reports, nothing changes."""
+        with contextlib.suppress(Exception):
+            self._leaves = self._clock()
+
     def left(self) -> None:
-        """A command leaves now, or the first one is about to. Without a clock, which `gap` reports, nothing changes."""
-        try:
-            self._before, self._at = self._at, self._clock()
-        except Exception:
-            return
+        """A command has left, or the first one is about to. Without a clock, which `gap` reports, nothing changes."""
+        with contextlib.suppress(Exception):
+            now, leaves = self._clock(), self._leaves
+            at = leaves if leaves is not None and now - leaves > self._publishing else now
+            self._before, self._at, self._leaves = self._at, at, None
 
     def gap(self) -> float:
         """Since the last one left [s]; negative where the clock went back. Raises what the clock raises."""

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardware.contact import ContactReader
+from hardware.freshness import Freshness
 from hardware.latency import Latencies
-from hardware.observer import Freshness
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.operators import Operators
 from hardware.safety.publishers import Publishers
@@ -72,6 +73,8 @@ class SafetySupervisor:
         self._answered = True  # a command has been sent since the newest stamp
         self._accepted: tuple[float, ...] = ()  # stamp and positions as last returned by `newly_accepted`
         self._set_point: NDArray[np.float64] | None = None
+        self._contact = None if contract.contact is None else ContactReader(contract, clock)
+        self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
         self._stuck = Stuck(contract.limits.state_timeout_s)
 
     @property
@@ -109,6 +112,25 @@ class SafetySupervisor:
                 self.filter.stop(problem)
         if newer:
             self.filter.measured(names, positions)
+
+    def contact(self, names: Sequence[str], values: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
+        """What the world does to the arm, by name; more than the contract permits stops it, and a second publisher."""
+        assert self._contact is not None
+        believed = self._feelers.heard(publisher)
+        if self.state is SafetyState.ARMED and not believed:
+            self.filter.stop(self._feelers.problem())
+            return
+        self._contact.update(names, np.asarray(values, dtype=np.float64), stamp)
+        self._check_contact()
+
+    def _check_contact(self) -> None:
+        """Stop the arm where it meets something, or where that would not be known."""
+        if self._contact is None or self.state is not SafetyState.ARMED:
+            return
+        if problem := self._contact.problem():
+            self.filter.stop(problem)
+        elif push := self._contact.push():
+            self.filter.contact(push)
 
     def target(self, names: Sequence[str], positions: Any, stamp_ns: int) -> None:
         """One set-point per joint, and perhaps the gripper's opening last, from the observation stamped `stamp_ns`."""
@@ -183,7 +205,10 @@ class SafetySupervisor:
             return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
         if problem := self._operators.problem():
             return problem
-        return self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
+        problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
+        if problem or self._contact is None:
+            return problem
+        return self._feelers.problem() or self._contact.problem() or self._contact.push()
 
     def stranger(self, caller: Hashable) -> str:
         """Why `caller` may neither arm nor reset; empty when it may."""
@@ -201,6 +226,7 @@ class SafetySupervisor:
         self._armed_at = self._clock()
         self.filter.arm()
         self._publishers.bind()
+        self._feelers.bind()
         self._operators.bind()
 
     # --- what goes out ---------------------------------------------------------------------------------------
@@ -216,6 +242,7 @@ class SafetySupervisor:
 
     def step(self) -> ArmCommand | None:
         """The set-point of this period; None when nothing is to be sent."""
+        self._check_contact()
         command = self.filter.step()
         if command is not None:
             self.commands += 1

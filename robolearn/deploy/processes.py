@@ -73,15 +73,7 @@ class Processes:
     def __enter__(self) -> Processes:
         try:
             for program in self._programs:
-                with self._log(program.name) as log:
-                    self._running[program.name] = subprocess.Popen(
-                        program.command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        env=self._environment,
-                        start_new_session=True,
-                    )
+                self._start(program)
         except BaseException:
             self.stop()
             raise
@@ -119,6 +111,17 @@ class Processes:
                         _signal(process, signal.SIGKILL)
                         process.wait()
 
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to one of them and what it has started; one that kills it is waited for."""
+        _signal(self._running[name], number)
+        if number == signal.SIGKILL:
+            self._running[name].wait()
+
+    def restart(self, name: str) -> None:
+        """Start one again that has ended."""
+        self._running[name].wait()
+        self._start(next(program for program in self._programs if program.name == name))
+
     def wait(self, seconds: float) -> None:
         """Let `seconds` pass; raises `NodeDied` as soon as one ends."""
         end = time.monotonic() + seconds
@@ -128,6 +131,17 @@ class Processes:
             if left <= 0:
                 return
             time.sleep(min(0.02, left))
+
+    def _start(self, program: Program) -> None:
+        with self._log(program.name) as log:
+            self._running[program.name] = subprocess.Popen(
+                program.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
 
     def _log(self, name: str) -> IO[bytes]:
         """A new log in its folder, which is made."""

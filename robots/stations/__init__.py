@@ -1,6 +1,6 @@
 """Stations: an arm with its topics, cameras, frames and tightened limits, as a contract that all rooms read."""
 
-from robots.stations.contract import Camera, Contract, Gripper, Topic
+from robots.stations.contract import Camera, ContactSensing, Contract, Gripper, Topic
 from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
 from robots.stations.message_types import (
     COMPRESSED,
@@ -10,6 +10,7 @@ from robots.stations.message_types import (
     POSE,
     STRING,
     TRAJECTORY,
+    WRENCH,
 )
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "POSE",
     "STRING",
     "TRAJECTORY",
+    "WRENCH",
     "Camera",
+    "ContactSensing",
     "Contract",
     "Gripper",
     "Topic",

@@ -18,7 +18,7 @@ from robots.control import make_control
 from robots.limits import Limits
 from robots.proprio import proprio_spec
 from robots.spec import RobotSpec
-from robots.stations.message_types import FLOATS
+from robots.stations.message_types import FLOATS, WRENCH
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,28 @@ class Gripper(Topic):
     unit: str = "opening"
 
 
+WRENCH_NAMES = ("fx", "fy", "fz", "mx", "my", "mz")
+
+
+@dataclass(frozen=True)
+class ContactSensing(Topic):
+    """Where the arm reports what the world does to it, and how much of that stops it.
+
+    A `JointState` has the external torque of each joint in its efforts: the driver's own estimate, without gravity,
+    inertia and friction. A `WrenchStamped` has force and moment at the tool, without the tool's weight.
+
+    Attributes:
+      most: the largest magnitudes: of the torque of each joint [Nm], or of force [N] and moment [Nm].
+    """
+
+    most: tuple[float, ...] = ()
+
+    @property
+    def feature(self) -> str:
+        """Its name as an observation: ``external_torque`` [Nm], (n,), or ``wrench`` [N, Nm], (6,)."""
+        return "wrench" if self.type == WRENCH else "external_torque"
+
+
 @dataclass(frozen=True, eq=False)
 class Contract:
     """What a station offers, and how it is reached.
@@ -73,6 +95,7 @@ class Contract:
       gripper: where gripper commands go, or None.
       objects: the task's privileged vector as named positions (simulation only), or None.
       object_names: components of that vector; the task knows them, see `with_objects`.
+      contact: where contact is measured, or None.
       cameras: camera name → where its images arrive.
       limits: what the safety filter holds to; nowhere looser than the robot's own.
       simulated: whether our commands start the arm, as a simulation; a real one moves only after somebody agreed to it.
@@ -93,6 +116,7 @@ class Contract:
     limits: Limits
     objects: Topic | None = None
     object_names: tuple[str, ...] = ()
+    contact: ContactSensing | None = None
     cameras: Mapping[str, Camera] = field(default_factory=dict)
     simulated: bool = False
     path: str = ""
@@ -103,6 +127,9 @@ class Contract:
         observation = {"proprio": proprio_spec(self.robot)}
         if self.object_names:
             observation["objects"] = ArraySpec((len(self.object_names),), names=self.object_names)
+        if self.contact is not None:
+            names = WRENCH_NAMES if self.contact.type == WRENCH else self.robot.joints
+            observation[self.contact.feature] = ArraySpec((len(names),), names=names)
         for name, camera in self.cameras.items():
             observation[f"images.{name}"] = ArraySpec((*camera.size, 3), "uint8")
         action = make_control(self.action_kind, self.robot).spec
@@ -163,4 +190,6 @@ class Contract:
             found["gripper"] = self.gripper
         if self.objects is not None and self.object_names:
             found["objects"] = self.objects
+        if self.contact is not None:
+            found[self.contact.feature] = self.contact
         return found | {f"images.{name}": camera for name, camera in self.cameras.items()}

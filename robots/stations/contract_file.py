@@ -17,12 +17,13 @@ from robots import ROBOTS
 from robots.limits import Limits
 from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
-from robots.stations.contract import Camera, Contract, Gripper, Topic
+from robots.stations.contract import Camera, ContactSensing, Contract, Gripper, Topic
 from robots.stations.message_types import TRAJECTORY
 from robots.stations.schema import (
     PER_JOINT,
     SHARES,
     CameraSection,
+    ContactSection,
     ContractSection,
     GripperSection,
     LimitsSection,
@@ -76,6 +77,7 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path) -> Contrac
         gripper_range=gripper_range,
         gripper=gripper,
         objects=_topic(section.objects) if section.objects is not None else None,
+        contact=_contact(section.contact) if section.contact is not None else None,
         cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
         limits=_limits(section.limits, robot, path.name),
         simulated=section.simulated,
@@ -87,6 +89,11 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path) -> Contrac
 
 def _topic(section: TopicSection) -> Topic:
     return Topic(section.topic, section.type, section.max_age_s)
+
+
+def _contact(section: ContactSection) -> ContactSensing:
+    most = section.max_torque or [section.max_force or 0.0, section.max_moment or 0.0]
+    return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most))
 
 
 def _camera(section: CameraSection) -> Camera:
@@ -148,6 +155,7 @@ def _check_unique(contract: Contract, file: str) -> None:
         "command": contract.command,
         "gripper": contract.gripper,
         "objects": contract.objects,
+        "contact": contract.contact,
         **{f"cameras.{name}": camera for name, camera in contract.cameras.items()},
     }
     for where, topic in topics.items():

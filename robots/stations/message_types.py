@@ -7,6 +7,7 @@ TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
 POSE = "geometry_msgs/msg/PoseStamped"
 JOINT_STATE = "sensor_msgs/msg/JointState"
 IMAGE = "sensor_msgs/msg/Image"
+WRENCH = "geometry_msgs/msg/WrenchStamped"
 COMPRESSED = "sensor_msgs/msg/CompressedImage"
 STRING = "std_msgs/msg/String"
 
@@ -15,5 +16,6 @@ TYPES: dict[str, tuple[str, ...]] = {
     "command": (FLOATS, TRAJECTORY, POSE),
     "gripper": (FLOATS, TRAJECTORY),
     "objects": (JOINT_STATE,),
+    "contact": (JOINT_STATE, WRENCH),
     "cameras": (IMAGE, COMPRESSED),
 }

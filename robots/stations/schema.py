@@ -30,7 +30,7 @@ from robots import ROBOTS
 from robots.control import CONTROLS
 from robots.spec import RobotSpec
 from robots.stations.contract import Camera, Topic
-from robots.stations.message_types import TRAJECTORY, TYPES
+from robots.stations.message_types import JOINT_STATE, TRAJECTORY, TYPES
 
 CONTROL_HZ = (1.0, 100.0)
 STREAM_HZ = (50.0, 1000.0)
@@ -202,6 +202,28 @@ class ObjectsSection(TopicSection):
     type: Annotated[str, _one_of(TYPES["objects"])]
 
 
+class ContactSection(TopicSection):
+    """External torques of the joints, or the wrench at the tool, and from which magnitude on they stop the arm."""
+
+    type: Annotated[str, _one_of(TYPES["contact"])]
+    max_torque: PerJoint | None = None
+    max_force: Share | None = None
+    max_moment: Share | None = None
+
+    @model_validator(mode="after")
+    def _check_most(self, info: ValidationInfo) -> ContactSection:
+        given = [name for name in ("max_torque", "max_force", "max_moment") if getattr(self, name) is not None]
+        expected = ["max_torque"] if self.type == JOINT_STATE else ["max_force", "max_moment"]
+        if given != expected:
+            raise refuse(" and ".join(expected), got=", ".join(given) or "none")
+        effort = _robot(info).effort
+        for most, own in zip(self.max_torque or (), effort, strict=False):
+            if not 0.0 < most < own:
+                words = ", ".join(f"{own:g}" for own in effort)
+                raise refuse(f"torques above 0 and below those of the joints: {words} Nm", got=f"{most:g}")
+        return self
+
+
 class CameraSection(TopicSection):
     type: Annotated[str, _one_of(TYPES["cameras"])]
     size: Annotated[list[Edge], BeforeValidator(lambda value: _entries(value, 2))] = list(Camera.size)
@@ -314,6 +336,7 @@ class ContractSection(Section):
     simulated: StrictBool = False
     gripper: GripperSection | None = None
     objects: ObjectsSection | None = None
+    contact: ContactSection | None = None
     cameras: dict[str, CameraSection] | None = None
     limits: LimitsSection | None = None
 

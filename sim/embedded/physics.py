@@ -161,6 +161,10 @@ class Physics:
         width = qpos[:, self.finger_q].sum(1)
         return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 
+    def external_torque(self) -> Array:
+        """(N, n) torque of contacts and joint stops on each joint of the arms in the last step [Nm]."""
+        return self.batch.qfrc_constraint[:, self.arm_v]
+
     def clear(self, worlds: NDArray[np.int64]) -> None:
         """Put `worlds` (M,) back to the model's own pose."""
         self.batch.reset(worlds, stage=mujoco.mjtStage.mjSTAGE_NONE)

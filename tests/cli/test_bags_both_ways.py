@@ -22,6 +22,10 @@ from robots.proprio import proprio
 from robots.stations import JOINT_STATE, STRING, Contract, load_contract
 
 LENGTH = 30
+FELT = {
+    "external_torque": f"contact: {{topic: /felt, type: sensor_msgs/msg/JointState, max_torque: {[5.0] * 7}}}\n",
+    "wrench": "contact: {topic: /felt, type: geometry_msgs/msg/WrenchStamped, max_force: 40, max_moment: 5}\n",
+}
 CONTRACT = """
 robot: panda
 action_kind: joint_position
@@ -65,12 +69,20 @@ def film(contract: Contract, root: Path, *, jitter: bool, outcomes: bool = True)
             facts = facts if outcomes else facts | {"success": False}
             writer.write(
                 Episode(
-                    {"proprio": proprio(q, np.full(LENGTH, 0.04), *robot.chain.forward(q))},
+                    {"proprio": proprio(q, np.full(LENGTH, 0.04), *robot.chain.forward(q))} | felt(contract, rng),
                     action.astype(np.float32), task=f"task {e}", stamps=dict.fromkeys(("proprio", "action"), at)
                     | {"gripper": np.full(LENGTH, at[0])}, **facts | {"reward": facts["reward"].astype(np.float32)},
                 )
             )  # fmt: skip
     return Dataset.open(root)
+
+
+def felt(contract: Contract, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    if contract.contact is None:
+        return {}
+    feature = contract.contact.feature
+    size = contract.interface.observation[feature].size
+    return {feature: rng.normal(size=(LENGTH, size)).astype(np.float32)}
 
 
 def same(a: Dataset, b: Dataset) -> None:
@@ -115,6 +127,19 @@ def test_both_directions_are_equal(tmp_path: Path, station: Path, jitter: bool, 
         told, again = json.loads(content), json.loads(content2)
         np.testing.assert_allclose(again.pop("frames_ns", []), told.pop("frames_ns", []), atol=1000)
         assert again == told
+
+
+@pytest.mark.parametrize("feature", FELT)
+def test_what_the_arm_felt_comes_back(tmp_path: Path, station: Path, feature: str) -> None:
+    station.write_text(station.read_text() + FELT[feature])
+    before = film(load_contract(station), tmp_path / "set", jitter=False)
+    assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station, "--out",
+               tmp_path / "bag") == 0  # fmt: skip
+    assert run("dataset", "import", tmp_path / "bag", "--robot", station, "--out", tmp_path / "back") == 0
+    after = Dataset.open(tmp_path / "back")
+    same(before, after)
+    assert np.abs(before.observation[feature]).max() > 1.0
+    np.testing.assert_allclose(after.observation[feature], before.observation[feature], atol=1e-6)
 
 
 def test_the_words_of_a_user_go_before_those_of_the_bag(tmp_path: Path, station: Path) -> None:

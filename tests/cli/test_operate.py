@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -153,13 +155,24 @@ class Terminal:
         os.close(self._screen)
 
 
+@dataclass
+class Station:
+    """Simulated arm, safety node and streamer as processes, and the environment that they are in."""
+
+    env: dict[str, str]
+    of: dict[str, subprocess.Popen[bytes]]
+
+    @property
+    def domain(self) -> int:
+        return int(self.env["ROS_DOMAIN_ID"])
+
+
 @pytest.fixture
-def station() -> Iterator[dict[str, str]]:
-    """Simulated arm, safety node and streamer as processes; the environment that they are in."""
+def station() -> Iterator[Station]:
     env = {**os.environ, "ROS_DOMAIN_ID": str(int(os.environ["ROS_DOMAIN_ID"]) + 2), "OMP_NUM_THREADS": "1"}
     priority = str(10 if may_be_realtime() else 0)  # as our commands do: this process is busy when it looks for them
-    nodes = [
-        subprocess.Popen(
+    nodes = {
+        words.split()[-1]: subprocess.Popen(
             [sys.executable, "-m", *words.split(), "--contract", "sim", "--realtime-priority", priority],
             env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
@@ -167,30 +180,46 @@ def station() -> Iterator[dict[str, str]]:
             "robolearn.cli.node_sim_arm --task lift", "robolearn.deploy.nodes safety",
             "robolearn.deploy.nodes streamer",
         )
-    ]  # fmt: skip
+    }  # fmt: skip
     try:
-        yield env
+        yield Station(env, nodes)
     finally:
-        for process in nodes:
+        for process in nodes.values():
             process.kill()
             process.wait()
 
 
 @pytest.mark.realtime
 @pytest.mark.timeout(300)
-def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed(station: dict[str, str]) -> None:
+def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed(station: Station) -> None:
     for _ in range(3):
-        with Terminal(station) as terminal:
+        with Terminal(station.env) as terminal:
             terminal.wait(r"\d armed", press="a")
             terminal.press(" ")
             terminal.wait("latched: e-stop")
             terminal.press("r")
             terminal.wait(r"\d disarmed")
             terminal.wait(r"\d armed", press="a")
-        with Background(int(station["ROS_DOMAIN_ID"])) as background, SafetyClient(background) as other:
+        with Background(station.domain) as background, SafetyClient(background) as other:
             reason = other.wait_for("latched", 20).reason
             if "the joint state is" not in reason:
                 break
             # The machine stood still for 0.1 s just then (one does now and again): the arm stopped for that.
             other.reset()
     assert "dead-man" in reason
+
+
+@pytest.mark.realtime
+@pytest.mark.timeout(300)
+def test_a_safety_node_that_is_halted_is_reported_and_has_latched_when_it_goes_on(station: Station) -> None:
+    """Within a second on a machine that has time; not by what it said last."""
+    with Terminal(station.env) as terminal:
+        terminal.wait(r"\d armed", press="a")
+        station.of["safety"].send_signal(signal.SIGSTOP)
+        halted = time.monotonic()
+        terminal.wait(r"the safety node is silent for more than 0\.6 s")
+        took = time.monotonic() - halted
+        print(f"reported after {took:.2f} s")
+        assert took < 3.0
+        station.of["safety"].send_signal(signal.SIGCONT)
+        terminal.wait("latched: gap: the safety filter did not run")

@@ -155,6 +155,32 @@ def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Runn
 
 
 @pytest.mark.realtime
+def test_a_safety_node_that_is_halted_in_mid_episode(recorded: Path, record: Callable[..., Running]) -> None:
+    """Reported within a second on a machine that has time; the episode is dropped, and those before are safe."""
+    before = count(recorded)
+    running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)
+    mid_episode(running, recorded, before)
+    safety = running.pid("safety")
+    os.kill(safety, signal.SIGSTOP)
+    halted, line = time.monotonic(), ""
+    try:
+        assert running.process.stderr is not None
+        while "silent" not in line:
+            line = running.process.stderr.readline()
+            assert line, "it has ended without a word"
+        took = time.monotonic() - halted
+        assert "the safety node is silent for more than 0.6 s: use the hardware emergency stop" in line
+        print(f"reported after {took:.2f} s")
+        assert took < 3.0
+    finally:
+        os.kill(safety, signal.SIGCONT)
+    os.killpg(running.process.pid, signal.SIGINT)
+    code, out, err = running.end()
+    assert code == 130 and out == "" and "Traceback" not in err, (code, err)
+    assert not running.left and len(Dataset.open(recorded).success) == count(recorded) == before
+
+
+@pytest.mark.realtime
 def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: Callable[..., Running]) -> None:
     before = count(recorded)
     running = record("--resume", "--episodes", before + 30, "--cameras", "front", "--out", recorded)

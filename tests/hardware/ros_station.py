@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 import numpy as np
 from rclpy.subscription import MessageInfo
@@ -15,32 +14,8 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
 from hardware.ros2.sending_time import sent_at
-from robolearn.core import ActionChunk, Interface, Observation, Policy
+from robolearn.cli.faults.swing import Swing
 from robots.stations import Contract, load_contract
-
-
-class Swing(Policy):
-    """A policy that moves the tcp to and fro and turns it a little, and breaks when told to."""
-
-    execute_steps = 4
-
-    def __init__(self, contract: Contract) -> None:
-        self.interface: Interface = contract.with_cameras(()).interface
-        self.calls = 0
-        self.think: Callable[[], None] = lambda: None
-        self.spoil: Callable[[np.ndarray], np.ndarray] = lambda actions: actions
-
-    def reset(self, seed: int) -> None:
-        self.calls = 0
-
-    def act(self, observation: Observation) -> ActionChunk:
-        self.think()
-        self.calls += 1
-        actions = np.zeros((1, 4, self.interface.action.size), np.float32)
-        actions[..., 0] = 0.3 if self.calls % 8 < 4 else -0.3
-        actions[..., 5] = 0.7 if self.calls % 2 else -0.7
-        actions[..., -1] = 1.0
-        return self.spoil(actions)
 
 
 class Arm(Node):
@@ -93,7 +68,7 @@ def main(role: str, *args: str) -> int:
     if role == "policy":
         from hardware.ros2.policy_node import PolicyNode
 
-        return spin(lambda: PolicyNode(lambda *_: Swing(contract), contract=contract), [role, *args])
+        return spin(lambda: PolicyNode(lambda *_: Swing(contract.with_cameras(())), contract=contract), [role, *args])
     if role == "arm":
         return spin(lambda: Arm(contract), [role, *args])
     from robolearn.deploy.nodes import main_safety, main_streamer

@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from hardware.freshness import Freshness
 from hardware.latency import Latencies
-from hardware.observer import Freshness, JointReader, NotObserved, Observer
+from hardware.observer import JointReader, NotObserved, Observer
 from robolearn.core import BadInput
 from robolearn.core.se3 import rot6d
-from robots.stations import Camera, Contract, load_contract
+from robots.stations import WRENCH, Camera, ContactSensing, Contract, load_contract
 
 WALL = 1.7e9
 FEATURES = ("proprio", "objects", "images.front")
@@ -66,6 +67,24 @@ class Arm:
 @pytest.fixture
 def arm(contract: Contract, clock: Clock) -> Arm:
     return Arm(Observer(contract, FEATURES, clock), clock)
+
+
+def test_what_the_arm_feels_is_observed_while_it_is_fresh(contract: Contract, clock: Clock) -> None:
+    felt = ContactSensing("/felt", WRENCH, most=(40.0, 5.0))
+    arm = Arm(Observer(dataclasses.replace(contract, contact=felt), ("proprio", "wrench"), clock), clock)
+    arm.joints()
+    with pytest.raises(NotObserved, match="contact on /felt: nothing arrived yet"):
+        arm.observer.observation()
+    assert arm.observer.contact is not None
+    arm.observer.contact.update(("fx", "fy", "fz", "mx", "my", "mz"), (1, 2, 3, 4, 5, 6), clock.wall)
+    seen = arm.observer.observation()["wrench"]
+    assert seen.tolist() == [[1, 2, 3, 4, 5, 6]] and seen.dtype == np.float32
+    assert arm.observer.source_stamps()["wrench"] == clock.wall
+    clock.t += 0.11
+    arm.joints()
+    with pytest.raises(NotObserved, match=r"contact on /felt: silent for 0\.11"):
+        arm.observer.observation()
+    assert Observer(dataclasses.replace(contract, contact=felt), ("proprio",), clock).contact is None
 
 
 def test_an_observation_is_in_the_policys_order(arm: Arm, contract: Contract) -> None:

@@ -26,7 +26,7 @@ from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ActionChunk, Observation
 from robolearn.core.se3 import quat_to_matrix
 from robots.ik import IKConfig, solve
-from robots.stations import Camera, Contract, Topic, load_contract
+from robots.stations import Camera, Topic, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -85,10 +85,6 @@ class Looks(Swing):
     """Up where it is bright, else down; keeps what it saw."""
 
     seen: Observation
-
-    def __init__(self, contract: Contract) -> None:
-        super().__init__(contract)
-        self.interface = contract.interface  # cameras and all
 
     def act(self, observation: Observation) -> ActionChunk:
         self.seen = observation

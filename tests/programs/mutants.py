@@ -91,12 +91,12 @@ def _latch() -> None:
 
 
 def _exceptions() -> None:
-    import hardware.safety.filter as filter_
+    import hardware.safety.checks as checks
 
     def rethrown(error: Exception) -> Exception:
         raise error
 
-    filter_._exception = rethrown  # type: ignore[assignment]
+    checks.unexpected = rethrown  # type: ignore[assignment]
 
 
 def _fingers_at_rest() -> None:
@@ -166,6 +166,20 @@ def _begins_at_home() -> None:
     filter_.first_set_point = once
 
 
+def _simulated_by_name() -> None:
+    from dataclasses import replace
+
+    import robots.stations.contract_file as contract_file
+
+    made = contract_file._contract
+
+    def by_name(section: Any, robot: Any, path: Path) -> Any:
+        contract = made(section, robot, path)
+        return replace(contract, simulated=contract.simulated or path.stem == "sim")
+
+    contract_file._contract = by_name
+
+
 _CHECKS, _FILTER, _GEOMETRY = (
     "hardware.safety.checks",
     "hardware.safety.filter:SafetyFilter",
@@ -199,7 +213,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "singularity": _replace(f"{_GEOMETRY}:Geometry.stays_regular", _nothing),
     "output": _replace("hardware.safety.output:Output.check", _nothing),
     "reach": _anything_reached,
-    "gripper-speed": _replace(f"{_FILTER}._gripper_step", lambda self, goal: goal),
+    "gripper-speed": _replace("hardware.safety.opening:Opening._nearer", lambda self, width, goal: goal),
     "gap": _replace(f"{_CHECKS}:running", _nothing),
     "arming": _replace(f"{_FILTER}._may_arm", lambda self, now: list(self._measured.positions or self.robot.home)),
     "rest": _replace("hardware.safety.rest:Rest.check", _nothing),
@@ -213,11 +227,36 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "bound-operator": _replace("hardware.safety.operators:Operators.counts", lambda self, publisher: True),
     "stall": _replace("hardware.safety.sending:Sending.stalled", lambda self, gap: False),
     "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
+    "stall-in-publishing": _replace("hardware.safety.sending:PUBLISHING_PERIODS", math.inf),
     "sent": _replace(f"{_FILTER}.sent", _nothing),
+    "contact": _replace("hardware.contact:ContactReader.push", lambda self: ""),
+    "contact-problem": _replace("hardware.contact:ContactReader.problem", lambda self: ""),
+    "contact-publishers": _replace(
+        "hardware.safety.publishers:Publishers.heard", lambda self, publisher, arm=True: arm
+    ),
+    "give-way": _replace(f"{_FILTER}.contact", lambda self, reason: self.stop(reason, "contact")),
     "latch": _latch,
     "e-stop": _replace(f"{_FILTER}.estop", _nothing),
     "stop": _replace(f"{_FILTER}.stop", _nothing),
     "exception": _exceptions,
+    "silence": _replace("hardware.silence:Silence.look", lambda self: ""),
+    "silence-held-up": _replace("hardware.silence:STEP_S", math.inf),
+    "simulated": _simulated_by_name,
+    "monitor-gap": _replace("hardware.monitor:MUST_REST", math.inf),
+    "monitor-rate": _replace("hardware.monitor:LimitMonitor._check_rate", lambda self, now: []),
+    "controller": _replace("hardware.ros2.safety_node:SafetyNode._look_around", _nothing),
+    "callers": _replace("hardware.ros2.safety_node:SafetyNode._stranger", lambda self, callers: ""),
+}
+_NODES = "tests/hardware/test_ros_nodes.py"
+# The tests of stages that are not the filter's own.
+ELSEWHERE: dict[str, str] = {
+    "silence": "tests/hardware/test_silence.py",
+    "silence-held-up": "tests/hardware/test_silence.py",
+    "simulated": "tests/robots/test_contract.py",
+    "monitor-gap": "tests/hardware/test_monitor.py",
+    "monitor-rate": "tests/hardware/test_monitor.py",
+    "controller": f"{_NODES}::test_somebody_else_at_the_controller",
+    "callers": f"{_NODES}::test_a_terminal_beside_it_and_a_second_operator",
 }
 
 
@@ -232,8 +271,10 @@ def pytest_configure(config: Any) -> None:
 
 
 def _tests_pass(mutant: str | None) -> bool:
-    """Whether all tests of the filter pass."""
-    files = sorted(TESTS.glob("test_*.py"), key=lambda file: (file.name not in FIRST, file.name))
+    """Whether all tests of a stage pass; with None, those of all."""
+    own = sorted(TESTS.glob("test_*.py"), key=lambda file: (file.name not in FIRST, file.name))
+    elsewhere = [ELSEWHERE[mutant]] if mutant in ELSEWHERE else sorted(set(ELSEWHERE.values()))
+    files = elsewhere if mutant in ELSEWHERE else own if mutant else [*own, *elsewhere]
     options = ("-p", "mutants", *(("--mutant", mutant) if mutant else ()))
     return tests_pass(ROOT, files, *options, path=(HERE,))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from robolearn.core import BadInput, check_compatible
+from robolearn.core import ArraySpec, BadInput, check_compatible
 from robots import ROBOTS
 from robots.limits import Limits
 from robots.obstacles import Box, Plane
@@ -105,6 +105,9 @@ def test_only_a_contract_that_says_so_is_simulated(tmp_path: Path) -> None:
     content = shipped("sim")
     del content["simulated"]
     assert not load(tmp_path, content).simulated
+    named = tmp_path / "sim.yaml"
+    named.write_text(yaml.safe_dump(content))
+    assert not load_contract(named).simulated, "whatever the file is called"
     assert load(tmp_path, {**shipped("fr3"), "simulated": True, "name": "mine"}).simulated
 
 
@@ -148,6 +151,26 @@ def test_a_real_arm_knows_no_objects() -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(BadInput, match=r"contract: got ur5; available: fr3, sim, so101, ur5e, <path>.yaml .*ur5e\?"):
         load_contract("ur5")
+
+
+FELT = {"topic": "/felt", "type": "sensor_msgs/msg/JointState"}
+WRENCH_FELT = {"topic": "/felt", "type": "geometry_msgs/msg/WrenchStamped"}
+
+
+@pytest.mark.parametrize(
+    ("felt", "feature", "names", "most"),
+    [
+        (FELT | {"max_torque": [5.0] * 7}, "external_torque", ROBOTS["panda"].joints, (5.0,) * 7),
+        (WRENCH_FELT | {"max_force": 40.0, "max_moment": 5.0}, "wrench", ("fx", "fy", "fz", "mx", "my", "mz"), (40, 5)),
+    ],
+)
+def test_contact_is_a_feature(tmp_path: Path, felt: dict, feature: str, names: tuple, most: tuple) -> None:
+    contract = load(tmp_path, put(shipped("sim"), "contact", felt))
+    assert contract.contact is not None and contract.contact.most == most
+    assert contract.interface.observation[feature] == ArraySpec((len(names),), names=names)
+    assert contract.topics[feature].topic == "/felt"
+    plain = load_contract("sim")
+    assert plain.contact is None and feature not in plain.interface.observation and feature not in plain.topics
 
 
 @pytest.mark.parametrize(
@@ -199,6 +222,15 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ("gripper.open", 0.0, "gripper: got 0 for both, expected two positions"),
         ("gripper.type", "geometry_msgs/msg/PoseStamped", "gripper.type"),
         ("objects.type", "std_msgs/msg/String", "objects.type"),
+        ("contact", {"topic": "/f", "type": "std_msgs/msg/String"}, "contact.type: got std_msgs/msg/String; available"),
+        ("contact", FELT, "contact: got none, expected max_torque"),
+        ("contact", FELT | {"max_force": 9.0}, "contact: got max_force, expected max_torque"),
+        ("contact", FELT | {"max_torque": 20.0}, "contact.max_torque: got 20.0, expected a list of 7"),
+        ("contact", FELT | {"max_torque": [20.0] * 7}, "contact: got 20, expected torques above 0 and below .* 12 Nm"),
+        ("contact", FELT | {"max_torque": [5.0] * 6 + [0.0]}, "contact: got 0, expected torques above 0"),
+        ("contact", WRENCH_FELT | {"max_force": 40.0}, "contact: got max_force, expected max_force and max_moment"),
+        ("contact", WRENCH_FELT | {"max_force": -4.0, "max_moment": 1.0}, "contact.max_force: got -4.0, expected more"),
+        ("contact", FELT | {"topic": "/joint_states", "max_torque": [5.0] * 7}, "contact.topic: got /joint_states"),
         ("cameras", ["front"], "cameras: got"),
         ("cameras.front", {"topic": "/c"}, "cameras.front: got none, expected the key 'type'"),
         (

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.bags.recording import rosbags
-from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, POSE, STRING, TRAJECTORY
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, POSE, STRING, TRAJECTORY, WRENCH
 
 
 class Messages:
@@ -48,6 +48,22 @@ class Messages:
             velocity=none,
             effort=none,
         )
+
+    def torques(self, names: Sequence[str], efforts: ArrayLike, stamp_ns: int) -> Any:
+        """Names and external torques [Nm] as a JointState."""
+        message = self.joint_state(names, [], stamp_ns)
+        message.effort = np.array(efforts, np.float64)
+        return message
+
+    def wrench(self, values: ArrayLike, stamp_ns: int, frame: str = "base") -> Any:
+        """Force [N] and moment [Nm], (6,), as a WrenchStamped."""
+        numbers = [float(value) for value in np.asarray(values)]
+        force, moment = (
+            self._new("geometry_msgs/msg/Vector3", **dict(zip("xyz", part, strict=True)))
+            for part in (numbers[:3], numbers[3:])
+        )
+        wrench = self._new("geometry_msgs/msg/Wrench", force=force, torque=moment)
+        return self._new(WRENCH, header=self.header(stamp_ns, frame), wrench=wrench)
 
     def floats(self, values: ArrayLike) -> Any:
         """A Float64MultiArray."""

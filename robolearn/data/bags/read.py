@@ -174,6 +174,8 @@ def _draft(
     observation: dict[str, NDArray] = {"proprio": proprio(q, measured[:, -1], *station.robot.chain.forward(q))}
     if "objects" in station.interface.observation:
         observation["objects"] = rows("objects").astype(np.float32)
+    if station.contact is not None:
+        observation[station.contact.feature] = rows(station.contact.feature).astype(np.float32)
     stamps = {FRAME: part.times / 1e9}
     for name in _stamp_names(station):
         role = _ROLE.get(name, name)

@@ -15,7 +15,7 @@ from robolearn.data.bags.events import EPISODE_EVENTS, Event, read_event
 from robolearn.data.bags.grid import Times
 from robolearn.data.bags.recording import Message, Recording
 from robolearn.data.features import IMAGES
-from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, Contract, Topic
+from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract, Topic
 
 Array = NDArray[np.float64]
 
@@ -140,6 +140,11 @@ def _value(role: str, message: Message, station: Contract, fingers: dict[str, fl
     if role == "objects":
         spec = station.interface.observation["objects"]
         return _named(content.name, content.position, spec.names, where)
+    if station.contact is not None and role == station.contact.feature:
+        if station.contact.type == WRENCH:
+            f, m = content.wrench.force, content.wrench.torque
+            return np.array([f.x, f.y, f.z, m.x, m.y, m.z])
+        return _named(content.name, content.effort, station.joints, where)
     joints = station.joints if role == "command" else station.gripper_joints
     kind = station.topics[role].type
     if kind == POSE:

@@ -31,7 +31,7 @@ from robolearn.data.source import Draft, Progress, check_new, new_folder
 from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
-from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, Contract
+from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +171,10 @@ class _EpisodeMessages:
             values = episode.observation["objects"]
             topic = station.objects.topic
             makers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
+        if (contact := station.contact) is not None:
+            felt = episode.observation[contact.feature]
+            feel = make.wrench if contact.type == WRENCH else lambda row, at: make.torques(station.joints, row, at)
+            makers[contact.feature] = (contact.topic, lambda t, stamp, _: feel(felt[t], stamp))
         for key in draft.images:
             channel = station.topics[key]
             makers[key] = (

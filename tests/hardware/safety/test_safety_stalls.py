@@ -91,12 +91,44 @@ def test_a_stall_between_a_step_and_its_publishing(rig) -> None:
     assert rig.filter.checked(command) is None and rig.filter.state is SafetyState.LATCHED
 
 
-def test_publishing_may_take_its_time(rig) -> None:
-    """What counts is when commands leave: one that left late is followed by one in time."""
+def held_up_in_publishing(rig, seconds: float) -> None:
+    """The last command is handed to the middleware, which sends it; then the process does not run for a while."""
+    command = rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.filter.checked(command) is command
+    rig.now += seconds
+    rig.filter.sent()
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.2])
+def test_a_stall_in_publishing_is_a_stall(rig, seconds: float) -> None:
+    """The arm may have got the command at once, and stand there."""
+    rig.moving()
+    monitor = LimitMonitor.of(PANDA, rig.period)
+    for k, q in enumerate(rig.sent):
+        monitor.command(q, rig.now + (k + 1 - len(rig.sent)) * rig.period)
+    at, begun = rig.now + rig.period, len(rig.sent)
+    held_up_in_publishing(rig, seconds)
+    monitor.command(rig.sent[-1], at)
+    for _ in range(40):
+        rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+        monitor.command(rig.sent[-1], rig.now)
+    assert rig.filter.state is SafetyState.ARMED and rig.filter.status()["stalls"] == 1
+    asks_for_no_step(rig, rig.sent[begun:])
+    assert monitor.summary()["violations"] == 0, monitor.summary()
+
+
+def test_a_gap_in_publishing_is_a_gap(rig) -> None:
+    rig.moving()
+    held_up_in_publishing(rig, 0.6)
+    assert rig.tick(rig.goal(rig.measured)) is None
+    assert rig.filter.state is SafetyState.LATCHED and "did not run for 0.6" in rig.filter.reason
+
+
+def test_publishing_may_take_two_periods(rig) -> None:
+    """One that left late is followed by one in time."""
     rig.moving()
     before = rig.sent[-1][0] - rig.sent[-2][0]
-    rig.now += 0.1
-    rig.filter.sent()
+    held_up_in_publishing(rig, 2.0 * rig.period)
     rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
     assert rig.sent[-1][0] - rig.sent[-2][0] >= before and rig.filter.status()["stalls"] == 0
 

@@ -1,0 +1,217 @@
+"""The faults that a station is given: how each is done, and what has to be said about it.
+
+Who does it stands on the same topics as anybody else: signals to processes, faults of the simulated arm's sensors,
+programs that publish what they should not.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory
+
+from hardware.ros2 import messages, qos, topics
+from robolearn.cli.faults.station import FaultStation
+
+Inject = Callable[[FaultStation, ExitStack], float]
+"""Does it, and returns when [s]; what is to be undone afterwards goes to the stack."""
+
+CONTACT, CAMERA = "contact", "camera"  # stations: which feels contact, and which does not but looks
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+      name: in words.
+      inject: see `Inject`.
+      why: words of which one stands in the reason of the stop; none: nobody notices, and it stands here to compare.
+      station: `CONTACT` or `CAMERA`.
+      watch_s: how long to look afterwards [s].
+    """
+
+    name: str
+    inject: Inject
+    why: tuple[str, ...]
+    station: str = CONTACT
+    watch_s: float = 1.5
+
+
+def _signal(node: str, number: int) -> Inject:
+    def inject(station: FaultStation, stack: ExitStack) -> float:
+        if number == signal.SIGSTOP:
+            stack.callback(lambda: station.signal(node, signal.SIGCONT))
+        return station.signal(node, number)
+
+    return inject
+
+
+def _sensor(what: str) -> Inject:
+    return lambda station, stack: station.fault(what)
+
+
+def _policy(how: str) -> Inject:
+    def inject(station: FaultStation, stack: ExitStack) -> float:
+        if how == "fails":  # it does not try again: a new one is started
+            stack.callback(lambda: station.signal("policy", signal.SIGKILL))
+        return station.spoil(how)
+
+    return inject
+
+
+def _publisher(station: FaultStation, stack: ExitStack, kind: type, topic: str, profile: QoSProfile) -> Publisher:
+    """Of a node that is of another program than ours."""
+    publisher = station.stranger.create_publisher(kind, topic, profile)
+    stack.callback(lambda: station.stranger.destroy_publisher(publisher))
+    return publisher
+
+
+def _publishes(kind: type, topic: Callable[[FaultStation], str], make: Callable[[FaultStation], object]) -> Inject:
+    """A stranger publishes at 10 Hz; the fault begins with its first message, which nobody may have discovered yet."""
+    profile = qos.CHUNK if kind is JointTrajectory else qos.sensor()
+
+    def inject(station: FaultStation, stack: ExitStack) -> float:
+        publisher = _publisher(station, stack, kind, topic(station), profile)
+        end = time.monotonic() + 5.0
+        while not publisher.get_subscription_count() and time.monotonic() < end:
+            time.sleep(0.002)
+        at = time.monotonic()
+        publisher.publish(make(station))
+        timer = station.stranger.create_timer(0.1, lambda: publisher.publish(make(station)))
+        stack.callback(lambda: station.stranger.destroy_timer(timer))
+        return at
+
+    return inject
+
+
+def _at_the_controller(station: FaultStation, stack: ExitStack) -> float:
+    """It need not say anything: that it is there is enough."""
+    command, at = station.contract.command, time.monotonic()
+    _publisher(station, stack, messages.message_type(command.type), command.topic, qos.CONTROLLER)
+    return at
+
+
+def _second_streamer(station: FaultStation, stack: ExitStack) -> float:
+    at = time.monotonic()
+    _publisher(station, stack, JointTrajectory, topics.TARGET, qos.TARGET)
+    return at
+
+
+def _released(station: FaultStation, stack: ExitStack) -> float:
+    at = time.monotonic()
+    station.operator.release()
+    return at
+
+
+def _no_heartbeat(station: FaultStation, stack: ExitStack) -> float:
+    """The operator's program hangs; another switch beside it is not held."""
+    timers = list(station.operator.node.timers)
+    for timer in timers:
+        timer.cancel()
+        stack.callback(timer.reset)
+    return time.monotonic()
+
+
+def _second_switch(station: FaultStation, stack: ExitStack) -> float:
+    stack.callback(station.onlooker.release)
+    at = time.monotonic()
+    station.onlooker.hold()
+    return at
+
+
+def _estop(station: FaultStation, stack: ExitStack) -> float:
+    at = time.monotonic()
+    station.operator.estop()
+    return at
+
+
+def _strangers_estop(station: FaultStation, stack: ExitStack) -> float:
+    at = time.monotonic()
+    station.onlooker.estop()
+    return at
+
+
+def _meets_the_table(station: FaultStation, stack: ExitStack) -> float:
+    """The policy goes down; the fault begins where the fingers touch, by the first set-point that is not followed."""
+    station.spoil("down")
+    return station.touched(20.0)
+
+
+def _elsewhere(station: FaultStation) -> JointState:
+    """The arm, 0.3 rad from where it is."""
+    _, q = station.commands[-1]
+    return messages.joint_state(station.contract.joints, q + 0.3, time.time())
+
+
+def _nothing_felt(station: FaultStation) -> JointState:
+    return messages.external_torques(station.contract.joints, np.zeros(len(station.contract.joints)), time.time())
+
+
+def _chunk(station: FaultStation) -> JointTrajectory:
+    names = station.contract.interface.action.names
+    return messages.chunk(names, np.zeros((4, len(names))), station.node.get_clock().now().to_msg(), 0.05)
+
+
+def _contact_topic(station: FaultStation) -> str:
+    assert station.contract.contact is not None
+    return station.contract.contact.topic
+
+
+_STREAM = ("ran out", "gone", "late", "freshness", "frozen", "silent")
+_SILENT = ("silent",)
+
+FAULTS: tuple[Fault, ...] = (
+    Fault("policy node killed", _signal("policy", signal.SIGKILL), _STREAM),
+    Fault("policy node halted", _signal("policy", signal.SIGSTOP), _STREAM),
+    Fault("policy too slow", _policy("slow"), _STREAM),
+    Fault("policy fails", _policy("fails"), _STREAM),
+    Fault("policy says NaN", _policy("nan"), ("not finite",)),
+    Fault("second policy", _publishes(JointTrajectory, lambda s: topics.ACTION_CHUNK, _chunk), ("policies at once",)),
+    Fault("streamer killed", _signal("streamer", signal.SIGKILL), _STREAM),
+    Fault("streamer halted", _signal("streamer", signal.SIGSTOP), _STREAM),
+    Fault("second streamer", _second_streamer, ("publishers of",)),
+    Fault("safety node killed", _signal("safety", signal.SIGKILL), _SILENT),
+    Fault("safety node halted", _signal("safety", signal.SIGSTOP), (*_SILENT, "did not run")),
+    Fault("stranger at the controller", _at_the_controller, ("only the safety node may",)),
+    Fault("arm's driver killed", _signal("sim_arm", signal.SIGKILL), ("joint state", *_STREAM)),
+    Fault("arm's driver halted", _signal("sim_arm", signal.SIGSTOP), ("joint state", *_STREAM)),
+    Fault("joint states: silent", _sensor("joint_states:stop"), ("joint state",)),
+    Fault("joint states: same values", _sensor("joint_states:freeze"), ("frozen", "jump", "following")),
+    Fault("joint states: same message", _sensor("joint_states:stale"), ("frozen", "joint state")),
+    Fault("joint states: NaN", _sensor("joint_states:nan"), ("joint state",)),
+    Fault("joint states: a joint missing", _sensor("joint_states:missing"), ("joint state",)),
+    Fault("joint states: jump by 0.5 rad", _sensor("joint_states:jump"), ("following", "jump")),
+    Fault(
+        "joint states: second publisher",
+        _publishes(JointState, lambda s: s.contract.joint_states.topic, _elsewhere),
+        ("publishers at once",),
+    ),
+    Fault("clock of the arm 10 s ahead", _sensor("clock:10"), ("future", "too late", "ran out")),
+    Fault("clock of the arm stands at 0", _sensor("clock:zero"), ("no stamp", *_STREAM)),
+    Fault("dead-man's switch let go", _released, ("released",)),
+    Fault("dead-man's switch: no heartbeat", _no_heartbeat, ("dead-man",)),
+    Fault("dead-man's switch: a second one held", _second_switch, ("2 dead-man's",)),
+    Fault("emergency stop", _estop, ("e-stop",)),
+    Fault("emergency stop by a stranger", _strangers_estop, ("e-stop",)),
+    Fault("hand meets the table", _meets_the_table, ("contact on",), watch_s=3.0),
+    Fault("contact sensor silent", _sensor("contact:stop"), ("contact on",)),
+    Fault("contact sensor: NaN", _sensor("contact:nan"), ("contact on",)),
+    Fault(
+        "contact sensor: second publisher",
+        _publishes(JointState, _contact_topic, _nothing_felt),
+        ("publishers at once",),
+    ),
+    Fault("hand meets the table, no sensor", _meets_the_table, (), CAMERA, 5.0),
+    Fault("camera silent", _sensor("camera:stop"), ("ran out", "silent"), CAMERA, 2.0),
+    Fault("camera frozen", _sensor("camera:freeze"), ("ran out", "frozen"), CAMERA, 4.0),
+    Fault("camera black", _sensor("camera:black"), ("ran out", "black"), CAMERA, 2.0),
+)
