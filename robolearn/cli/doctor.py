@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from robolearn.cli.choices import Station
 from robolearn.cli.command import Command
 
 if TYPE_CHECKING:
@@ -16,18 +17,27 @@ if TYPE_CHECKING:
 class Doctor(Command):
     """Say what this machine can do: simulation, cameras, ROS 2, real-time, devices; and what mends each gap.
 
-    Ends with exit code 1 when something is missing that simulation and learning need; the rest is optional.
+    Ends with exit code 1 when something is missing that simulation and learning need; the rest is optional. With
+    --robot it looks at a station instead, live, and 1 means that something there has to be mended.
     """
 
+    robot: Station = ""
+    """Instead: walk through the station of this contract while its drivers run, and say what to mend."""
     device: str | None = None
     """Instead: open a teleoperation device (keyboard, gamepad, spacemouse, leader) and show what it says."""
     seconds: float = 5.0
-    """For how long [s]."""
+    """For how long, with --robot or --device [s]."""
+    domain: int | None = None
+    """ROS domain, with --robot; by default ROS_DOMAIN_ID, or 0."""
     port: str = ""
     """Serial port of the leader arm."""
 
     def run(self) -> dict[str, Any]:
         """``{"checks": [{"name", "ok", "found", "fix", "group", "needed"}, …]}``; of a device, see `listen`."""
+        if self.robot:
+            from robolearn.cli.checks.station import walk_through
+
+            return walk_through(self.robot, self.seconds, self.domain)
         if self.device is not None:
             return self._listen(self.device)
         from robolearn.cli.checks import CHECKS, SIMULATION, Machine
@@ -52,7 +62,7 @@ class Doctor(Command):
         return listen(device, lambda line: console.print(escape(line)), port=self.port, seconds=self.seconds)
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
-        """1 when simulation lacks something."""
+        """1 when simulation lacks something, or the station."""
         return int(any(check["needed"] and not check["ok"] for check in result.get("checks", ())))
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
@@ -81,7 +91,11 @@ class Doctor(Command):
             console.print(f"    {escape(check['fix'])}", soft_wrap=True)
         bad = [check["name"] for check in result["checks"] if check["needed"] and not check["ok"]]
         console.print()
+        station = result.get("robot")
         if bad:
-            console.print(f"[red]Simulation does not work here yet[/red]: {', '.join(bad)}")
+            what = f"Mend this before {station} moves" if station else "Simulation does not work here yet"
+            console.print(f"[red]{what}[/red]: {', '.join(bad)}")
+        elif station:
+            console.print(f"[green]The station {station} is as its contract has it.[/green]")
         else:
             console.print("[green]Everything that simulation and learning need is there.[/green]")

@@ -12,8 +12,8 @@ from robolearn.core.errors import BadInput
 ENCODINGS = {"rgb8": (3, "rgb"), "bgr8": (3, "bgr"), "rgba8": (4, "rgb"), "bgra8": (4, "bgr"), "mono8": (1, "mono")}
 
 
-def picture(message: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage, at `size` = (height, width).
+def picture(message: Any, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+    """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage, at `size` = (height, width); None: as it is.
 
     Raises:
       BadInput: an encoding that is not read, or data that is no picture.
@@ -21,7 +21,7 @@ def picture(message: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
     import cv2
 
     rgb: NDArray[np.uint8] = _raw(message) if hasattr(message, "encoding") else _compressed(message)
-    if rgb.shape[:2] != tuple(size):
+    if size is not None and rgb.shape[:2] != tuple(size):
         rgb = cv2.resize(rgb, (size[1], size[0]), interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
     return np.ascontiguousarray(rgb)
 

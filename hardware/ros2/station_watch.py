@@ -1,0 +1,160 @@
+"""Watches a station for some seconds: every topic of its contract, and the safety node's report. Publishes nothing."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.duration import Infinite
+from rclpy.node import Node
+from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
+from sensor_msgs.msg import JointState
+
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.background import Background
+from hardware.station import Endpoint, JointSample, PictureSample, SeenStation, SeenTopic
+from hardware.station.findings import SAFETY_STATE
+from hardware.station.seen import Sample
+from robolearn.core import BadInput
+from robots.stations import Contract, Topic
+
+NODE = "doctor"
+SETTLE_S = 1.0  # subscriptions are found, and cameras begin to work once somebody looks: not counted
+DEPTH = 1000  # nothing is lost while this process is busy: two seconds of joint states at 500 Hz
+PICTURES = 20
+
+
+class StationWatch:
+    """Listens to all topics of `contract` from now on.
+
+    Args:
+      background: where its node spins.
+      contract: the station.
+    """
+
+    def __init__(self, background: Background, contract: Contract) -> None:
+        self._node = background.add(Node(NODE, namespace=topics.NAMESPACE, context=background.context))
+        self._roles: dict[str, Topic] = dict(contract.topics)
+        if contract.objects is not None:
+            self._roles["objects"] = contract.objects
+        self._roles[SAFETY_STATE] = Topic(topics.SAFETY_STATE, "diagnostic_msgs/msg/DiagnosticArray")
+        self._samples: dict[str, list[Sample]] = {role: [] for role in self._roles}
+        self._safety: tuple[str, str] | None = None
+        self._commands = ("command", "gripper")
+        for role, topic in self._roles.items():
+            if role == SAFETY_STATE:
+                self._hear(role, DiagnosticArray, topic, self._on_safety, qos.latched())
+            elif role in ("joint_states", "objects"):
+                self._hear(role, JointState, topic, _joints, qos.sensor(DEPTH))
+            elif role not in self._commands:
+                kind = messages.message_type(topic.type)
+                self._hear(role, kind, topic, _picture, qos.sensor(PICTURES))
+
+    def begin(self) -> None:
+        """Forget the messages until now."""
+        for role in self._samples:
+            if role != SAFETY_STATE:  # latched: it may have come already
+                self._samples[role] = []
+
+    def seen(self) -> SeenStation:
+        """What was seen until now."""
+        found = {role: self._topic(role, topic) for role, topic in self._roles.items()}
+        return SeenStation(found, time.time(), self._safety)
+
+    def _hear(
+        self, role: str, kind: Any, topic: Topic, make: Callable[[Any, Sample], Sample], profile: QoSProfile
+    ) -> None:
+        def on_message(message: Any, info: Any) -> None:
+            self._samples[role].append(make(message, Sample(_arrival(info), _stamp(message), messages.publisher(info))))
+
+        self._node.create_subscription(kind, topic.topic, on_message, profile)
+
+    def _on_safety(self, message: DiagnosticArray, sample: Sample) -> Sample:
+        if report := messages.read_safety_report(message):
+            self._safety = (str(report.state), report.reason)
+        return sample
+
+    def _topic(self, role: str, topic: Topic) -> SeenTopic:
+        publishers: list[Any] = self._node.get_publishers_info_by_topic(topic.topic)
+        listeners: list[Any] = self._node.get_subscriptions_info_by_topic(topic.topic)
+        own = self._node.get_fully_qualified_name()
+        # Commands are heard by the controller with the QoS that the safety node offers, present or not.
+        offered = [(_name(one), one.qos_profile) for one in publishers]
+        if role in self._commands:
+            offered = [(f"{topics.NAMESPACE}/safety", _offered())]
+        mismatches = [
+            f"{_name(listener)} cannot hear {who}: {why.strip(' ;')}"
+            for (who, profile), listener in product(offered, listeners)
+            for match, why in [qos_check_compatible(profile, listener.qos_profile)]
+            if match == QoSCompatibility.ERROR
+        ]
+        names = self._node.get_topic_names_and_types()
+        elsewhere = [name for name, types in names if topic.type in types and name != topic.topic]
+        return SeenTopic(
+            publishers=tuple(_endpoint(one) for one in publishers),
+            listeners=tuple(_endpoint(one) for one in listeners if _name(one) != own),
+            samples=list(self._samples[role]),
+            mismatches=tuple(dict.fromkeys(mismatches)),
+            elsewhere=tuple(name for name in elsewhere if role in self._commands or self._node.count_publishers(name)),
+        )
+
+
+def watch(contract: Contract, seconds: float, domain: int | None = None) -> SeenStation:
+    """Watch a station for `seconds`, after one in which everybody finds each other.
+
+    Raises:
+      BadInput: `seconds` is not more than 0.
+    """
+    if not seconds > 0:
+        raise BadInput("--seconds", got=seconds, expected="more than 0")
+    with Background(domain) as background:
+        station = StationWatch(background, contract)
+        time.sleep(SETTLE_S)
+        station.begin()
+        time.sleep(seconds)
+        return station.seen()
+
+
+def _offered() -> QoSProfile:
+    """What the safety node offers to controllers, as the middleware reports it: defaults read differently before."""
+    given = {name: getattr(qos.COMMAND, name) for name in ("history", "depth", "reliability", "durability")}
+    watched = {"liveliness": qos.COMMAND.liveliness, "liveliness_lease_duration": qos.COMMAND.liveliness_lease_duration}
+    return QoSProfile(**given, **watched, deadline=Infinite, lifespan=Infinite)
+
+
+def _endpoint(info: Any) -> Endpoint:
+    return Endpoint(_name(info), str(info.topic_type), bytes(info.endpoint_gid))
+
+
+def _name(info: Any) -> str:
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
+
+
+def _arrival(info: Any) -> float:
+    """Time of day at which the middleware received a message [s], whatever this process was busy with."""
+    received = int(info.get("received_timestamp") or 0)
+    return 1e-9 * received if received else time.time()
+
+
+def _stamp(message: Any) -> float:
+    return messages.seconds(message.header.stamp) if hasattr(message, "header") else 0.0
+
+
+def _joints(message: JointState, sample: Sample) -> Sample:
+    names, positions = messages.named(message)
+    return JointSample(sample.arrived, sample.stamp, sample.sender, names, tuple(positions.tolist()))
+
+
+def _picture(message: Any, sample: Sample) -> Sample:
+    common = sample.arrived, sample.stamp, sample.sender
+    encoding, checksum = str(getattr(message, "encoding", getattr(message, "format", ""))), zlib.crc32(message.data)
+    try:
+        found = messages.picture(message)
+    except BadInput as error:
+        return PictureSample(*common, (0, 0), encoding, checksum, str(error))
+    height, width = found.shape[:2]
+    return PictureSample(*common, (height, width), encoding, checksum, "", float(found[::8, ::8].mean()))

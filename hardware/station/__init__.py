@@ -1,0 +1,6 @@
+"""A station as it is found: what its topics carry, and what has to be mended before an arm may move there."""
+
+from hardware.station.findings import Finding, check_station
+from hardware.station.seen import Endpoint, JointSample, PictureSample, SeenStation, SeenTopic
+
+__all__ = ["Endpoint", "Finding", "JointSample", "PictureSample", "SeenStation", "SeenTopic", "check_station"]

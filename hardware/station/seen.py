@@ -1,0 +1,135 @@
+"""What was seen of a station: its endpoints and, message by message, what a judgement needs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A publisher or subscription.
+
+    Attributes:
+      node: the full name of its node.
+      type: message type, e.g. ``"sensor_msgs/msg/Image"``.
+      key: identifies it among messages; None where the middleware does not report it.
+    """
+
+    node: str
+    type: str
+    key: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A message.
+
+    Attributes:
+      arrived: time of day at which the middleware received it [s].
+      stamp: of its header, 0 where there is none [s].
+      sender: key of its publisher, or None.
+    """
+
+    arrived: float
+    stamp: float
+    sender: bytes | None
+
+    @property
+    def age(self) -> float:
+        """Of the stamp at arrival [s]; negative: from the future."""
+        return self.arrived - self.stamp
+
+
+@dataclass(frozen=True)
+class JointSample(Sample):
+    """Joint states: names and as many positions, or not."""
+
+    names: tuple[str, ...]
+    positions: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PictureSample(Sample):
+    """A picture.
+
+    Attributes:
+      size: (height, width) [px]; (0, 0) where the message is not read.
+      encoding: of a raw image; the format of a compressed one.
+      checksum: of its bytes.
+      problem: why it cannot be read; empty when it can.
+      brightness: mean of all channels, 0 to 255.
+    """
+
+    size: tuple[int, int]
+    encoding: str
+    checksum: int
+    problem: str = ""
+    brightness: float = 255.0
+
+
+@dataclass
+class SeenTopic:
+    """One topic of the contract.
+
+    Attributes:
+      publishers, listeners: of all programs, without the one that looks.
+      samples: the messages of the contract's type, in order of arrival.
+      mismatches: endpoints that cannot hear each other because of their QoS, in words.
+      elsewhere: other topics of the contract's type.
+    """
+
+    publishers: tuple[Endpoint, ...] = ()
+    listeners: tuple[Endpoint, ...] = ()
+    samples: list[Sample] = field(default_factory=list)
+    mismatches: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+    def senders(self, samples: Sequence[Sample]) -> dict[str, int]:
+        """Node → number of `samples` that it sent."""
+        names = {endpoint.key: endpoint.node for endpoint in self.publishers}
+        counts: dict[str, int] = {}
+        for sample in samples:
+            name = names.get(sample.sender, "one that has gone")
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+@dataclass
+class SeenStation:
+    """A station, watched for some seconds.
+
+    Attributes:
+      topics: role → what was seen, roles as in `Contract.topics`, and ``"safety_state"``.
+      ended: time of day at which watching ended [s].
+      safety: state and reason of the newest report of the safety node, or None.
+    """
+
+    topics: Mapping[str, SeenTopic]
+    ended: float
+    safety: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """When messages came: number, mean rate [Hz], longest gap [s] (the time since the last one included)."""
+
+    count: int
+    hz: float
+    gap: float
+
+    @staticmethod
+    def of(samples: Sequence[Sample], ended: float) -> Rhythm:
+        times = [sample.arrived for sample in samples]
+        if len(times) < 2:
+            return Rhythm(len(times), 0.0, ended - times[0] if times else float("inf"))
+        span = times[-1] - times[0]
+        gap = max(max(b - a for a, b in pairwise(times)), ended - times[-1])
+        return Rhythm(len(times), (len(times) - 1) / span if span > 0 else 0.0, gap)
+
+
+def median_age(samples: Sequence[Sample]) -> float:
+    """Of the stamps [s]."""
+    return statistics.median(sample.age for sample in samples)

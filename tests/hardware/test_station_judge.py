@@ -1,0 +1,178 @@
+"""The judgement of a station, on stations that a test makes up: each fault has its line, and nothing else is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hardware.station import (
+    Endpoint,
+    Finding,
+    JointSample,
+    PictureSample,
+    SeenStation,
+    SeenTopic,
+    check_station,
+)
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, Camera, Contract, load_contract
+
+NOW = 1_700_000_000.0
+DIAGNOSTICS = "diagnostic_msgs/msg/DiagnosticArray"
+CONTRACT = replace(load_contract("fr3"), cameras={"wrist": Camera("/wrist", IMAGE, 0.2, (96, 96))})
+
+
+def endpoint(node: str, kind: str) -> Endpoint:
+    return Endpoint(node, kind, node.encode())
+
+
+def joints(node: str = "/driver", hz: float = 200, seconds: float = 2.0, **changes: Any) -> list[JointSample]:
+    home = (*CONTRACT.robot.home, 0.04, 0.04)
+    names = (*CONTRACT.joints, *CONTRACT.gripper_joints)
+    times = [NOW - seconds + i / hz for i in range(round(seconds * hz))]
+    given = {"names": names, "sender": node.encode(), **changes}
+    return [
+        JointSample(arrived=t, stamp=t - 0.001, positions=given.get("positions", (home[0] + 1e-6 * (i % 3), *home[1:])),
+                    names=given["names"], sender=given["sender"])
+        for i, t in enumerate(times)
+    ]  # fmt: skip
+
+
+def pictures(hz: float = 30, size: tuple[int, int] = (480, 480), **changes: Any) -> list[PictureSample]:
+    times = [NOW - 2.0 + i / hz for i in range(round(2 * hz))]
+    return [
+        PictureSample(t, t - 0.03, b"/realsense", size, "rgb8", changes.get("checksum", i),
+                      changes.get("problem", ""), changes.get("brightness", 100.0))
+        for i, t in enumerate(times)
+    ]  # fmt: skip
+
+
+def station() -> dict[str, SeenTopic]:
+    """A station that works."""
+    controller = "/controller_manager"
+    return {
+        "joint_states": SeenTopic((endpoint("/driver", JOINT_STATE),), (), list(joints())),
+        "command": SeenTopic((), (endpoint(controller, CONTRACT.command.type),)),
+        "gripper": SeenTopic((), (endpoint(controller, FLOATS),)),
+        "images.wrist": SeenTopic((endpoint("/realsense", IMAGE),), (), list(pictures())),
+        "safety_state": SeenTopic(),
+    }
+
+
+def judge(
+    topics: dict[str, SeenTopic], safety: tuple[str, str] | None = None, contract: Contract = CONTRACT
+) -> list[Finding]:
+    found = check_station(contract, SeenStation(topics, NOW, safety))
+    return [finding for findings in found.values() for finding in findings]
+
+
+def only_wrong(topics: dict[str, SeenTopic], safety: tuple[str, str] | None = None) -> Finding:
+    (wrong,) = [finding for finding in judge(topics, safety) if not finding.ok]
+    assert wrong.fix and "\n" not in wrong.found + wrong.fix
+    return wrong
+
+
+def test_a_station_that_works() -> None:
+    findings = judge(station())
+    assert all(finding.ok and not finding.fix for finding in findings), findings
+    assert len({finding.name for finding in findings}) == len(findings) == 17
+
+
+def one(role: str, **changes: Any) -> dict[str, SeenTopic]:
+    topics = station()
+    topics[role] = replace(topics[role], **changes)
+    return topics
+
+
+DRIVER, RELAY = endpoint("/driver", JOINT_STATE), endpoint("/joint_state_publisher", JOINT_STATE)
+AT_HOME = CONTRACT.robot.home
+NAMES = (*CONTRACT.joints, *CONTRACT.gripper_joints, "one_more")
+
+
+@pytest.mark.parametrize(
+    ("topics", "name", "found"),
+    [
+        (one("joint_states", samples=joints(hz=8)), "joint states rate", "8.0 Hz, longest gap 125 ms"),
+        (one("joint_states", samples=joints()[:150]), "joint states rate", "longest gap 1255 ms"),
+        (
+            one("joint_states", samples=[replace(s, stamp=s.arrived - 0.15) for s in joints()]),
+            "joint states stamps", "0.15 s old",
+        ),
+        (
+            one("joint_states", samples=[replace(s, stamp=s.arrived + 0.05) for s in joints()]),
+            "joint states stamps", "0.05 s in the future",
+        ),
+        (one("joint_states", samples=[replace(s, stamp=NOW - 2) for s in joints()]), "joint states stamps", "399 of"),
+        (
+            one("joint_states", publishers=(DRIVER, RELAY), samples=sorted(
+                [*joints(), *joints("/joint_state_publisher", hz=10)], key=lambda s: s.arrived)),
+            "joint states publishers", "/driver (400 messages) and /joint_state_publisher (20 messages)",
+        ),
+        (one("joint_states", publishers=(DRIVER, RELAY)), "joint states publishers", "nothing was heard of"),
+        (
+            one("joint_states", samples=joints(positions=(*(57.3 * q for q in AT_HOME), 0.04, 0.04))),
+            "joint positions", "outside",
+        ),
+        (
+            one("joint_states", samples=joints(positions=(*AT_HOME[:3], float("inf"), *AT_HOME[4:], 0.04, 0.04))),
+            "joint positions", "fr3_joint4 is not a number in 400 of 400",
+        ),
+        (one("joint_states", samples=joints(names=NAMES)), "joint positions", "not a position per name"),
+        (one("joint_states", samples=joints(names=("a",) * 9)), "joint names", "no fr3_joint1"),
+        (one("joint_states", samples=joints(positions=(*AT_HOME, 0.04, 0.04))), "joint noise", "to the last bit"),
+        (one("joint_states", publishers=(), samples=[], elsewhere=("/a",)), "joint states topic", "nobody"),
+        (one("command", listeners=()), "arm controller", "nobody listens"),
+        (one("command", listeners=(endpoint("/c", FLOATS),)), "arm controller", f"for {FLOATS}, not"),
+        (one("command", publishers=(endpoint("/moveit", FLOATS),)), "arm controller publishers", "/moveit publishes"),
+        (
+            one("command", publishers=(endpoint("/a/safety", FLOATS), endpoint("/b/safety", FLOATS))),
+            "arm controller publishers", "2 safety nodes",
+        ),
+        (one("gripper", mismatches=("/c cannot hear /safety: x",)), "gripper controller QoS", "/c cannot hear"),
+        (one("images.wrist", samples=pictures(hz=12)), "camera wrist rate", "actions come at 20 Hz"),
+        (one("images.wrist", samples=pictures(hz=4)), "camera wrist rate", "longest gap 250 ms"),
+        (one("images.wrist", samples=pictures(size=(64, 64))), "camera wrist size", "smaller"),
+        (one("images.wrist", samples=pictures(size=(480, 640))), "camera wrist size", "640×480 rgb8 → 96×96: squashed"),
+        (
+            one("images.wrist", samples=[*pictures()[:30], *pictures(size=(240, 240))[30:]]),
+            "camera wrist size", "2 sizes",
+        ),
+        (one("images.wrist", samples=pictures(problem="image encoding: got x")), "camera wrist pictures", "got x"),
+        (one("images.wrist", samples=pictures(brightness=0.5)), "camera wrist pictures", "all black"),
+        (one("images.wrist", samples=pictures(checksum=7)), "camera wrist pictures", "the same 60 times"),
+        (
+            one("images.wrist", publishers=(endpoint("/realsense", COMPRESSED),), samples=[]),
+            "camera wrist topic", f"is {COMPRESSED} from /realsense; the contract expects {IMAGE}",
+        ),
+    ],
+)  # fmt: skip
+def test_one_thing_is_wrong_and_nothing_else(topics: dict[str, SeenTopic], name: str, found: str) -> None:
+    wrong = only_wrong(topics)
+    assert wrong.name == name and found in wrong.found
+
+
+def test_the_safety_node() -> None:
+    node = (endpoint("/robolearn/safety", DIAGNOSTICS),)
+    sample = joints()[-1]
+    running = one("safety_state", publishers=node, samples=[sample])
+    assert all(finding.ok for finding in judge(running, ("disarmed", "")))
+    assert "latched: e-stop" in only_wrong(running, ("latched", "e-stop")).found
+    assert "no controller" in only_wrong(running, ("disarmed", "no controller")).found
+    hung = one("safety_state", publishers=node, samples=[replace(sample, arrived=NOW - 1.0)])
+    assert "hardware emergency stop" in only_wrong(hung, ("armed", "")).fix
+    two = (*node, endpoint("/left/robolearn/safety", DIAGNOSTICS))
+    assert "2 at once" in only_wrong(one("safety_state", publishers=two, samples=[sample]), ("armed", "")).found
+
+
+def test_where_the_tcp_is() -> None:
+    (tcp,), _ = CONTRACT.robot.chain.forward([CONTRACT.robot.home])
+    lower, upper = tcp - 0.1, tcp - 0.01
+    contract = replace(CONTRACT, limits=replace(CONTRACT.limits, workspace=[lower, upper]))  # type: ignore[arg-type]
+    (wrong,) = [finding for finding in judge(station(), contract=contract) if not finding.ok]
+    assert wrong.name == "tcp" and f"{tcp[0]:.3f}" in wrong.found
+
+
+def test_only_what_moves_or_sees_keeps_the_arm_still() -> None:
+    squashed = only_wrong(one("images.wrist", samples=pictures(size=(480, 640))))
+    assert not squashed.needed and only_wrong(one("command", listeners=())).needed
