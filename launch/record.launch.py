@@ -17,6 +17,11 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
             DeclareLaunchArgument(
+                "namespace",
+                default_value="robolearn",
+                description="of our nodes: left/robolearn for a contract with the namespace left",
+            ),
+            DeclareLaunchArgument(
                 "robot",
                 default_value="sim",
                 description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
@@ -54,7 +59,7 @@ def generate_launch_description() -> LaunchDescription:
             Node(
                 package="robolearn",
                 executable="record_node",
-                namespace="robolearn",
+                namespace=LaunchConfiguration("namespace"),
                 name="record",
                 parameters=[
                     {

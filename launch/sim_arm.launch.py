@@ -11,12 +11,17 @@ def generate_launch_description() -> LaunchDescription:
     """One node: the MuJoCo arm and its task in real time."""
     return LaunchDescription(
         [
+            DeclareLaunchArgument(
+                "namespace",
+                default_value="robolearn",
+                description="of our nodes: left/robolearn for a contract with the namespace left",
+            ),
             DeclareLaunchArgument("task", default_value="lift", description="task of the simulated arm"),
             DeclareLaunchArgument("seed", default_value="0", description="seed of the simulated episodes"),
             Node(
                 package="robolearn",
                 executable="sim_arm_node",
-                namespace="robolearn",
+                namespace=LaunchConfiguration("namespace"),
                 name="sim_arm",
                 parameters=[
                     {

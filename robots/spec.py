@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robots.chain import Chain
-from robots.shapes import Piece, read_pieces
+from robots.shapes import Piece, box_piece, read_pieces
+from robots.tool import Tool
 
 
 class GripperKind(StrEnum):
@@ -82,6 +83,8 @@ class RobotSpec:
       effort: (n,) limits [N·m].
       gripper: the gripper.
       source: where the numbers come from.
+      flange: its origin in the frame of the last link, whose axes are parallel [m].
+      tool: what a station mounted on the flange; None: the tcp is the model's.
     """
 
     name: str
@@ -95,16 +98,33 @@ class RobotSpec:
     effort: tuple[float, ...]
     gripper: GripperSpec
     source: str
+    flange: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    tool: Tool | None = None
 
     @cached_property
     def chain(self) -> Chain:
         """The kinematic chain base → tcp, read from the model (joint position limits included)."""
-        return Chain.from_mjcf(self.mjcf, self.joints, self.tcp_site)
+        chain = Chain.from_mjcf(self.mjcf, self.joints, self.tcp_site)
+        if self.tool is None:
+            return chain
+        # T_n,tcp = T_n,flange · T_flange,tcp
+        tcp = self.tool.tcp
+        return replace(chain, tcp_pos=np.array(self.flange) + np.array(tcp.position), tcp_rot=tcp.rotation)
+
+    @cached_property
+    def flange_chain(self) -> Chain:
+        """The chain base → flange."""
+        return replace(self.chain, tcp_pos=np.array(self.flange), tcp_rot=np.eye(3))
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
-        """What the arm fills of space, read from the model."""
-        return read_pieces(self.mjcf, self.joints)
+        """What the arm and its tool fill of space, read from the model; the model's own hand stays."""
+        found, n = read_pieces(self.mjcf, self.joints), len(self.joints)
+        for box in () if self.tool is None else self.tool.boxes:
+            lower, upper = np.array(box.lower), np.array(box.upper)
+            centre = np.array(self.flange) + 0.5 * (lower + upper)
+            found += (box_piece(box.name, n, 0.5 * (upper - lower), centre, np.eye(3)),)
+        return found
 
     @property
     def lower(self) -> NDArray[np.float64]:

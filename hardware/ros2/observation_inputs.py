@@ -13,7 +13,7 @@ from sensor_msgs.msg import JointState
 from hardware.observer import Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
-from robots.stations import Contract
+from robots.stations import Camera, Contract
 
 
 class ObservationInputs:
@@ -36,7 +36,7 @@ class ObservationInputs:
         for name, camera in contract.cameras.items():
             if f"images.{name}" in features:
                 kind = messages.message_type(camera.type)
-                self.inputs.append(node.poll(kind, camera.topic, self._on_image(name, camera.size), qos.sensor(2)))
+                self.inputs.append(node.poll(kind, camera.topic, self._on_image(name, camera), qos.sensor(2)))
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         if self._observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
@@ -49,9 +49,9 @@ class ObservationInputs:
         assert self._observer.contact is not None
         self._observer.contact.update(*messages.felt(message), messages.seconds(message.header.stamp))
 
-    def _on_image(self, name: str, size: tuple[int, int]) -> Callable[[Any, MessageInfo], None]:
+    def _on_image(self, name: str, camera: Camera) -> Callable[[Any, MessageInfo], None]:
         def on_image(message: Any, info: MessageInfo) -> None:
             stamp = messages.seconds(message.header.stamp)
-            self._observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, size), stamp)
+            self._observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, camera), stamp)
 
         return on_image

@@ -48,6 +48,7 @@ class RecordNode(TeleopNode):
 
     def open_session(self) -> Recording:
         session = self._make_session(self.value)
+        self.placed(session.contract)
         self.device, self._storage = session.device, StorageThread(step_back)
         self.recording = Recording(
             session,

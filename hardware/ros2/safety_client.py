@@ -32,6 +32,7 @@ class SafetyClient:
     Args:
       background: where its node spins; by default a context and a thread of its own.
       name: of its node.
+      station: the namespace of the station, see `Contract.namespace`.
 
     Attributes:
       report: the newest of the safety node, or None.
@@ -39,10 +40,11 @@ class SafetyClient:
       policy, streamer: the newest of their status topics.
     """
 
-    def __init__(self, background: Background | None = None, *, name: str = "operator") -> None:
+    def __init__(self, background: Background | None = None, *, name: str = "operator", station: str = "") -> None:
         self._own = background is None
         self._background = background or Background()
-        self.node = self._background.add(Node(name, namespace=topics.NAMESPACE, context=self._background.context))
+        namespace = topics.namespace_of_nodes(station)
+        self.node = self._background.add(Node(name, namespace=namespace, context=self._background.context))
         self.report: SafetyReport | None = None
         self.reports: list[SafetyReport] = []
         self.policy: dict[str, Any] = {}
@@ -93,7 +95,11 @@ class SafetyClient:
         def left() -> float:
             return max(end - time.monotonic(), 0.0)
 
-        wait_until(lambda: self.report, left(), "the safety node: nothing on " + topics.SAFETY_STATE)
+        wait_until(
+            lambda: self.report,
+            left(),
+            f"the safety node: nothing on {self.node.resolve_topic_name(topics.SAFETY_STATE)}",
+        )
         wait_until(
             lambda: all(c.service_is_ready() for c in self._calls.values()), left(), "the safety node's services"
         )

@@ -76,7 +76,7 @@ class SafetyNode(StationNode):
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
-        supervisor = self.supervisor
+        supervisor, target = self.supervisor, self.resolve_topic_name(topics.TARGET)
         self._inputs = [
             self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES)),
             self._hear(
@@ -92,7 +92,7 @@ class SafetyNode(StationNode):
                 self._on_target,
                 qos.TARGET,
                 deadline=lambda event: supervisor.deadline_missed(),
-                liveliness=lambda event: supervisor.streamers_alive(event.alive_count, topics.TARGET),
+                liveliness=lambda event: supervisor.streamers_alive(event.alive_count, target),
             ),
         ]
         if (contact := contract.contact) is not None:
@@ -203,7 +203,9 @@ class SafetyNode(StationNode):
         if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
             return f"no controller listens on {command}"
         found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
-        return self.supervisor.refusal(topics.TARGET, [bytes(info.endpoint_gid) for info in found])
+        return self.supervisor.refusal(
+            self.resolve_topic_name(topics.TARGET), [bytes(info.endpoint_gid) for info in found]
+        )
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -246,7 +248,7 @@ class SafetyNode(StationNode):
             return Float64MultiArray(data=command.positions.tolist())
         if kind is PoseStamped:
             # Its frame is the robot's base; impedance controllers of the contracts take it without a transform.
-            return messages.pose(*command.pose, self.get_clock().now().to_msg())
+            return messages.pose(*command.pose, self.get_clock().now().to_msg(), self.contract.frames.base)
         return messages.trajectory(self.contract.joints, command.positions, self._period)
 
     def _gripper_message(self, width: float) -> Any:

@@ -4,7 +4,7 @@ It replaces the driver and the controller of a real arm and behaves like them: j
 without commands, set-points are followed as they arrive, and the last one is held. Topics, joint names and message
 types are the contract's. A limit monitor checks every command before it is followed.
 
-An episode that ends is reported once; the world goes on from where it is until `/sim_arm/reset` begins the next.
+An episode that ends is reported once; the world goes on from where it is until `sim_arm/reset` begins the next.
 """
 
 from __future__ import annotations

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
+import rclpy.node
 from rclpy.context import Context
 
 from hardware.ros2.runtime import Node, Value
+from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
+from robolearn.core import BadInput
 from robots.stations import Contract, load_contract
 
 
@@ -38,13 +41,61 @@ class StationNode(Node):
         context: Context | None = None,
         overrides: dict[str, Value] | None = None,
     ) -> None:
-        super().__init__(name, {"contract": "sim", **defaults}, context=context, overrides=overrides)
+        values = {"contract": "sim", **defaults}
+        if contract is not None:
+            station = contract.namespace
+        else:
+            station = _asked_for(name, {**values, **(overrides or {})}, context)
+        namespace = namespace_of_nodes(station)
+        super().__init__(name, values, context=context, namespace=namespace, overrides=overrides)
         self._given = contract
 
     def station(self) -> Contract:
         """The contract.
 
         Raises:
-          BadInput: there is none of that name, or it breaks the schema.
+          BadInput: there is none of that name, it breaks the schema, or this node is in another namespace.
         """
-        return self._given or load_contract(self.value("contract"))
+        return self.placed(self._given or load_contract(self.value("contract"), self.station_namespace))
+
+    @property
+    def station_namespace(self) -> str:
+        """Of the station, as far as the place of this node says it."""
+        return namespace_of_station(self.get_namespace())
+
+    def placed(self, contract: Contract) -> Contract:
+        """`contract`, if this node is where its nodes are.
+
+        Raises:
+          BadInput: it is elsewhere, where nobody hears it.
+        """
+        if contract.namespace != self.station_namespace:
+            raise BadInput(
+                f"namespace of node {self.get_name()}",
+                got=self.get_namespace(),
+                expected=f"{namespace_of_nodes(contract.namespace)}, as contract {contract.name} has it",
+            )
+        return contract
+
+
+def _asked_for(name: str, defaults: dict[str, Value], context: Context | None) -> str:
+    """The namespace of the contract that the parameter `contract` of a node to come names.
+
+    The parameter is known once the node is there, and then the node cannot be moved any more: so one that does nothing
+    is made and destroyed before. A contract that cannot be read is refused later.
+    """
+    scout = rclpy.node.Node(
+        name,
+        namespace=NAMESPACE,
+        context=context,
+        start_parameter_services=False,
+        enable_rosout=False,
+        automatically_declare_parameters_from_overrides=True,
+    )
+    try:
+        robot = scout.get_parameter("contract").value if scout.has_parameter("contract") else defaults["contract"]
+        return load_contract(str(robot)).namespace
+    except BadInput:
+        return ""
+    finally:
+        scout.destroy_node()

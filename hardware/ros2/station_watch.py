@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -12,17 +13,19 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.duration import Infinite
 from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
-from sensor_msgs.msg import JointState
+from sensor_msgs.msg import CameraInfo, JointState
 
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background
-from hardware.station import Endpoint, JointSample, PictureSample, SeenStation, SeenTopic
+from hardware.station import Endpoint, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
 from hardware.station.findings import SAFETY_STATE
 from hardware.station.seen import Sample
 from robolearn.core import BadInput
-from robots.stations import Contract, Topic
+from robots.stations import Camera, Contract, Topic
+from robots.stations.pictures import raw_picture
 
 NODE = "doctor"
+INFO = "sensor_msgs/msg/CameraInfo"
 SETTLE_S = 1.0  # subscriptions are found, and cameras begin to work once somebody looks: not counted
 DEPTH = 1000  # nothing is lost while this process is busy: two seconds of joint states at 500 Hz
 PICTURES = 20
@@ -37,11 +40,14 @@ class StationWatch:
     """
 
     def __init__(self, background: Background, contract: Contract) -> None:
-        self._node = background.add(Node(NODE, namespace=topics.NAMESPACE, context=background.context))
+        nodes = topics.namespace_of_nodes(contract.namespace)
+        self._node = background.add(Node(NODE, namespace=nodes, context=background.context))
         self._roles: dict[str, Topic] = dict(contract.topics)
         if contract.objects is not None:
             self._roles["objects"] = contract.objects
-        self._roles[SAFETY_STATE] = Topic(topics.SAFETY_STATE, "diagnostic_msgs/msg/DiagnosticArray")
+        lenses = {f"info.{name}": Topic(camera.info, INFO) for name, camera in contract.cameras.items() if camera.info}
+        self._roles.update(lenses)
+        self._roles[SAFETY_STATE] = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")
         self._samples: dict[str, list[Sample]] = {role: [] for role in self._roles}
         self._safety: tuple[str, str] | None = None
         self._commands = ("command", "gripper")
@@ -50,9 +56,14 @@ class StationWatch:
                 self._hear(role, DiagnosticArray, topic, self._on_safety, qos.latched())
             elif role in ("joint_states", "objects"):
                 self._hear(role, JointState, topic, _joints, qos.sensor(DEPTH))
+            elif role in lenses:
+                self._hear(role, CameraInfo, topic, _lens, qos.sensor(PICTURES))
+            elif isinstance(topic, Camera):
+                kind = messages.message_type(topic.type)
+                self._hear(role, kind, topic, partial(_picture, topic), qos.sensor(PICTURES))
             elif role not in self._commands:
                 kind = messages.message_type(topic.type)
-                self._hear(role, kind, topic, _picture, qos.sensor(PICTURES))
+                self._hear(role, kind, topic, lambda message, sample: sample, qos.sensor(DEPTH))
 
     def begin(self) -> None:
         """Forget the messages until now."""
@@ -85,7 +96,7 @@ class StationWatch:
         # Commands are heard by the controller with the QoS that the safety node offers, present or not.
         offered = [(_name(one), one.qos_profile) for one in publishers]
         if role in self._commands:
-            offered = [(f"{topics.NAMESPACE}/safety", _offered())]
+            offered = [(f"{self._node.get_namespace()}/safety", _offered())]
         mismatches = [
             f"{_name(listener)} cannot hear {who}: {why.strip(' ;')}"
             for (who, profile), listener in product(offered, listeners)
@@ -149,11 +160,16 @@ def _joints(message: JointState, sample: Sample) -> Sample:
     return JointSample(sample.arrived, sample.stamp, sample.sender, names, tuple(positions.tolist()))
 
 
-def _picture(message: Any, sample: Sample) -> Sample:
+def _lens(message: CameraInfo, sample: Sample) -> Sample:
+    size, matrix = (message.height, message.width), tuple(float(value) for value in message.k)
+    return LensSample(sample.arrived, sample.stamp, sample.sender, size, matrix)
+
+
+def _picture(camera: Camera, message: Any, sample: Sample) -> Sample:
     common = sample.arrived, sample.stamp, sample.sender
     encoding, checksum = str(getattr(message, "encoding", getattr(message, "format", ""))), zlib.crc32(message.data)
     try:
-        found = messages.picture(message)
+        found = raw_picture(message, camera.depth)
     except BadInput as error:
         return PictureSample(*common, (0, 0), encoding, checksum, str(error))
     height, width = found.shape[:2]

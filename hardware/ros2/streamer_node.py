@@ -71,10 +71,12 @@ class StreamerNode(StationNode):
 
     def _on_liveliness(self, event: Any) -> None:
         self._policies = event.alive_count
-        self.streamer.policies_alive(event.alive_count, topics.ACTION_CHUNK)
+        self.streamer.policies_alive(event.alive_count, self.resolve_topic_name(topics.ACTION_CHUNK))
 
     def _on_incompatible(self, event: object) -> None:
-        self.streamer.last_stop = f"a publisher of {topics.ACTION_CHUNK} has incompatible QoS: {event}"
+        self.streamer.last_stop = (
+            f"a publisher of {self.resolve_topic_name(topics.ACTION_CHUNK)} has incompatible QoS: {event}"
+        )
         log.error(self.streamer.last_stop)
 
     def _tick(self) -> None:
@@ -92,5 +94,5 @@ class StreamerNode(StationNode):
     def _report(self) -> None:
         policies = self.count_publishers(topics.ACTION_CHUNK)
         if self.streamer.arming and policies > 1 and self._policies > 1:
-            self.streamer.halt(f"{policies} policies at once on {topics.ACTION_CHUNK}")
+            self.streamer.halt(f"{policies} policies at once on {self.resolve_topic_name(topics.ACTION_CHUNK)}")
         self._status_publisher.publish(messages.text(json.dumps(self.streamer.status())))

@@ -1,23 +1,37 @@
-"""Names of our own topics and services; those of the arm are in its contract."""
+"""Names of our own topics and services, relative to the namespace of our nodes; those of the arm are in its contract.
+
+Our nodes live in `/robolearn`, those of a station with the namespace `/left` in `/left/robolearn`: two arms share one
+domain, and neither hears the other.
+"""
 
 from __future__ import annotations
 
-NAMESPACE = "/robolearn"
+NAMESPACE = "/robolearn"  # of nodes, for a station without a namespace
 
-ACTION_CHUNK = f"{NAMESPACE}/action_chunk"  # policy → streamer
-TARGET = f"{NAMESPACE}/target"  # streamer → safety; no points: stop, the reason in header.frame_id
-ACCEPTED = f"{NAMESPACE}/accepted"  # safety → recorder: where the arm goes in answer to the target of the same stamp
-DEADMAN = f"{NAMESPACE}/deadman"  # operator → safety
-SAFETY_STATE = f"{NAMESPACE}/safety_state"  # safety → everybody
-STREAMER_STATUS = f"{NAMESPACE}/streamer_status"
-POLICY_STATUS = f"{NAMESPACE}/policy_status"
-POLICY_ALIVE = f"{NAMESPACE}/policy_alive"  # policy → streamer, 50 Hz
+ACTION_CHUNK = "action_chunk"  # policy → streamer
+TARGET = "target"  # streamer → safety; no points: stop, the reason in header.frame_id
+ACCEPTED = "accepted"  # safety → recorder: where the arm goes in answer to the target of the same stamp
+DEADMAN = "deadman"  # operator → safety
+SAFETY_STATE = "safety_state"  # safety → everybody
+STREAMER_STATUS = "streamer_status"
+POLICY_STATUS = "policy_status"
+POLICY_ALIVE = "policy_alive"  # policy → streamer, 50 Hz
 
-ARM = f"{NAMESPACE}/arm"
-DISARM = f"{NAMESPACE}/disarm"
-RESET = f"{NAMESPACE}/reset"
-ESTOP = f"{NAMESPACE}/estop"
+ARM = "arm"
+DISARM = "disarm"
+RESET = "reset"
+ESTOP = "estop"
 
-SIM_RESET = "/sim_arm/reset"
-SIM_EPISODE = "/sim_arm/episode"
-SIM_MONITOR = "/sim_arm/monitor"
+SIM_RESET = "sim_arm/reset"
+SIM_EPISODE = "sim_arm/episode"
+SIM_MONITOR = "sim_arm/monitor"
+
+
+def namespace_of_nodes(station: str) -> str:
+    """Where the nodes of a station live, whose own namespace is ``""`` or ``"/left"``."""
+    return f"{station}{NAMESPACE}"
+
+
+def namespace_of_station(nodes: str) -> str:
+    """The inverse of `namespace_of_nodes`; of nodes that were put elsewhere (``__ns:=/left``), that place."""
+    return nodes.rstrip("/").removesuffix(NAMESPACE)

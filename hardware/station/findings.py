@@ -75,6 +75,8 @@ class _Judge:
             yield rhythm(what, Rhythm.of(seen.samples, self.seen.ended), camera.max_age_s, why, rate)
             yield stamps(what, seen.samples, camera.max_age_s)
             yield from pictures.values(what, name, camera, seen, simulated=self.contract.simulated)
+            if camera.info:
+                yield pictures.lens(what, name, camera, self.seen.topics[f"info.{name}"])
 
     def objects(self) -> Iterator[Finding]:
         if (topic := self.contract.objects) is not None:

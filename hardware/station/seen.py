@@ -70,6 +70,14 @@ class PictureSample(Sample):
     brightness: float = 255.0
 
 
+@dataclass(frozen=True)
+class LensSample(Sample):
+    """A CameraInfo: (height, width) [px] and the 9 numbers of its matrix K, row by row [px]."""
+
+    size: tuple[int, int]
+    matrix: tuple[float, ...]
+
+
 @dataclass
 class SeenTopic:
     """One topic of the contract.

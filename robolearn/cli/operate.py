@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from robolearn.cli.choices import Station
 from robolearn.cli.command import Command
 
 HELP = "A arm · D disarm · Space stop at once · R reset after a stop · Q disarm and quit"
@@ -20,6 +21,8 @@ class Operate(Command):
     stop. It is no substitute for that: a key of a terminal is software.
     """
 
+    robot: Station = ""
+    """The robot contract, if it has a namespace: with two arms in one domain, which one."""
     domain: int | None = None
     """ROS domain; by default ROS_DOMAIN_ID, or 0."""
     wait: float = 20.0
@@ -32,8 +35,10 @@ class Operate(Command):
         from robolearn.core import BadInput
         from robolearn.deploy.operate import operate_station
         from robolearn.deploy.programs import check_domain
+        from robots.stations import load_contract
 
         check_domain(self.domain)
+        station = load_contract(self.robot).namespace if self.robot else ""
         if not Keys.available():
             raise BadInput("robolearn operate", got="no terminal", expected="one to press keys on")
         console = Console(stderr=True, highlight=False)
@@ -48,7 +53,7 @@ class Operate(Command):
         def ready() -> None:
             console.print(HELP)
 
-        return operate_station(Keys(), say, ready, domain=self.domain, wait_s=self.wait)
+        return operate_station(Keys(), say, ready, domain=self.domain, wait_s=self.wait, station=station)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         console.print(f"armed {result['armed']} times, stopped {result['stopped']} times; left {result['state']}")

@@ -144,7 +144,7 @@ def _run(deployment: Deployment, operator: Operator, nodes: Processes, logs: Pat
     from robolearn.runs import Progress
 
     contract, simulation = deployment.contract, deployment.simulation
-    with nodes, SafetyClient() as client:
+    with nodes, SafetyClient(station=contract.namespace) as client:
         if may_be_realtime():
             realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
         try:

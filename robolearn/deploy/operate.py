@@ -39,7 +39,13 @@ class Pressed(Protocol):
 
 
 def operate_station(
-    keys: Any, say: Callable[[str], None], ready: Callable[[], None], *, domain: int | None, wait_s: float
+    keys: Any,
+    say: Callable[[str], None],
+    ready: Callable[[], None],
+    *,
+    domain: int | None,
+    wait_s: float,
+    station: str = "",
 ) -> dict[str, Any]:
     """Wait for the safety node, then `operate` it by `keys`, which are opened and closed.
 
@@ -49,6 +55,7 @@ def operate_station(
       ready: called once when keys begin to work.
       domain: ROS domain; None: that of the environment.
       wait_s: for the safety node to appear [s].
+      station: the namespace of the station.
 
     Raises:
       RobolearnError: it does not appear.
@@ -61,7 +68,7 @@ def operate_station(
     prepare()
     from hardware.ros2.safety_client import SafetyClient
 
-    with SafetyClient() as client:
+    with SafetyClient(station=station) as client:
         client.wait_ready(wait_s, policy=False)
         keys.open()
         try:

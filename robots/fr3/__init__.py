@@ -29,4 +29,5 @@ FR3 = RobotSpec(
         max_force=70.0,
     ),
     source="https://frankaemika.github.io/docs/control_parameters.html#limits-for-franka-research-3",
+    flange=(0.0, 0.0, 0.107),
 )

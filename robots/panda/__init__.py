@@ -27,4 +27,5 @@ PANDA = RobotSpec(
         max_force=70.0,
     ),
     source="https://frankaemika.github.io/docs/control_parameters.html",
+    flange=(0.0, 0.0, 0.107),
 )

@@ -1,6 +1,15 @@
 """Stations: an arm with its topics, cameras, frames and tightened limits, as a contract that all rooms read."""
 
-from robots.stations.contract import Camera, ContactSensing, Contract, Gripper, Topic
+from robots.stations.contract import (
+    Camera,
+    CameraPose,
+    ContactSensing,
+    Contract,
+    Frames,
+    Gripper,
+    Intrinsics,
+    Topic,
+)
 from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
 from robots.stations.message_types import (
     COMPRESSED,
@@ -24,9 +33,12 @@ __all__ = [
     "TRAJECTORY",
     "WRENCH",
     "Camera",
+    "CameraPose",
     "ContactSensing",
     "Contract",
+    "Frames",
     "Gripper",
+    "Intrinsics",
     "Topic",
     "contract_names",
     "load_contract",

@@ -19,6 +19,7 @@ from robots.limits import Limits
 from robots.proprio import proprio_spec
 from robots.spec import RobotSpec
 from robots.stations.message_types import FLOATS, WRENCH
+from robots.tool import Pose
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,60 @@ class Topic:
 
 
 @dataclass(frozen=True)
+class Intrinsics:
+    """A lens.
+
+    Attributes:
+      size: (height, width) of the pictures that the rest holds for [px].
+      fx, fy, cx, cy: focal lengths and centre [px].
+      distortion: coefficients in OpenCV's order, k1, k2, p1, p2, k3, …; none: none.
+    """
+
+    size: tuple[int, int]
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    distortion: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class CameraPose:
+    """Where a camera is mounted: its pose (z forward, x right, y down) in the frame of its `parent`, base or flange."""
+
+    parent: str
+    pose: Pose
+
+
+@dataclass(frozen=True)
 class Camera(Topic):
-    """A camera; its images are resized to `size` = (height, width) [px] for the policy."""
+    """A camera, and what becomes of its pictures for the policy.
+
+    Attributes:
+      size: (height, width) that they are resized to [px].
+      crop: (top, left, height, width) that is cut out of the raw picture before [px]; ``"center"``: the largest part
+        in its middle that has the shape of `size`; None: all of it.
+      depth: distances [m] that become white and black; needed for depth images and meaningless for others.
+      info: the topic of its CameraInfo; empty: none.
+      intrinsics: its lens, or None.
+      pose: where it is mounted, or None.
+    """
 
     size: tuple[int, int] = (96, 96)
+    crop: tuple[int, int, int, int] | str | None = None
+    depth: tuple[float, float] | None = None
+    info: str = ""
+    intrinsics: Intrinsics | None = None
+    pose: CameraPose | None = None
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Names of the arm's frames in tf."""
+
+    base: str = "base"
+    flange: str = "flange"
+    tcp: str = "tcp"
 
 
 @dataclass(frozen=True)
@@ -98,6 +149,8 @@ class Contract:
       contact: where contact is measured, or None.
       cameras: camera name → where its images arrive.
       limits: what the safety filter holds to; nowhere looser than the robot's own.
+      namespace: where the topics of the arm and of our nodes are, ``""`` or ``"/left"``.
+      frames: names of the arm's frames.
       simulated: whether our commands start the arm, as a simulation; a real one moves only after somebody agreed to it.
       path: the file this was read from.
     """
@@ -118,6 +171,8 @@ class Contract:
     object_names: tuple[str, ...] = ()
     contact: ContactSensing | None = None
     cameras: Mapping[str, Camera] = field(default_factory=dict)
+    namespace: str = ""
+    frames: Frames = Frames()
     simulated: bool = False
     path: str = ""
 

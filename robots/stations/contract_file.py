@@ -6,6 +6,7 @@ section is in `robots.stations.schema`; here is what several sections have to ag
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from robots import ROBOTS
 from robots.limits import Limits
 from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
-from robots.stations.contract import Camera, ContactSensing, Contract, Gripper, Topic
+from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, Topic
 from robots.stations.message_types import TRAJECTORY
 from robots.stations.schema import (
     PER_JOINT,
@@ -28,10 +29,12 @@ from robots.stations.schema import (
     GripperSection,
     LimitsSection,
     RobotKey,
+    ToolSection,
     TopicSection,
     bad_input,
 )
 from robots.stations.strict_yaml import read_yaml
+from robots.tool import Tool
 
 CONTRACTS = Path(__file__).parent
 
@@ -41,8 +44,12 @@ def contract_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in CONTRACTS.glob("*.yaml")))
 
 
-def load_contract(name_or_path: str | Path) -> Contract:
+def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
     """The contract called `name_or_path`, or in that file.
+
+    Args:
+      name_or_path: of the file.
+      namespace: ``"/left"``: where relative topics are, unless the contract says it itself.
 
     Raises:
       BadInput: there is no such contract, or it breaks the schema; the message names the file, the place in it, what
@@ -58,11 +65,13 @@ def load_contract(name_or_path: str | Path) -> Contract:
         section = ContractSection.model_validate(data, context={"robot": robot})
     except ValidationError as error:
         raise bad_input(error, path.name) from error
-    return _contract(section, robot, path)
+    return _contract(section, robot, path, section.namespace or namespace)
 
 
-def _contract(section: ContractSection, robot: RobotSpec, path: Path) -> Contract:
+def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace: str) -> Contract:
     """The contract of a checked file; `BadInput` where its sections do not fit together."""
+    if section.tool is not None:
+        robot = replace(robot, tool=_tool(section.tool, path.name))
     gripper_joints, gripper_range, gripper = _gripper(section.gripper, robot, path.name)
     contract = Contract(
         name=section.name or path.stem,
@@ -80,9 +89,12 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path) -> Contrac
         contact=_contact(section.contact) if section.contact is not None else None,
         cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
         limits=_limits(section.limits, robot, path.name),
+        namespace=namespace,
+        frames=Frames(**section.frames.model_dump()) if section.frames is not None else Frames(),
         simulated=section.simulated,
         path=str(path),
     )
+    contract = _resolved(contract)
     _check_unique(contract, path.name)
     return contract
 
@@ -97,8 +109,32 @@ def _contact(section: ContactSection) -> ContactSensing:
 
 
 def _camera(section: CameraSection) -> Camera:
-    height, width = section.size
-    return Camera(section.topic, section.type, section.max_age_s, (height, width))
+    return section.camera()
+
+
+def _tool(section: ToolSection, file: str) -> Tool:
+    try:
+        return section.tool()
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from error
+
+
+def _resolved(contract: Contract) -> Contract:
+    """The contract with absolute topics: relative ones are those of its namespace."""
+
+    def absolute(name: str) -> str:
+        return name if name.startswith("/") or not name else f"{contract.namespace}/{name}"
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, Camera):
+            return replace(value, topic=absolute(value.topic), info=absolute(value.info))
+        if isinstance(value, Topic):
+            return replace(value, topic=absolute(value.topic))
+        return value
+
+    changed = {field.name: resolve(getattr(contract, field.name)) for field in fields(contract)}
+    cameras = {name: resolve(camera) for name, camera in contract.cameras.items()}
+    return replace(contract, **{**changed, "cameras": cameras})
 
 
 def _gripper(

@@ -129,7 +129,9 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
 
 def test_chunks_follow_one_another_by_their_observations(station: Station) -> None:
     stamps: list[float] = []
-    node = station.backgrounds[0].add(PlainNode("eavesdropper", context=station.backgrounds[0].context))
+    node = station.backgrounds[0].add(
+        PlainNode("eavesdropper", namespace=topics.NAMESPACE, context=station.backgrounds[0].context)
+    )
     node.create_subscription(
         JointTrajectory,
         topics.ACTION_CHUNK,
@@ -250,7 +252,7 @@ def test_emergency_stop_in_mid_motion_and_while_braking(station: Station) -> Non
 def test_two_policies_at_once(station: Station) -> None:
     station.move()
     background = station.backgrounds[0]
-    node = background.add(PlainNode("second_policy", context=background.context))
+    node = background.add(PlainNode("second_policy", namespace=topics.NAMESPACE, context=background.context))
     publisher = node.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
     wait_until(lambda: publisher.get_subscription_count() > 0, 5, "a match")
     publisher.publish(messages.chunk(NAMES, np.zeros((4, 7)), node.get_clock().now().to_msg(), 0.05))

@@ -103,7 +103,7 @@ class Station:
 def station(contract: Contract = CONTRACT, **overrides: Any) -> Iterator[Station]:
     with Background(DOMAIN) as ros:
         arm = SimArmNode(make_world, contract=contract, context=ros.context, overrides={"seed": 1, **overrides})
-        client = PlainNode("client", context=ros.context)
+        client = PlainNode("client", namespace=topics.NAMESPACE, context=ros.context)
         made = Station(ros, arm, client)
         sensor = qos.sensor(50)
         client.create_subscription(messages.JointState, contract.joint_states.topic, made.joints.append, sensor)
@@ -242,14 +242,14 @@ def test_cameras_send_pictures_as_the_contract_wants_them_and_fail_when_told(kin
     cameras = {"front": Camera("/camera/front/image_raw", kind, 0.3, (64, 64))}
     with station(replace(CONTRACT, cameras=cameras)) as sim:
         wait_until(lambda: len(sim.pictures) > 5, WAIT_S, "pictures")
-        picture = messages.picture(sim.pictures[-1], (64, 64))
+        picture = messages.picture(sim.pictures[-1], cameras["front"])
         assert picture.std() > 10
         sim.joints.clear()
         sim.pictures.clear()
         wait_until(lambda: len(sim.pictures) >= 10, WAIT_S, "more pictures")
         assert len(sim.joints) >= 10  # pictures are drawn beside them, not in their place
         sim.fault("camera:black")
-        wait_until(lambda: messages.picture(sim.pictures[-1], (64, 64)).max() < 5, WAIT_S, "black")
+        wait_until(lambda: messages.picture(sim.pictures[-1], cameras["front"]).max() < 5, WAIT_S, "black")
         sim.fault("camera:stop")
         time.sleep(0.3)
         have = len(sim.pictures)

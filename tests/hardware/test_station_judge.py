@@ -11,12 +11,13 @@ from hardware.station import (
     Endpoint,
     Finding,
     JointSample,
+    LensSample,
     PictureSample,
     SeenStation,
     SeenTopic,
     check_station,
 )
-from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, Camera, Contract, load_contract
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, Camera, Contract, Intrinsics, load_contract
 
 NOW = 1_700_000_000.0
 DIAGNOSTICS = "diagnostic_msgs/msg/DiagnosticArray"
@@ -163,6 +164,29 @@ def test_the_safety_node() -> None:
     assert "hardware emergency stop" in only_wrong(hung, ("armed", "")).fix
     two = (*node, endpoint("/left/robolearn/safety", DIAGNOSTICS))
     assert "2 at once" in only_wrong(one("safety_state", publishers=two, samples=[sample]), ("armed", "")).found
+
+
+MATRIX = (600.0, 0.0, 240.0, 0.0, 600.0, 240.0, 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "matrix", "wanted", "words"),
+    [
+        ((480, 480), MATRIX, None, ""),
+        ((480, 480), MATRIX, Intrinsics((480, 480), 602, 599, 241, 239), ""),
+        ((240, 240), tuple(0.5 * value for value in MATRIX), Intrinsics((480, 480), 600, 600, 240, 240), ""),
+        ((480, 480), MATRIX, Intrinsics((480, 480), 640, 600, 240, 240), "the contract has fx, fy, cx, cy 640.0"),
+        ((480, 480), MATRIX, Intrinsics((480, 640), 600, 600, 320, 240), "of another shape"),
+        ((480, 480), (0.0,) * 9, None, "not calibrated"),
+        (None, MATRIX, None, "nothing on /wrist/info"),
+    ],
+)
+def test_the_lens_is_that_of_the_contract(size: Any, matrix: Any, wanted: Intrinsics | None, words: str) -> None:
+    camera = replace(CONTRACT.cameras["wrist"], info="/wrist/info", intrinsics=wanted)
+    sample = [] if size is None else [LensSample(NOW, NOW, b"/realsense", size, matrix)]
+    topics = {**station(), "info.wrist": SeenTopic(samples=list(sample))}
+    (line,) = [f for f in judge(topics, contract=replace(CONTRACT, cameras={"wrist": camera})) if "lens" in f.name]
+    assert line.ok is not bool(words) and words in line.found
 
 
 def test_where_the_tcp_is() -> None:

@@ -158,7 +158,7 @@ class Node:
         *,
         package: str,
         executable: str,
-        namespace: str,
+        namespace: Any,
         name: str,
         parameters: list[dict[str, Any]],
         output: str,
@@ -166,7 +166,7 @@ class Node:
         on_exit: Shutdown | None = None,
     ) -> None:
         assert output == "screen", "what a node says belongs on the screen"
-        self.package, self.executable, self.namespace, self.name = package, executable, f"/{namespace}", name
+        self.package, self.executable, self.namespace, self.name = package, executable, namespace, name
         self.parameters, self.remappings, self.on_exit = parameters, remappings, on_exit
 
     def visit(self, context: LaunchContext) -> None:
@@ -179,11 +179,12 @@ class Node:
             for key, value in group.items()
         }
         remappings = {context.perform(old): context.perform(new) for old, new in self.remappings}
-        node = f"{self.namespace}/{self.name}"
+        namespace = f"/{context.perform(self.namespace)}"
+        node = f"{namespace}/{self.name}"
         file = context.folder / f"{self.name}.yaml"
         file.write_text(yaml.safe_dump({node: {"ros__parameters": parameters}}), encoding="utf-8")
         command = [str(program), "--ros-args"]
-        command += ["-r", f"__node:={self.name}", "-r", f"__ns:={self.namespace}", "--params-file", str(file)]
+        command += ["-r", f"__node:={self.name}", "-r", f"__ns:={namespace}", "--params-file", str(file)]
         for old, new in remappings.items():
             command += ["-r", f"{old}:={new}"]
         reason = self.on_exit.reason if self.on_exit else None

@@ -14,7 +14,7 @@ from robolearn.core import ArraySpec, BadInput, check_compatible
 from robots import ROBOTS
 from robots.limits import Limits
 from robots.obstacles import Box, Plane
-from robots.stations import CONTRACTS, Contract, contract_names, load_contract
+from robots.stations import CONTRACTS, Contract, Frames, contract_names, load_contract
 from sim.registry import make_env
 
 
@@ -197,7 +197,7 @@ def test_contact_is_a_feature(tmp_path: Path, felt: dict, feature: str, names: t
         ("joints", [1, *"abcdef"], "joints.0: got 1, expected a word"),
         ("joints", [f"l_panda_joint{i}" for i in (2, 1, 3, 4, 5, 6, 7)], "joints: got l_panda_joint2.*base to tip"),
         ("joint_states", "/joint_states", "joint_states: got /joint_states, expected key: value lines"),
-        ("joint_states.topic", "joint_states", "joint_states.topic: got joint_states, expected an absolute ROS topic"),
+        ("joint_states.topic", "joint states", "joint_states.topic: got joint states, expected a ROS topic name"),
         ("joint_states.topic", "/a//b", "joint_states.topic"),
         ("joint_states.type", "sensor_msgs/msg/Image", "joint_states.type: got sensor_msgs/msg/Image; available"),
         ("joint_states.max_age_s", -1, "joint_states.max_age_s: got -1, expected 0.001 to 5"),
@@ -272,7 +272,7 @@ def test_contact_is_a_feature(tmp_path: Path, felt: dict, feature: str, names: t
         ("limits", {"jerk": [1.0] * 6 + [float("inf")]}, "limits.jerk.6: got inf, expected a finite number"),
         ("limits", {"velocity_share": -0.5}, "limits.velocity_share: got -0.5, expected more than 0"),
         ("limits.velocty", None, "unknown key in limits: got velocty"),
-        ("gripper.topic", "gripper", "gripper.topic: got gripper, expected an absolute ROS topic"),
+        ("gripper.topic", "grip per", "gripper.topic: got grip per, expected a ROS topic name"),
         ("gripper.type", None, "gripper: got none, expected the key 'type'"),
         ("cameras.a-b", {"topic": "/c", "type": "sensor_msgs/msg/Image"}, "cameras: got a-b, expected a camera name"),
     ],
@@ -349,3 +349,55 @@ def test_an_arm_without_gripper_or_limits_section(tmp_path: Path) -> None:
     contract = load(tmp_path, data)
     assert contract.gripper is None and contract.gripper_joints == ()
     np.testing.assert_array_equal(contract.limits.velocity, ROBOTS["fr3"].velocity)
+
+
+# --- frames, cameras, namespaces ---------------------------------------------------------------------------
+
+
+def test_relative_names_are_those_of_the_namespace(tmp_path: Path) -> None:
+    data = put(shipped("sim"), "cameras.front.info", "camera/front/info")
+    data["cameras"]["wrist"]["topic"] = "/shared/wrist"
+    contract = load(tmp_path, {**data, "namespace": "left"})
+    assert contract.namespace == "/left" and contract.joint_states.topic == "/left/joint_states"
+    assert contract.command.topic == "/left/forward_position_controller/commands"
+    assert contract.cameras["front"].info == "/left/camera/front/info"
+    assert contract.cameras["wrist"].topic == "/shared/wrist" and contract.cameras["wrist"].info == ""
+    assert contract.gripper is not None and contract.gripper.topic == "/left/gripper_controller/commands"
+    assert load(tmp_path, {**data, "namespace": "/cell/left"}).joint_states.topic == "/cell/left/joint_states"
+    assert load(tmp_path, data).joint_states.topic == "/joint_states"
+    # A node that was put into a namespace gives it to a contract that has none.
+    assert load_contract(tmp_path / "station.yaml", "/right").joint_states.topic == "/right/joint_states"
+
+
+def test_frames_lens_and_pose(tmp_path: Path) -> None:
+    data = put(shipped("fr3"), "frames", {"base": "fr3_link0", "tcp": "fr3_hand_tcp"})
+    pose = {"parent": "flange", "position": [0.05, 0.0, 0.03], "rpy": [0.0, 0.0, 1.5707963267948966]}
+    lens = {"size": [480, 640], "fx": 600, "fy": 601.0, "cx": 320, "cy": 240, "distortion": [0.1, 0, 0, 0, 0]}
+    wrist = {"topic": "wrist", "type": "sensor_msgs/msg/Image", "crop": [0, 80, 480, 480], "pose": pose}
+    data["cameras"] = {"wrist": {**wrist, "intrinsics": lens, "depth": [0.2, 1.5]}}
+    contract = load(tmp_path, data)
+    assert contract.frames == Frames(base="fr3_link0", flange="flange", tcp="fr3_hand_tcp")
+    camera = contract.cameras["wrist"]
+    assert camera.crop == (0, 80, 480, 480) and camera.depth == (0.2, 1.5) and camera.size == (96, 96)
+    assert camera.intrinsics is not None and camera.intrinsics.fy == 601 and camera.intrinsics.distortion[0] == 0.1
+    assert camera.pose is not None and camera.pose.parent == "flange"
+    half = 0.5**0.5
+    np.testing.assert_allclose(camera.pose.pose.quaternion, [half, 0, 0, half], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        ("namespace", "le ft", "namespace: got le ft, expected a ROS namespace such as left"),
+        ("namespace", "/", "namespace: got /"),
+        ("frames.world", "map", "unknown key in frames: got world"),
+        ("cameras.front.crop", [0, 0, 10], "cameras.front.crop"),
+        ("cameras.front.crop", "middle", "center, or"),
+        ("cameras.front.crop", [-1, 0, 96, 96], "from 0 to 4096"),
+        ("cameras.front.depth", [1.0, 0.5], "near <"),
+        ("cameras.front.intrinsics", {"size": [480, 640], "fx": 0, "fy": 1, "cx": 0, "cy": 0}, "more than 0"),
+        ("cameras.front.pose", {"parent": "elbow", "position": [0, 0, 0]}, "got elbow; available: base, flange"),
+    ],
+)
+def test_a_mistake_about_cameras_and_places(tmp_path: Path, where: str, value: object, words: str) -> None:
+    assert words in refuse(tmp_path, put(shipped("sim"), where, value))

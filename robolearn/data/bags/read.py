@@ -223,8 +223,7 @@ class BagImages:
     ) -> None:
         self._recording = recording
         self._channel = station.topics[key]
-        height, width, _ = station.interface.observation[key].shape
-        self._size = (height, width)
+        self._camera = station.cameras[key.removeprefix("images.")]
         self._stamps = series.stamps[chosen]
         logged = series.logged[chosen]
         self._begin, self._end = int(logged.min()), int(logged.max()) + 1
@@ -241,7 +240,7 @@ class BagImages:
             if stamp not in wanted or stamp in decoded:
                 continue
             try:
-                decoded[stamp] = picture(message.content, self._size)
+                decoded[stamp] = picture(message.content, self._camera)
             except BadInput as error:
                 at = f"{1e-9 * (message.logged_ns - self._recording.begin_ns):.3f} s"
                 raise BadInput(f"bag {self._recording.path}: {self._channel.topic} at {at}: {error}") from None

@@ -1,0 +1,184 @@
+"""Values of a contract file, the base of its sections, and mistakes in them as `BadInput`.
+
+Types are strict (no text for a number, no truth value for one), unknown keys are refused, and numbers are finite. A
+known key with nothing behind it (all of its lines commented out) counts as absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictFloat,
+    StrictStr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from robolearn.core.errors import BadInput
+from robots.spec import RobotSpec
+from robots.stations.contract import Topic
+
+MAX_AGE_S = (0.001, 5.0)
+IMAGE_EDGE = (8, 4096)  # [px]
+GRIPPER_JOINT = (-10.0, 10.0)  # [rad or m]
+WORKSPACE = (-10.0, 10.0)  # [m]
+
+_TOPIC = re.compile(r"/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*")
+_OURS = "robolearn"  # type of the errors that carry the words of a `BadInput` in their context
+_EXPECTED = {
+    "string_type": "a word",
+    "string_too_short": "a word",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "key: value lines",
+}
+
+
+def refuse(expected: object = None, *, got: object = None, available: Iterable[object] = (), what: str = "") -> Any:
+    """The error that a validator raises; `bad_input` gives its words to `BadInput`."""
+    words = {"expected": expected, "got": got, "available": tuple(available), "what": what}
+    return PydanticCustomError(_OURS, "{expected}", words)
+
+
+def bad_input(error: ValidationError, file: str) -> BadInput:
+    """The first mistake that `error` names, in one line: file, place, got, expected, available."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        where, _, key = where.rpartition(".")
+        return BadInput(f"{file}: {where}" if where else file, got="none", expected=f"the key {key!r}")
+    words: dict[str, Any] = dict(first.get("ctx", {})) if first["type"] == _OURS else {}
+    if words.get("what"):
+        what = f"{file}: {words['what']}" + (f" in {where}" if where else "")
+    else:
+        what = f"{file}: {where}" if where else file
+    got = _short(first["input"]) if words.get("got") is None else words["got"]
+    expected = words.get("expected") if words else _EXPECTED.get(first["type"], first["msg"])
+    return BadInput(what, got=got, expected=expected, available=words.get("available", ()))
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+def within(low: float, high: float) -> AfterValidator:
+    def check(value: float) -> float:
+        if not low <= value <= high:  # NaN fails this too
+            raise refuse(f"{low:g} to {high:g}")
+        return value
+
+    return AfterValidator(check)
+
+
+def one_of(available: Collection[str]) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if value not in tuple(available):
+            raise refuse(available=available)
+        return value
+
+    return BeforeValidator(check)
+
+
+def entries(value: Any, length: int) -> Any:
+    """`value`, if it is a list of so many."""
+    if not isinstance(value, list):
+        raise refuse(f"a list of {length}")
+    if len(value) != length:
+        raise refuse(f"{length} entries", got=len(value))
+    return value
+
+
+def unique(names: list[str]) -> list[str]:
+    for name in names:
+        if names.count(name) > 1:
+            raise refuse("every name once", got=f"{name} {names.count(name)} times")
+    return names
+
+
+def ros_name(text: str) -> str:
+    if not _TOPIC.fullmatch(text):
+        raise refuse("a ROS topic name such as joint_states, or /joint_states whatever the namespace")
+    return text
+
+
+def _namespace(text: str) -> str:
+    if not _TOPIC.fullmatch(text):
+        raise refuse("a ROS namespace such as left")
+    return "/" + text.removeprefix("/")
+
+
+def positive(value: float) -> float:
+    if not value > 0:
+        raise refuse("more than 0")
+    return value
+
+
+def edge(value: Any) -> int:
+    low, high = IMAGE_EDGE
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise refuse(f"a whole number from {low} to {high}")
+    return value
+
+
+def per_joint(value: Any, info: ValidationInfo) -> Any:
+    return entries(value, len(robot_of(info).joints))
+
+
+def robot_of(info: ValidationInfo) -> RobotSpec:
+    return (info.context or {})["robot"]
+
+
+Word = Annotated[StrictStr, Field(min_length=1)]
+Namespace = Annotated[Word, AfterValidator(_namespace)]
+TopicName = Annotated[Word, AfterValidator(ros_name)]
+Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+Age = Annotated[StrictFloat, within(*MAX_AGE_S)]
+Share = Annotated[Finite, AfterValidator(positive)]
+GripperPosition = Annotated[StrictFloat, within(*GRIPPER_JOINT)]
+Edge = Annotated[Any, BeforeValidator(edge)]
+PerJoint = Annotated[list[Finite], BeforeValidator(per_joint)]
+Corner = Annotated[list[Annotated[StrictFloat, within(*WORKSPACE)]], BeforeValidator(lambda value: entries(value, 3))]
+
+
+def known_keys(data: Any, known: Iterable[str]) -> dict[str, Any]:
+    """`data` without the keys that have nothing behind them, if it has no unknown ones."""
+    known = tuple(known)
+    if not isinstance(data, dict):
+        raise refuse("key: value lines", available=known)
+    for key in data:
+        if key not in known:
+            raise refuse(got=key, available=known, what="unknown key")
+    return {key: value for key, value in data.items() if value is not None}
+
+
+class Section(BaseModel):
+    """Key: value lines."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, data: Any) -> Any:
+        return known_keys(data, cls.model_fields)
+
+
+class TopicSection(Section):
+    """A topic; its sections differ in the message types that they may have."""
+
+    topic: TopicName
+    type: str
+    max_age_s: Age = Topic.max_age_s

@@ -1,0 +1,134 @@
+"""Two simulated arms in one ROS domain, each with its nodes in a namespace: neither hears, moves or stops the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rclpy
+import yaml
+from rclpy.context import Context
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import topics
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.safety_client import SafetyClient
+from hardware.ros2.safety_node import SafetyNode
+from hardware.ros2.streamer_node import StreamerNode
+from hardware.safety.types import SafetyState
+from robolearn.core import BadInput
+from robots.stations import CONTRACTS, Contract, load_contract
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ros_station import Arm, Swing
+
+pytestmark = pytest.mark.realtime
+
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 7
+WAIT_S = 30.0
+
+
+def contract_file(folder: Path, **keys: Any) -> Path:
+    # Half the usual rate: both arms and all of their nodes share one process here.
+    data = {**yaml.safe_load((CONTRACTS / "sim.yaml").read_text()), "stream_hz": 100, **keys}
+    path = folder / f"{keys.get('namespace', 'none')}.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+@dataclass
+class Side:
+    """One arm with all of its nodes."""
+
+    contract: Contract
+    arm: Arm
+    operator: SafetyClient
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[list[Side]]:
+    with ExitStack() as stack:
+        made = []
+        for name in ("left", "right"):
+            path = str(contract_file(tmp_path, namespace=name))
+            ros = stack.enter_context(Background(DOMAIN))
+            contract = load_contract(path)
+            placed: dict[str, Any] = {"context": ros.context, "overrides": {"contract": path}}
+            arm = Arm(contract, context=ros.context, namespace=f"/{name}")
+            policy = PolicyNode(lambda *_, c=contract: Swing(c), **placed)
+            for node in (arm, policy, StreamerNode(**placed), SafetyNode(**placed)):
+                node.start()
+                ros.add(node)
+            made.append(Side(contract, arm, SafetyClient(ros, station=contract.namespace)))
+        for side in made:
+            side.operator.wait_ready(WAIT_S)
+        yield made
+
+
+def test_two_arms_share_a_domain_and_do_not_disturb_each_other(sides: list[Side]) -> None:
+    left, right = sides
+    assert left.contract.command.topic == "/left/forward_position_controller/commands"
+    own = ("joint_states", "forward_position_controller/commands", f"robolearn/{topics.TARGET}")
+
+    def names() -> set[str]:
+        return {name for name, _ in left.operator.node.get_topic_names_and_types()}
+
+    wait_until(lambda: {f"/{side}/{name}" for side in ("left", "right") for name in own} <= names(), WAIT_S, "both")
+    assert not {f"/{name}" for name in own} & names()
+    still = np.array(right.arm.q)
+    left.operator.arm(WAIT_S)
+    wait_until(lambda: left.arm.moved(0) > 0.02, WAIT_S, "the left arm to move")
+    assert right.operator.state == SafetyState.DISARMED and not right.arm.commands
+    np.testing.assert_array_equal(right.arm.q, still)
+    # Both at once, each with a dead-man's switch of its own: for one arm, two would be one too many.
+    right.operator.arm(WAIT_S)
+    begun = len(left.arm.commands)
+    wait_until(lambda: right.arm.moved(0) > 0.02 and left.arm.moved(begun) > 0.02, WAIT_S, "both to move")
+    # One stops, the other goes on.
+    left.operator.estop()
+    left.operator.wait_for(SafetyState.LATCHED, WAIT_S)
+    time.sleep(0.5)
+    begun = len(right.arm.commands)
+    reports = [f"{report.state}: {report.reason}" for report in right.operator.reports]
+    assert right.operator.state == SafetyState.ARMED, reports
+    wait_until(lambda: right.arm.moved(begun) > 0.02, WAIT_S, "the right arm to go on")
+    assert right.operator.state == SafetyState.ARMED
+    assert left.arm.monitor.summary()["violations"] == right.arm.monitor.summary()["violations"] == 0
+    right.operator.release()
+    right.operator.wait_for(SafetyState.LATCHED, WAIT_S)
+
+
+def test_names_follow_the_node_or_the_contract_but_not_two_of_them(tmp_path: Path) -> None:
+    sim, left = contract_file(tmp_path), contract_file(tmp_path, namespace="left")
+    contexts: list[Context] = []
+
+    def node(robot: Path, *words: str) -> StreamerNode:
+        context = Context()
+        rclpy.init(args=["--ros-args", "-p", f"contract:={robot}", *words], context=context, domain_id=DOMAIN)
+        contexts.append(context)
+        return StreamerNode(context=context)
+
+    try:
+        plain, placed, moved = node(sim), node(left), node(sim, "-r", "__ns:=/right/robolearn")
+        torn = node(left, "-r", "__ns:=/right/robolearn")
+        assert [n.get_namespace() for n in (plain, placed, moved)] == [
+            "/robolearn",
+            "/left/robolearn",
+            "/right/robolearn",
+        ]
+        topics_of = [n.station().joint_states.topic for n in (plain, placed, moved)]
+        assert topics_of == ["/joint_states", "/left/joint_states", "/right/joint_states"]
+        with pytest.raises(BadInput, match="got /right/robolearn, expected /left/robolearn"):
+            torn.station()
+    finally:
+        for context in contexts:
+            context.shutdown()
