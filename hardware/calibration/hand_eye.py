@@ -1,0 +1,239 @@
+"""Hand-eye calibration: from pictures of a board and the postures of the arm to the pose of the camera.
+
+With H_i the pose of the flange in the base (the camera on the flange) or its inverse (the camera beside the arm, the
+board on the flange), X the camera in its parent, Z the board in the other frame and B_i the board in the camera,
+
+    H_i X B_i = Z,        so that for two pictures        (H_j⁻¹ H_i) X = X (B_j B_i⁻¹)         A X = X B
+
+The rotation of X aligns the rotation vectors of all A with those of all B, its translation solves
+(R_A − I) t = R_X t_B − t_A (Park and Martin, IEEE T-RA 1994). X and Z are then refined together on the distances
+between seen and projected corners.
+
+A board that is larger than stated moves X a lot and the corners little (3%: 10 mm and 0.4 px), so its scale is fitted
+once as well, by the motion of the arm. OpenCV 5 has no `calibrateHandEye` for Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+from scipy.spatial.transform import Rotation
+
+from robolearn.core import BadInput
+from robots.stations import Intrinsics
+from robots.tool import Pose
+
+Array = NDArray[np.float64]
+
+LEAST = 6  # pictures
+TURNED = math.radians(10.0)  # spread of the rotations about the second most turned axis, below which t is a guess
+WORST_MM, WORST_DEG = 3.0, 0.5  # standard deviations of a result that is given
+OUTLIER_PX = 1.0  # corners farther off count less and less
+SCALE = 0.01  # by which the board may seem larger or smaller than stated, if that is more than its scatter
+FAR_PX = 5.0  # root mean square of a result that is wrong: another lens, board or arm
+
+
+@dataclass(frozen=True)
+class View:
+    """One picture: what the arm said and what the camera saw.
+
+    Attributes:
+      flange: (4, 4) pose of the flange in the base.
+      pixels: (n, 2) corners seen.
+      places: (n, 3) the same on the board [m].
+    """
+
+    flange: Array
+    pixels: Array
+    places: Array
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A camera's pose, and how far it can be trusted.
+
+    Attributes:
+      parent: ``"flange"`` or ``"base"``.
+      pose: of the camera (z forward, x right, y down) in its parent.
+      board: pose of the board in the base, or on the flange.
+      pixels_rms: distances of seen from projected corners [px].
+      position_mm, rotation_deg: root mean square and largest distance of the board as each picture has it from `board`.
+      deviation_mm, deviation_deg: standard deviation of the pose, by the scatter of the corners.
+      views: pictures used.
+      intrinsics: the lens.
+    """
+
+    parent: str
+    pose: Pose
+    board: Pose
+    pixels_rms: float
+    position_mm: tuple[float, float]
+    rotation_deg: tuple[float, float]
+    deviation_mm: float
+    deviation_deg: float
+    views: int
+    intrinsics: Intrinsics
+
+
+def matrix_of(lens: Intrinsics) -> Array:
+    """(3, 3) K [px]."""
+    return np.array([[lens.fx, 0.0, lens.cx], [0.0, lens.fy, lens.cy], [0.0, 0.0, 1.0]])
+
+
+def estimate_lens(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
+    """Intrinsics from the views themselves, for pictures of `size` = (height, width).
+
+    Raises:
+      BadInput: too few views.
+    """
+    if len(views) < 10:
+        raise BadInput("pictures of the board for the lens", got=len(views), expected="at least 10")
+    places = [view.places.astype(np.float32) for view in views]
+    pixels = [view.pixels.astype(np.float32) for view in views]
+    _, k, distortion, _, _ = cv2.calibrateCamera(places, pixels, size[::-1], None, None)  # type: ignore[call-overload]
+    return Intrinsics(size, k[0, 0], k[1, 1], k[0, 2], k[1, 2], tuple(float(d) for d in distortion.ravel()[:5]))
+
+
+def calibrate(views: Sequence[View], lens: Intrinsics, parent: str) -> Calibration:
+    """The pose of a camera on the flange (``parent="flange"``) or beside the arm (``"base"``).
+
+    Raises:
+      BadInput: too few views, motion that does not determine the pose, or corners that fit no pose.
+    """
+    if len(views) < LEAST:
+        raise BadInput("pictures of the board", got=len(views), expected=f"at least {LEAST}")
+    hands = [view.flange if parent == "flange" else _inverse(view.flange) for view in views]
+    _check_motion(hands)
+    boards = [_board_in_camera(view, lens) for view in views]
+    camera = _closed_form(hands, boards)
+    board = _mean([hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)])
+    camera, board, rms, deviation, _ = _refine(views, hands, lens, camera, board, scaled=False)
+    mm, degrees = 1e3 * float(np.linalg.norm(deviation[3:6])), math.degrees(float(np.linalg.norm(deviation[:3])))
+    if rms > FAR_PX:
+        expected = f"at most {FAR_PX:g} px: is the board's size right, and the lens, and the joint order?"
+        raise BadInput("distance of corners from where they should be", got=f"{rms:.1f} px", expected=expected)
+    _, _, _, scatter, scale = _refine(views, hands, lens, camera, board, scaled=True)
+    if abs(scale - 1.0) > max(SCALE, 3.0 * float(scatter[-1])):
+        got = f"{100 * abs(scale - 1.0):.2f}% {'more' if scale > 1 else 'less'} than stated, by the motion of the arm"
+        raise BadInput("size of the board", got=got, expected=f"within {SCALE:.0%}: measure a square again")
+    if mm > WORST_MM or degrees > WORST_DEG:
+        got, expected = f"{mm:.1f} mm, {degrees:.2f}°", f"at most {WORST_MM:g} mm, {WORST_DEG:g}°"
+        raise BadInput("standard deviation of the pose", got=got, expected=expected, hint="More pictures, tilted more")
+    apart = [np.linalg.inv(board) @ hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)]
+    places = np.array([1e3 * float(np.linalg.norm(one[:3, 3])) for one in apart])
+    angles = np.array([math.degrees(Rotation.from_matrix(one[:3, :3]).magnitude()) for one in apart])
+    return Calibration(
+        parent=parent,
+        pose=Pose.from_matrix(camera[:3, 3], camera[:3, :3]),
+        board=Pose.from_matrix(board[:3, 3], board[:3, :3]),
+        pixels_rms=rms,
+        position_mm=(_rms(places), float(places.max())),
+        rotation_deg=(_rms(angles), float(angles.max())),
+        deviation_mm=mm,
+        deviation_deg=degrees,
+        views=len(views),
+        intrinsics=lens,
+    )
+
+
+def _check_motion(hands: Sequence[Array]) -> None:
+    """Refuse rotations about one axis: the camera could be anywhere along it."""
+    pairs = combinations(hands, 2)
+    turns = np.array([Rotation.from_matrix(a[:3, :3].T @ b[:3, :3]).as_rotvec() for a, b in pairs])
+    spread = np.linalg.svd(turns, compute_uv=False) / math.sqrt(len(turns))
+    if spread[1] < TURNED:
+        largest, second = (math.degrees(value) for value in spread[:2])
+        raise BadInput(
+            "motion between the pictures",
+            got=f"turned by {largest:.0f}° about one axis and {second:.1f}° about others",
+            expected=f"{math.degrees(TURNED):.0f}° about two axes at least",
+            hint="Tilt the hand to several sides between pictures",
+        )
+
+
+def _board_in_camera(view: View, lens: Intrinsics) -> Array:
+    found, turn, place = cv2.solvePnP(
+        view.places, view.pixels, matrix_of(lens), np.array(lens.distortion), flags=cv2.SOLVEPNP_IPPE
+    )
+    if not found:
+        raise BadInput("a picture of the board", got="corners that fit no pose", expected="a flat board")
+    return _matrix(np.asarray(turn, np.float64).ravel(), np.asarray(place, np.float64).ravel())
+
+
+def _closed_form(hands: Sequence[Array], boards: Sequence[Array]) -> Array:
+    """X of all A X = X B."""
+    moved = [
+        (np.linalg.inv(hands[j]) @ hands[i], boards[j] @ np.linalg.inv(boards[i]))
+        for i, j in combinations(range(len(hands)), 2)
+    ]
+    alpha = np.array([Rotation.from_matrix(a[:3, :3]).as_rotvec() for a, _ in moved])
+    beta = np.array([Rotation.from_matrix(b[:3, :3]).as_rotvec() for _, b in moved])
+    turn = Rotation.align_vectors(alpha, beta)[0].as_matrix()
+    left = np.concatenate([a[:3, :3] - np.eye(3) for a, _ in moved])
+    right = np.concatenate([turn @ b[:3, 3] - a[:3, 3] for a, b in moved])
+    out = np.eye(4)
+    out[:3, :3], out[:3, 3] = turn, np.linalg.lstsq(left, right, rcond=None)[0]
+    return out
+
+
+def _refine(
+    views: Sequence[View], hands: Sequence[Array], lens: Intrinsics, camera: Array, board: Array, *, scaled: bool
+) -> tuple[Array, Array, float, Array, float]:
+    """Fit X, Z and, if `scaled`, the scale of the board.
+
+    Returns:
+      X, Z, the root mean square of the corners' distances [px], the deviations of X (6,) and of the scale, the scale.
+    """
+    k, distortion = matrix_of(lens), np.array(lens.distortion)
+
+    def residuals(x: Array) -> Array:
+        back, there, scale = np.linalg.inv(_matrix(x[:3], x[3:6])), _matrix(x[6:9], x[9:12]), x[12] if scaled else 1.0
+        found = []
+        for view, hand in zip(views, hands, strict=True):
+            seen = back @ np.linalg.inv(hand) @ there
+            turn = Rotation.from_matrix(seen[:3, :3]).as_rotvec()
+            projected, _ = cv2.projectPoints(scale * view.places, turn, seen[:3, 3], k, distortion)
+            found.append((projected.reshape(-1, 2) - view.pixels).ravel())
+        return np.concatenate(found)
+
+    start = np.concatenate([_vector(camera), _vector(board), [1.0] if scaled else []])
+    done = least_squares(residuals, start, loss="soft_l1", f_scale=OUTLIER_PX, x_scale="jac")
+    apart = residuals(done.x)
+    rms = math.sqrt(2.0 * float(np.mean(apart**2)))  # of a corner, which has two coordinates
+    variance = 2.0 * float(done.cost) / max(len(apart) - len(start), 1)  # of corners that fit: the loss bends the rest
+    deviation = np.sqrt(np.diag(np.linalg.pinv(done.jac.T @ done.jac)) * variance)
+    scale = float(done.x[12]) if scaled else 1.0
+    camera, board = _matrix(done.x[:3], done.x[3:6]), _matrix(done.x[6:9], done.x[9:12])
+    return camera, board, rms, np.concatenate([deviation[:6], deviation[12:]]), scale
+
+
+def _inverse(pose: Array) -> Array:
+    return np.asarray(np.linalg.inv(pose), dtype=np.float64)
+
+
+def _mean(poses: Sequence[Array]) -> Array:
+    out = np.eye(4)
+    out[:3, :3] = Rotation.from_matrix(np.array([pose[:3, :3] for pose in poses])).mean().as_matrix()
+    out[:3, 3] = np.mean([pose[:3, 3] for pose in poses], axis=0)
+    return out
+
+
+def _matrix(turn: Array, place: Array) -> Array:
+    out = np.eye(4)
+    out[:3, :3], out[:3, 3] = Rotation.from_rotvec(turn).as_matrix(), place
+    return out
+
+
+def _vector(pose: Array) -> Array:
+    return np.concatenate([Rotation.from_matrix(pose[:3, :3]).as_rotvec(), pose[:3, 3]])
+
+
+def _rms(values: Array) -> float:
+    return math.sqrt(float(np.mean(values**2)))
