@@ -75,6 +75,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
     Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Where a camera is mounted, by a printed board", "Deploy"),
+    Entry("permissions", "robolearn.cli.permissions:Permissions", "A policy of SROS2 for our nodes", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),

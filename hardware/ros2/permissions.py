@@ -1,0 +1,123 @@
+"""Who may publish, hear, ask and answer what: the permissions of our nodes, as a policy of SROS2.
+
+With DDS Security enforced, a program without a key takes no part, and one with a key does what its enclave permits: of
+our programs only the safety node may publish to the controller, and only the operator's hold the dead-man's switch. An
+enclave has the name of its node. The format is that of github.com/ros2/sros2, sros2/policy/schemas/policy.xsd.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hardware.ros2 import topics
+from robots.stations import Contract
+
+VERSION = "0.2.0"  # of the format
+
+# What rclpy opens for every node, in a node's own namespace where it begins with ~.
+PARAMETERS = (
+    "~/describe_parameters", "~/get_parameter_types", "~/get_parameters", "~/list_parameters", "~/set_parameters",
+    "~/set_parameters_atomically", "~/get_type_description",
+)  # fmt: skip
+LIFECYCLE = (
+    "~/change_state", "~/get_available_states", "~/get_available_transitions", "~/get_state", "~/get_transition_graph",
+)  # fmt: skip
+LOG, PARAMETER_EVENTS, TRANSITION = "/rosout", "/parameter_events", "~/transition_event"
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """Of one node: names relative to the namespace of our nodes, absolute, or ``~/`` and what is the node's own.
+
+    Attributes:
+      publish, subscribe: topics.
+      reply, request: services.
+      lifecycle: whether it is a lifecycle node.
+    """
+
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    reply: tuple[str, ...] = ()
+    request: tuple[str, ...] = ()
+    lifecycle: bool = True
+    names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        more = LIFECYCLE if self.lifecycle else ()
+        object.__setattr__(self, "names", {
+            "publish": (LOG, PARAMETER_EVENTS, *((TRANSITION,) if self.lifecycle else ()), *self.publish),
+            "subscribe": (PARAMETER_EVENTS, *self.subscribe),
+            "reply": (*PARAMETERS, *more, *self.reply),
+            "request": self.request,
+        })  # fmt: skip
+
+
+def permissions(contract: Contract) -> dict[str, Permissions]:
+    """Node → what it may do at the station of `contract`."""
+    of = {role: topic.topic for role, topic in contract.topics.items()}
+    if contract.objects is not None:
+        of["objects"] = contract.objects.topic
+    lenses = tuple(camera.info for camera in contract.cameras.values() if camera.info)
+    commands = tuple(of[role] for role in ("command", "gripper") if role in of)
+    measured = tuple(name for role, name in of.items() if role not in ("command", "gripper"))
+    states = contract.joint_states.topic
+    # What the safety node hears of the arm: everything measured but pictures and the task's objects.
+    felt = tuple(of[role] for role in of if role not in ("command", "gripper", "objects") and "images." not in role)
+    events = tuple(f"{service}/_service_event" for service in (topics.ARM, topics.RESET))  # who asks
+    switch = (topics.ARM, topics.DISARM, topics.RESET)
+    simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
+    begin = (topics.SIM_RESET,) if contract.simulated else ()
+    found = {
+        "safety": Permissions(
+            publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, *events),
+            subscribe=(*felt, topics.DEADMAN, topics.TARGET, *events),
+            reply=(*switch, topics.ESTOP),
+        ),
+        "streamer": Permissions(
+            publish=(topics.TARGET, topics.STREAMER_STATUS),
+            subscribe=(states, topics.SAFETY_STATE, topics.ACTION_CHUNK, topics.POLICY_ALIVE),
+        ),
+        "policy": Permissions(
+            publish=(topics.ACTION_CHUNK, topics.POLICY_STATUS, topics.POLICY_ALIVE),
+            subscribe=(*measured, topics.SAFETY_STATE),
+        ),
+        "operator": Permissions(
+            publish=(topics.DEADMAN,),
+            subscribe=(topics.SAFETY_STATE, topics.POLICY_STATUS, topics.STREAMER_STATUS, *simulated),
+            request=(*switch, topics.ESTOP, *begin),
+            lifecycle=False,
+        ),
+        "teleop": Permissions(
+            publish=(topics.TARGET, topics.DEADMAN), subscribe=(states, topics.SAFETY_STATE), request=switch
+        ),
+        "record": Permissions(
+            publish=(topics.TARGET, topics.DEADMAN),
+            subscribe=(*measured, topics.SAFETY_STATE, topics.ACCEPTED, *simulated),
+            request=(*switch, *begin),
+        ),
+        "doctor": Permissions(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
+        "calibrate": Permissions(subscribe=(states, *(c.topic for c in contract.cameras.values())), lifecycle=False),
+    }
+    if contract.simulated:
+        found["sim_arm"] = Permissions(publish=(*measured, *simulated), subscribe=commands, reply=begin)
+    return found
+
+
+def policy_xml(contract: Contract) -> str:
+    """The policy of the nodes at the station of `contract`, one enclave each."""
+    namespace = topics.namespace_of_nodes(contract.namespace)
+    root = ET.Element("policy", version=VERSION)
+    enclaves = ET.SubElement(root, "enclaves")
+    for node, allowed in permissions(contract).items():
+        enclave = ET.SubElement(enclaves, "enclave", path=f"{namespace}/{node}")
+        profile = ET.SubElement(ET.SubElement(enclave, "profiles"), "profile", ns=namespace, node=node)
+        for verb, names in allowed.names.items():
+            kind = "topic" if verb in ("publish", "subscribe") else "service"
+            if names:
+                group = ET.SubElement(profile, f"{kind}s", {verb: "ALLOW"})
+                for name in dict.fromkeys(names):
+                    ET.SubElement(group, kind).text = name.replace("~/", f"{namespace}/{node}/")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
