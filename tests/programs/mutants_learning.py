@@ -5,25 +5,9 @@ Every mutant is a replacement of source text, made in a temporary copy of the ch
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
 
-from mutation import ROOT, kill_all, tests_pass
-
-COPIED = ("robolearn", "policies", "robots", "sim", "hardware", "tests", "pyproject.toml")
-
-
-class Mutant(NamedTuple):
-    """`old` becomes `new` in `file`, and one of `tests` must fail."""
-
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
+from mutation import Mutant, kill_replacements
 
 RL, ALGORITHMS, ACTORS = "robolearn/rl", "robolearn/rl/algorithms", "robolearn/rl/actors"
 UPDATES, RUNNER = "tests/rl/test_rl_updates.py", "tests/rl/test_rl_runner.py"
@@ -181,32 +165,5 @@ MUTANTS: dict[str, Mutant] = {
 }  # fmt: skip
 
 
-def main() -> int:
-    """Kill every mutant."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, root / name)
-
-        def passes(name: str | None) -> bool:
-            if name is None:
-                return tests_pass(root, sorted({test for mutant in MUTANTS.values() for test in mutant.tests}))
-            mutant = MUTANTS[name]
-            text = (ROOT / mutant.file).read_text()
-            if text.count(mutant.old) != 1:
-                sys.exit(f"{name}: {mutant.old!r} stands {text.count(mutant.old)} times in {mutant.file}, not once")
-            (root / mutant.file).write_text(text.replace(mutant.old, mutant.new))
-            try:
-                return tests_pass(root, mutant.tests)
-            finally:
-                (root / mutant.file).write_text(text)
-
-        return kill_all("learning", MUTANTS, passes)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(kill_replacements("learning", MUTANTS))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("robolearn", "policies", "robots", "sim", "hardware", "tests", "pyproject.toml")
 
 
 def tests_pass(root: Path, tests: Iterable[str | Path], *options: str, path: Iterable[Path] = ()) -> bool:
@@ -59,3 +63,39 @@ def kill_all(what: str, available: Iterable[str], passes: Callable[[str | None],
     living = f"; alive: {', '.join(alive)}" if alive else ""
     print(f"{len(names) - len(alive)} of {len(names)} mutants killed{living}")
     return 1 if alive else 0
+
+
+class Mutant(NamedTuple):
+    """`old` becomes `new` in `file`, and one of `tests` must fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def kill_replacements(what: str, mutants: Mapping[str, Mutant]) -> int:
+    """Kill every mutant, each a replacement of source text in a temporary copy of the checkout; the exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, root / name)
+
+        def passes(name: str | None) -> bool:
+            if name is None:
+                return tests_pass(root, sorted({test for mutant in mutants.values() for test in mutant.tests}))
+            mutant = mutants[name]
+            text = (ROOT / mutant.file).read_text()
+            if text.count(mutant.old) != 1:
+                sys.exit(f"{name}: {mutant.old!r} stands {text.count(mutant.old)} times in {mutant.file}, not once")
+            (root / mutant.file).write_text(text.replace(mutant.old, mutant.new))
+            try:
+                return tests_pass(root, mutant.tests)
+            finally:
+                (root / mutant.file).write_text(text)
+
+        return kill_all(what, mutants, passes)
