@@ -20,6 +20,7 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from hardware.horizon import Point
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
 from robots.stations.contract import WRENCH_NAMES
@@ -201,6 +202,22 @@ def trajectory(names: Sequence[str], positions: Sequence[float] | Array, reach_s
     message = JointTrajectory(joint_names=list(names))
     point = JointTrajectoryPoint(positions=[float(x) for x in positions], time_from_start=to_duration(reach_s))
     message.points = [point]
+    return message
+
+
+def points(names: Sequence[str], due: Sequence[Point]) -> JointTrajectory:
+    """A trajectory of set-points of `names`, in order, that are due at their times of the ROS clock."""
+    message = JointTrajectory(joint_names=list(names))
+    begin = due[0].at
+    message.header.stamp = to_stamp(begin)
+    message.points = [
+        JointTrajectoryPoint(
+            positions=point.positions.tolist(),
+            velocities=point.velocities.tolist(),
+            time_from_start=to_duration(point.at - begin),
+        )
+        for point in due
+    ]
     return message
 
 

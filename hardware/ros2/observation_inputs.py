@@ -16,6 +16,14 @@ from hardware.ros2.runtime import Node
 from robots.stations import Camera, Contract
 
 
+def hear_joints(
+    node: Node, contract: Contract, callback: Callable[[JointState, MessageInfo], None]
+) -> list[Callable[[], None]]:
+    """Subscriptions to the joints of arm and gripper, which may come on two topics; see `Node.poll`."""
+    heard = [contract.joint_states, *([contract.gripper_states] if contract.gripper_states else [])]
+    return [node.poll(JointState, topic.topic, callback, qos.sensor()) for topic in heard]
+
+
 class ObservationInputs:
     """The subscriptions of `node` to what `features` are made of.
 
@@ -27,7 +35,7 @@ class ObservationInputs:
     def __init__(self, node: Node, contract: Contract, observer: Observer, features: Collection[str]) -> None:
         self._observer = observer
         self.stamp = Time()
-        self.inputs = [node.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor())]
+        self.inputs = hear_joints(node, contract, self._on_joints)
         if "objects" in features and contract.objects is not None:
             self.inputs.append(node.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
         if observer.contact is not None and contract.contact is not None:

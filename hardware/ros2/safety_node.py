@@ -24,6 +24,7 @@ from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.horizon import Horizon
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.callers import Callers, comparable, same_program
 from hardware.ros2.station_node import StationNode, StationOptions
@@ -66,6 +67,7 @@ class SafetyNode(StationNode):
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
+        self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
         self._others = ""  # who else publishes to the controller
 
         self._command_publisher: Any = None
@@ -189,6 +191,8 @@ class SafetyNode(StationNode):
         if reason := stranger or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
         self._gripper = (float("nan"), 0.0)
+        if self._horizon is not None:
+            self._horizon.begin()
         return self._service(self.supervisor.arm, "armed")(request, response)
 
     def _against_arming(self) -> str:
@@ -200,8 +204,10 @@ class SafetyNode(StationNode):
         if self._others:
             return self._others
         command = self.contract.command.topic
-        if self._command_publisher is not None and self._command_publisher.get_subscription_count() == 0:
-            return f"no controller listens on {command}"
+        gripper = "" if self.contract.gripper is None else self.contract.gripper.topic
+        for publisher, topic in ((self._command_publisher, command), (self._gripper_publisher, gripper)):
+            if publisher is not None and publisher.get_subscription_count() == 0:
+                return f"no controller listens on {topic}"
         found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
         return self.supervisor.refusal(
             self.resolve_topic_name(topics.TARGET), [bytes(info.endpoint_gid) for info in found]
@@ -229,7 +235,9 @@ class SafetyNode(StationNode):
         self._publish_changes()
 
     def _publish(self, command: ArmCommand, now: float) -> None:
-        if self._command_publisher is not None:
+        if self._horizon is not None:
+            self._publish_ahead(self._horizon, command)
+        elif self._command_publisher is not None:
             message = self._command_message(command)
             checked = self.supervisor.checked(command)
             if checked is None:
@@ -241,6 +249,19 @@ class SafetyNode(StationNode):
         if not abs(gripper - last) < 1e-5 or now - at > GRIPPER_REFRESH_S:
             self._gripper = (gripper, now)
             self._gripper_publisher.publish(self._gripper_message(gripper))
+
+    def _publish_ahead(self, horizon: Horizon, command: ArmCommand) -> None:
+        """The same to a trajectory controller that set-points are sent ahead to."""
+        checked = self.supervisor.checked(command)
+        if checked is None:
+            return
+        now = 1e-9 * self.get_clock().now().nanoseconds  # the controller's clock, too
+        if horizon.ran_out(now):
+            self._filter.stop("commands came so late that the controller's trajectory ended in mid-motion")
+        due = horizon.points(checked.positions, checked.velocities, now)
+        message = messages.points(self.contract.joints, due)
+        if self._command_publisher is not None:
+            self._command_publisher.publish(message)
 
     def _command_message(self, command: ArmCommand) -> Any:
         kind = messages.message_type(self.contract.command.type)

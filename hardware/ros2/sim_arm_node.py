@@ -203,7 +203,7 @@ class SimArmNode(StationNode):
         if behind > MAX_BEHIND_S and not self._slipped:
             self._slipped = True
             log.warning("%.0f ms behind: simulated time slips whenever this machine is too busy", 1e3 * behind)
-        self.world.advance(min(behind, MAX_BEHIND_S))
+        self._pass_time(min(behind, MAX_BEHIND_S))
         self._publish_states(now)
         outcome = self.world.outcome
         if outcome is not None and not self._reported:
@@ -223,7 +223,7 @@ class SimArmNode(StationNode):
         scale = (opened - closed) / travel
         q = np.concatenate([q[:n], closed + scale * fingers])
         v = np.concatenate([v[:n], np.full(len(fingers), scale * v[n:].mean())])
-        self._send("joint_states", self._joint_states, ((*c.joints, *c.gripper_joints), q, v, at))
+        self._publish_arm(((*c.joints, *c.gripper_joints), q, v, at))
         if self._objects is not None:
             names, values = self.world.objects()
             self._send("objects", self._objects, (names, values, np.empty(0), at))
@@ -242,6 +242,12 @@ class SimArmNode(StationNode):
             self._feels.publish(messages.wrench(np.linalg.lstsq(jacobian.T, torques)[0], at))
         else:
             self._feels.publish(messages.external_torques(names, torques, at))
+
+    def _publish_arm(self, sample: faults.Sample) -> None:
+        self._send("joint_states", self._joint_states, sample)
+
+    def _pass_time(self, seconds: float) -> None:
+        self.world.advance(seconds)
 
     def _send(self, where: str, publisher: Any, sample: faults.Sample) -> None:
         sent = self._faults[where].apply(self._fault.get(where), sample)
@@ -299,8 +305,12 @@ class SimArmNode(StationNode):
             self._episode += 1
         self._reported = self._fresh = False
         self._last = None
+        self._restarted()
         self.monitor.new_motion()
         return messages.trigger(response, True, json.dumps({"episode": self._episode, "seed": self._seed}))
+
+    def _restarted(self) -> None:
+        """The arm is elsewhere: doubles of drivers forget what they were told."""
 
     def _publish_summary(self) -> None:
         self._summaries.publish(messages.text(json.dumps(self.monitor.summary())))

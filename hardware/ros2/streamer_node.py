@@ -14,6 +14,7 @@ from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.streamer import Streamer, StreamStop, StreamTarget
 
@@ -42,7 +43,7 @@ class StreamerNode(StationNode):
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
         self._inputs = [
-            self.poll(JointState, contract.joint_states.topic, self._on_joints, qos.sensor()),
+            *hear_joints(self, contract, self._on_joints),
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
             self.poll(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events),
             self.poll(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE),

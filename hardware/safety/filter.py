@@ -4,7 +4,7 @@ A target passes finite → names and length → jump from the measured state →
 jerk-limited motion → stopping inside the joint box → workspace, self-collision, singularity where it would stop →
 check of the output. What each stage does when it refuses:
 
-  finite, names, jump, reach (a pose that the arm cannot take)     brake and latch at once
+  finite, names, jump, reach (a pose out of the arm's reach)       brake and latch at once
   joint box                                                       the target is clamped to the box, less 1 mrad
   freshness of targets, joint states and dead-man; dead-man released; arm not following; stop      brake and latch
   a motion from which the arm could not stop inside the joint box  brake and latch
@@ -12,7 +12,7 @@ check of the output. What each stage does when it refuses:
   self-collision, singularity                                      brake and latch
   output                                                          brake and latch
   contact                   go back to where the arm is measured, and latch
-  stall: no command has left for more than 3.5 periods             start from rest, where the arm stands by now
+  stall: no command has left for 3.5 periods (0.6 horizons)        start from rest, where the arm stands by now
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
                                                from the velocity that it had then would set it moving again.
   any exception                                                   brake and latch
@@ -60,6 +60,7 @@ class SafetyFilter:
       period: time between two steps [s]; a step moves the set-point by exactly one period, or starts it from rest where
         it comes too late.
       clock: steady time [s].
+      horizon: how far ahead of the arm set-points are sent [s], see `Contract.horizon_s`.
 
     Raises:
       BadInput: the parts do not fit together, see `check_parts`.
@@ -72,12 +73,13 @@ class SafetyFilter:
         limits: Limits,
         period: float,
         clock: Callable[[], float] = time.monotonic,
+        horizon: float = 0.0,
     ) -> None:
         check_parts(robot, tuple(joints), limits, period)
         self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
         self._clock = clock
         self._measured = MeasuredArm(self.joints, limits.state_timeout_s)
-        self._sending = Sending(period, clock)
+        self._sending = Sending(period, clock, horizon)
         self._machine = StateMachine()
         self._motion = Motion(limits, period)
         self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
@@ -251,8 +253,7 @@ class SafetyFilter:
         self._start_from(self._stands)
         if not self._ran(gap):
             return None
-        q = np.array(self._stands)
-        self._geometry.at(q)
+        self._geometry.at(q := np.array(self._stands))
         return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
 
     def sent(self) -> None:
@@ -374,8 +375,7 @@ class SafetyFilter:
     def _take(self, state: State) -> ArmCommand:
         self._stands = self._motion.q
         self._motion.take(state)
-        positions = np.array(state[0])
-        self._output.keep(positions)
+        self._output.keep(positions := np.array(state[0]))
         self._geometry.at(positions)
         try:
             self._pose = self._geometry.pose(positions)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 STALL_PERIODS = 3.5  # longer between two commands, three were missed, and the arm stands or is about to
 PUBLISHING_PERIODS = 3.0  # longer in publishing, and when the command left is not known
+STALL_SHARE = 0.6  # of the horizon: the same for an arm that set-points are sent ahead of
 
 
 class Sending:
@@ -24,13 +25,15 @@ class Sending:
     Args:
       period: between two commands [s].
       clock: steady time [s].
+      horizon: how far ahead of the arm set-points are sent [s].
 
     Attributes:
       stalls: how often the set-point was put at rest after a stall.
     """
 
-    def __init__(self, period: float, clock: Callable[[], float]) -> None:
-        self._clock, self._most, self._publishing = clock, STALL_PERIODS * period, PUBLISHING_PERIODS * period
+    def __init__(self, period: float, clock: Callable[[], float], horizon: float = 0.0) -> None:
+        self._clock, self._most = clock, max(STALL_PERIODS * period, STALL_SHARE * horizon)
+        self._publishing = PUBLISHING_PERIODS * period
         self._at = self._before = -math.inf
         self._leaves: float | None = None  # when the last look before publishing was
         self.stalls = 0

@@ -58,7 +58,9 @@ class SafetySupervisor:
     ) -> None:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
-        self.filter = SafetyFilter(contract.robot, contract.joints, contract.limits, self.period, clock)
+        self.filter = SafetyFilter(
+            contract.robot, contract.joints, contract.limits, self.period, clock, contract.horizon_s
+        )
         self.arming = self.commands = self.skipped = 0
         self.latency = Latencies()
         self._clock, self._wall = clock, wall

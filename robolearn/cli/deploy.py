@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ class Deploy(Command):
     robot: Station = "sim"
     """The robot contract, by name or as a file of your own."""
     task: SimTask = "lift"
-    """On the simulated arm."""
+    """On the simulated arm, and in a rehearsal."""
+    rehearse: bool = False
+    """On a simulated arm behind a double of the station's driver: its topics, stamps and habits."""
     episodes: int = 50
     """How many."""
     seed: int = 1000
@@ -58,9 +61,14 @@ class Deploy(Command):
         check_seed(self.seed)
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        if self.rehearse:
+            from robolearn.cli.rehearsal import rehearsal
+
+            with rehearsal(self.robot) as robot:
+                return dataclasses.replace(self, robot=robot, rehearse=False).run()
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
-            names, simulation = _simulation(self.task)
+            names, simulation = _simulation(self.task, contract.driver)
             contract = contract.with_objects(names)
         elif not self.yes and not sys.stdin.isatty():
             raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
@@ -96,7 +104,7 @@ class Deploy(Command):
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
 
 
-def _simulation(task: str) -> tuple[tuple[str, ...], Simulation]:
+def _simulation(task: str, driver: str) -> tuple[tuple[str, ...], Simulation]:
     """The components of the task's privileged vector, and the simulated arm for it."""
     from robolearn.core import BadInput
     from robolearn.deploy import Simulation
@@ -108,4 +116,5 @@ def _simulation(task: str) -> tuple[tuple[str, ...], Simulation]:
     made = TASKS[task]()
     # Long enough for an episode whose time slips on a busy machine.
     limit_s = 10.0 + 5.0 * made.max_episode_steps / CONTROL_HZ
-    return tuple(made.observation_names), Simulation(task, ("robolearn.cli.node_sim_arm",), limit_s)
+    module = ("robolearn.cli.node_driver_double", driver) if driver else ("robolearn.cli.node_sim_arm",)
+    return tuple(made.observation_names), Simulation(task, module, limit_s)

@@ -21,6 +21,8 @@ from robots.spec import RobotSpec
 from robots.stations.message_types import FLOATS, WRENCH
 from robots.tool import Pose
 
+DRIVERS = ("franka_ros2", "ur_robot_driver")
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -141,9 +143,13 @@ class Contract:
       joints: (n,) ROS names of the arm's joints, base to tip: the order of the command vector.
       joint_states: where they are measured, in whatever order.
       command: where set-points go: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
+      horizon_s: how far ahead of the arm set-points are sent [s], for a trajectory controller: no motion ends because a
+        message comes late, and the arm follows that much later. 0: each is for now.
       gripper_joints: ROS names of the gripper's joints in `joint_states`.
       gripper_range: position of each of them when the gripper is closed and when it is open, in the driver's unit.
       gripper: where gripper commands go, or None.
+      gripper_states: where the gripper is measured, where that is not on `joint_states`.
+      driver: whose habits the station has, of `DRIVERS`: which double of a driver stands in for it in a rehearsal.
       objects: the task's privileged vector as named positions (simulation only), or None.
       object_names: components of that vector; the task knows them, see `with_objects`.
       contact: where contact is measured, or None.
@@ -167,6 +173,9 @@ class Contract:
     gripper_range: tuple[float, float]
     gripper: Gripper | None
     limits: Limits
+    horizon_s: float = 0.0
+    gripper_states: Topic | None = None
+    driver: str = ""
     objects: Topic | None = None
     object_names: tuple[str, ...] = ()
     contact: ContactSensing | None = None
@@ -243,6 +252,8 @@ class Contract:
         found: dict[str, Topic] = {"joint_states": self.joint_states, "command": self.command}
         if self.gripper is not None:
             found["gripper"] = self.gripper
+        if self.gripper_states is not None:
+            found["gripper_states"] = self.gripper_states
         if self.objects is not None and self.object_names:
             found["objects"] = self.objects
         if self.contact is not None:

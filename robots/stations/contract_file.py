@@ -73,6 +73,7 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace:
     if section.tool is not None:
         robot = replace(robot, tool=_tool(section.tool, path.name))
     gripper_joints, gripper_range, gripper = _gripper(section.gripper, robot, path.name)
+    states = section.gripper.states if section.gripper is not None else None
     contract = Contract(
         name=section.name or path.stem,
         robot=robot,
@@ -82,9 +83,12 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace:
         joints=tuple(section.joints),
         joint_states=_topic(section.joint_states),
         command=_topic(section.command),
+        horizon_s=section.command.horizon_s,
         gripper_joints=gripper_joints,
         gripper_range=gripper_range,
         gripper=gripper,
+        gripper_states=_topic(states) if states is not None else None,
+        driver=section.driver or "",
         objects=_topic(section.objects) if section.objects is not None else None,
         contact=_contact(section.contact) if section.contact is not None else None,
         cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
@@ -190,6 +194,7 @@ def _check_unique(contract: Contract, file: str) -> None:
         "joint_states": contract.joint_states,
         "command": contract.command,
         "gripper": contract.gripper,
+        "gripper.states": contract.gripper_states,
         "objects": contract.objects,
         "contact": contract.contact,
         **{f"cameras.{name}": camera for name, camera in contract.cameras.items()},

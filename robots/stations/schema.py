@@ -21,7 +21,7 @@ from pydantic import (
 
 from robots import ROBOTS
 from robots.control import CONTROLS
-from robots.stations.contract import Topic
+from robots.stations.contract import DRIVERS, Topic
 from robots.stations.message_types import JOINT_STATE, TRAJECTORY, TYPES
 from robots.stations.schema_cameras import CameraSection
 from robots.stations.schema_mounting import FramesSection, ToolSection
@@ -50,9 +50,13 @@ from robots.stations.schema_values import bad_input as bad_input
 
 CONTROL_HZ = (1.0, 100.0)
 STREAM_HZ = (50.0, 1000.0)
+HORIZON_S = (0.0, 0.1)  # silence means stop: not that much later
 YAW = (-6.3, 6.3)  # [rad]
 SHARES = ("velocity", "acceleration", "jerk")
 PER_JOINT = ("lower", "upper", *SHARES)
+
+Horizon = Annotated[StrictFloat, within(*HORIZON_S)]
+
 
 # --- sections ----------------------------------------------------------------------------------------------
 
@@ -63,6 +67,13 @@ class JointStatesSection(TopicSection):
 
 class CommandSection(TopicSection):
     type: Annotated[str, one_of(TYPES["command"])]
+    horizon_s: Horizon = 0.0
+
+    @model_validator(mode="after")
+    def _check_horizon(self) -> CommandSection:
+        if self.horizon_s > 0 and self.type != TRAJECTORY:
+            raise refuse(f"a horizon_s of 0, or the type {TRAJECTORY}", got=f"horizon_s {self.horizon_s:g}")
+        return self
 
 
 class ObjectsSection(TopicSection):
@@ -97,6 +108,7 @@ class GripperSection(Section):
     joints: Annotated[list[Word], AfterValidator(unique)]
     topic: TopicName | None = None
     type: Annotated[str, one_of(TYPES["gripper"])] | None = None
+    states: JointStatesSection | None = None
     max_age_s: Age = Topic.max_age_s
     unit: str | None = None
     closed: GripperPosition | None = None
@@ -199,6 +211,7 @@ class ContractSection(Section):
     frames: FramesSection | None = None
     tool: ToolSection | None = None
     simulated: StrictBool = False
+    driver: Annotated[str, one_of(DRIVERS)] | None = None
     gripper: GripperSection | None = None
     objects: ObjectsSection | None = None
     contact: ContactSection | None = None
@@ -242,6 +255,6 @@ class RobotKey(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _only_robot(cls, data: Any) -> Any:
+    def _onlyrobot_of(cls, data: Any) -> Any:
         found = known_keys(data, ContractSection.model_fields)
         return {key: value for key, value in found.items() if key == "robot"}

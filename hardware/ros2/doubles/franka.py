@@ -1,0 +1,143 @@
+"""franka_ros2 with the Franka Hand, as a double: what its nodes publish, what they follow, what they do not notice.
+
+- `franka/joint_states` is the driver's own. `joint_states` is a relay's, joint_state_publisher: at a rate of its own,
+  with a stamp of *now* on whatever came last, so a driver that died looks alive there.
+- The arm is led by joint_trajectory_controller at 1 kHz (`doubles.trajectory_controller`). What it asks of the arm is
+  what the limit monitor judges, in place of the messages: a late message is a stop, whatever the messages said.
+- `franka_gripper/joint_states` comes 50 times a second. The hand follows actions; where their types are not installed
+  the double follows the contract's gripper topic itself, and logs that it does.
+
+Real: 1 kHz joint states; here `joint_hz`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.monitor import LimitMonitor
+from hardware.ros2 import messages, qos
+from hardware.ros2.doubles.trajectory_controller import PERIOD_S, TrajectoryController, Waypoint
+from hardware.ros2.sim_arm_node import SimArmNode
+from robolearn.core import BadInput
+from robots.stations import TRAJECTORY
+
+log = logging.getLogger(__name__)
+
+RELAY = "/joint_states"
+RELAY_HZ = 30.0  # joint_state_rate of franka.launch.py
+GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
+
+
+class FrankaDouble(SimArmNode):
+    """The arm's driver, trajectory controller, relay and hand. Args and parameters: see `SimArmNode`."""
+
+    def configure(self) -> None:
+        c = self.station()
+        if c.command.type != TRAJECTORY or c.gripper_states is None:
+            got = f"{c.command.type}, {'' if c.gripper_states else 'no '}gripper.states"
+            raise BadInput(f"contract {c.name} for franka_ros2", got=got, expected=f"{TRAJECTORY}, gripper.states")
+        super().configure()
+        self.monitor = LimitMonitor.of(c.robot, PERIOD_S)
+        self._controller = TrajectoryController(c.joints, self._arm()[0])
+        self._arrived: deque[tuple[float, Any]] = deque()
+        self._sampled, self._judged_from = self._ros_now(), time.monotonic()
+        self._begun = False  # a trajectory has come since the last reset
+        self._count = 0  # samples of the controller since `_judged_from`
+        self._last_state: tuple[Any, ...] | None = None
+        self._relay = self.create_publisher(messages.JointState, RELAY, qos.stream(lease_s=None))
+        self._hand = self.create_publisher(messages.JointState, c.gripper_states.topic, qos.stream(lease_s=None))
+
+    def activate(self) -> None:
+        super().activate()
+        self._timers = [self.every(1 / RELAY_HZ, self._publish_relay), self.every(1 / GRIPPER_HZ, self._publish_hand)]
+
+    def deactivate(self) -> None:
+        for timer in self._timers:
+            self.destroy_timer(timer)
+        super().deactivate()
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        self.destroy_publisher(self._relay)
+        self.destroy_publisher(self._hand)
+
+    # --- the controller ------------------------------------------------------------------------------------
+
+    def _on_command(self, message: Any, info: Any) -> None:
+        # By when it came, not by when this process has time for it.
+        self._arrived.append((1e-9 * info["received_timestamp"], message))
+
+    def _pass_time(self, seconds: float) -> None:
+        now = self._ros_now()
+        if now < self._sampled:  # the clock was set back
+            self._sampled = now
+        steps = int((now - self._sampled) / PERIOD_S)
+        advance = seconds / max(steps, 1)
+        for _ in range(steps):
+            self._sampled += PERIOD_S
+            while self._arrived and self._arrived[0][0] <= self._sampled:
+                self._take(self._arrived.popleft()[1])
+            desired = self._controller.sample(self._sampled, *self._arm())
+            self._count += 1
+            self.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
+            if self._begun:
+                self.world.command(desired)
+            self.world.advance(advance)
+        if not steps:
+            self.world.advance(seconds)
+
+    def _take(self, message: Any) -> None:
+        points = [
+            Waypoint(
+                messages.seconds(p.time_from_start),
+                np.array(p.positions, dtype=np.float64),
+                np.array(p.velocities, dtype=np.float64) if len(p.velocities) else None,
+            )
+            for p in message.points
+        ]
+        begin = messages.seconds(message.header.stamp)
+        why = self._controller.accept(tuple(message.joint_names), points, begin, self._sampled)
+        if why:
+            self._refuse(f"trajectory: {why}")
+        else:
+            self._fresh, self._begun = False, True
+
+    def _restarted(self) -> None:
+        self._arrived.clear()
+        self._begun = False
+        self._controller.hold(self._arm()[0])
+
+    def _arm(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(n,) positions and velocities of the arm."""
+        n = len(self.contract.joints)
+        _, q, v = self.world.joint_state()
+        return q[:n], v[:n]
+
+    def _ros_now(self) -> float:
+        return 1e-9 * self.get_clock().now().nanoseconds
+
+    # --- what is published ---------------------------------------------------------------------------------
+
+    def _publish_arm(self, sample: tuple[Any, ...]) -> None:
+        names, q, v, at = sample
+        n = len(self.contract.joints)
+        self._send("joint_states", self._joint_states, (names[:n], q[:n], v[:n], at))
+        if self._fault.get("joint_states") != "stop":  # what the relay has heard
+            self._last_state = sample
+
+    def _publish_relay(self) -> None:
+        if self._last_state is not None:
+            names, q, v, _ = self._last_state
+            self._relay.publish(messages.joint_state(names, q, self._stamp(), v))
+
+    def _publish_hand(self) -> None:
+        if self._last_state is not None:
+            n = len(self.contract.joints)
+            names, q, _, _ = self._last_state
+            self._hand.publish(messages.joint_state(names[n:], q[n:], self._stamp(), np.zeros(len(names) - n)))

@@ -1,0 +1,37 @@
+"""A rehearsal: the contract of a real station, unchanged, with a double of its driver and a simulated arm behind it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from robolearn.core import BadInput
+from robots.stations import load_contract
+
+OBJECTS = "objects: {topic: /task/objects, type: sensor_msgs/msg/JointState}"
+
+
+@contextmanager
+def rehearsal(robot: str) -> Iterator[str]:
+    """The contract file of a rehearsal, for as long as it lasts.
+
+    Args:
+      robot: name or file of the contract of a real station.
+
+    Raises:
+      BadInput: there is none of that name, it is of a simulated arm, or of a driver without a double.
+    """
+    contract = load_contract(robot)
+    if contract.simulated or not contract.driver:
+        got = "simulated: true" if contract.simulated else "no driver"
+        raise BadInput(f"--rehearse: contract {contract.name}", got=got, expected="a real station with the key driver")
+    text = Path(contract.path).read_text()
+    added = ["simulated: true", f"name: {contract.name}-rehearsal", *([] if contract.objects else [OBJECTS])]
+    text = re.sub(r"^(simulated|name):.*\n", "", text, flags=re.MULTILINE) + "\n" + "\n".join(added) + "\n"
+    with tempfile.TemporaryDirectory(prefix="robolearn-rehearsal-") as folder:
+        path = Path(folder) / f"{contract.name}.yaml"
+        path.write_text(text)
+        yield str(path)

@@ -1,0 +1,163 @@
+"""`robolearn deploy --rehearse`: a trained policy behind the contract of a real station and a double of its driver.
+
+Success is the simulated task's; limits are judged by the monitor at the double's controller, which sees what the arm is
+asked to do each millisecond, and by an observer on the driver's topics.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rcl_interfaces.srv import SetParameters
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+sys.path.insert(0, str(Path(__file__).parent))
+from running import WAIT_S, Running
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.background import Background, wait_until
+from hardware.safety import SafetyFilter
+from robolearn.cli.main import main
+from robolearn.cli.rehearsal import rehearsal
+from robolearn.core import BadInput
+from robots.stations import CONTRACTS, load_contract
+
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
+EPISODES = 4
+
+
+def test_what_can_be_rehearsed(tmp_path: Path) -> None:
+    with rehearsal("fr3") as robot:
+        contract = load_contract(robot)
+        real = load_contract("fr3")
+        assert contract.simulated and contract.name == "fr3-rehearsal" and contract.objects is not None
+        assert (contract.command, contract.joint_states) == (real.command, real.joint_states)
+        assert contract.horizon_s == real.horizon_s and not real.simulated
+    assert not Path(robot).exists()
+    for name, got in (("sim", "simulated: true"), ("so101", "no driver")):
+        with pytest.raises(BadInput, match=f"--rehearse: contract {name}: got {got}, expected a real station"):
+            rehearsal(name).__enter__()
+
+
+def trained(folder: Path, robot: str) -> Path:
+    """A policy that imitates the scripted expert, and the filter's machine code for its arm."""
+    contract = load_contract(robot)
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
+    data, run = str(folder / "data"), folder / "bc"
+    assert main(["collect", "--robot", robot, "--episodes", "100", "--quality", "narrow", "--out", data]) == 0
+    assert main(["train", "--data", data, "--steps", "2500", "--out", str(run)]) == 0
+    return run
+
+
+class Observer:
+    """What somebody beside the arm sees of it: where the driver says that it is, and when."""
+
+    def __init__(self, contract: str) -> None:
+        self.contract = load_contract(contract)
+        self.times: list[float] = []
+        self.q: list[np.ndarray] = []
+
+    def heard(self, message: messages.JointState) -> None:
+        self.times.append(messages.seconds(message.header.stamp))
+        self.q.append(messages.pick(message, self.contract.joints))
+
+    @contextmanager
+    def watching(self) -> Iterator[Background]:
+        with Background(DOMAIN) as ros:
+            node = ros.add(Node("observer", context=ros.context))
+            topic = self.contract.joint_states.topic
+            node.create_subscription(messages.JointState, topic, self.heard, qos.sensor(100))
+            yield ros
+
+    def fastest(self) -> float:
+        """Greatest mean velocity over 50 ms, as share of the contract's limit; resets of the scene left out."""
+        t, q = np.array(self.times), np.array(self.q)
+        later = np.searchsorted(t, t + 0.05)
+        rows = np.flatnonzero(later < len(t))
+        dt = (t[later[rows]] - t[rows])[:, None]
+        speed = np.abs(q[later[rows]] - q[rows]) / dt / self.contract.limits.velocity
+        reset = np.abs(np.diff(q, axis=0)).max(1) > 0.05
+        near = np.array([reset[a : b + 1].any() for a, b in zip(rows, later[rows], strict=True)])
+        return float(speed[~near].max())
+
+
+@pytest.fixture(scope="module")
+def fr3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("fr3"), "fr3")
+
+
+def rehearse(run: Path, logs: Path, robot: str, episodes: int = EPISODES) -> Running:
+    return Running(
+        logs, "deploy", "--rehearse", "--robot", robot, "--policy", run, "--episodes", episodes, domain=DOMAIN
+    )
+
+
+def check_success(run: Path, logs: Path, robot: str) -> None:
+    seen = Observer(robot)
+    with seen.watching():
+        running = rehearse(run, logs, robot)
+        code, out, err = running.end()
+    assert code == 0, err + running.log()
+    result = json.loads(out.splitlines()[-1])
+    assert result["success"]["rate"] >= 0.5, result
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 1000, result["monitor"]
+    assert 0.1 < seen.fastest() < 1.1, "of the contract's limits, as the driver's joint states show it"
+
+
+@pytest.mark.realtime
+def test_a_policy_on_the_double_of_franka_ros2(fr3: Path, tmp_path: Path) -> None:
+    check_success(fr3, tmp_path, "fr3")
+
+
+@pytest.mark.realtime
+def test_the_judge_sees_that_set_points_are_not_sent_ahead(fr3: Path, tmp_path: Path) -> None:
+    """The contract without its horizon: each message ends the trajectory before."""
+    path = tmp_path / "fr3.yaml"
+    path.write_text(re.sub(r"  horizon_s:.*\n", "", (CONTRACTS / "fr3.yaml").read_text()))
+    running = rehearse(fr3, tmp_path / "logs", str(path), 1)
+    code, out, err = running.end()
+    assert code == 0, err + running.log()
+    assert json.loads(out.splitlines()[-1])["violations"] > 20
+
+
+@pytest.mark.realtime
+def test_a_driver_that_died_is_noticed_though_the_relay_goes_on(fr3: Path, tmp_path: Path) -> None:
+    running = rehearse(fr3, tmp_path, "fr3", 20)
+    relayed: list[float] = []
+    moving: list[str] = []
+    try:
+        with Background(DOMAIN) as ros:
+            node = ros.add(Node("observer", context=ros.context))
+            node.create_subscription(
+                messages.JointState, "/joint_states",
+                lambda message: relayed.append(messages.seconds(message.header.stamp)), qos.sensor(10),
+            )  # fmt: skip
+            node.create_subscription(
+                messages.DiagnosticArray, topics.SAFETY_STATE,
+                lambda message: moving.append(messages.read_safety_report(message).state), qos.latched(),
+            )  # fmt: skip
+            wait_until(lambda: moving and moving[-1] == "armed", WAIT_S, "the arm to be armed")
+            client = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
+            assert client.wait_for_service(10.0)
+            fault = Parameter("fault", value="joint_states:stop").to_parameter_msg()
+            future = client.call_async(SetParameters.Request(parameters=[fault]))
+            wait_until(future.done, 10.0, "the fault")
+            wait_until(lambda: moving[-1] == "latched", 5.0, "the filter to latch")
+            relayed.clear()
+            wait_until(lambda: len(relayed) > 5, 5.0, "the relay")
+            assert abs(time.time() - relayed[-1]) < 0.5, "its stamps are fresh"
+        code, _, err = running.end()
+    finally:
+        running.close()
+    assert code == 1 and re.search("the joint state is .* old|joint states on /franka/joint_states: ", err), err

@@ -1,0 +1,108 @@
+"""Set-points sent ahead of the arm, followed by a trajectory controller that is written down here by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hardware.horizon import Horizon, Point
+
+PERIOD, AHEAD = 0.005, 0.04
+
+
+def q_of(k: float) -> np.ndarray:
+    """A swing of one joint: 0.5 rad at 0.5 Hz."""
+    return np.array([0.5 * (1 - np.cos(np.pi * k * PERIOD))])
+
+
+def v_of(k: float) -> np.ndarray:
+    return np.array([0.5 * np.pi * np.sin(np.pi * k * PERIOD)])
+
+
+def followed(due: list[Point], t: float) -> float:
+    """Where a controller is at `t` that goes from point to point in a straight line and stands at the last."""
+    return float(np.interp(t, [p.at for p in due], [p.positions[0] for p in due]))
+
+
+def drive(late: dict[int, float], delayed: dict[int, float] | None = None) -> tuple[np.ndarray, np.ndarray, Horizon]:
+    """Times and positions of the arm, 1 kHz. `late`: step → how late it is taken; `delayed`: how late it arrives."""
+    horizon = Horizon(PERIOD, AHEAD)
+    horizon.begin()
+    arriving, now = [], 0.0
+    for k in range(300):
+        now = max(k * PERIOD + late.get(k, 0.0), now)
+        assert not horizon.ran_out(now)
+        due = horizon.points(q_of(k), v_of(k), now)
+        arriving.append((now + (delayed or {}).get(k, 0.0), due))
+    times = np.arange(0.001, 1.4, 0.001)
+    positions, newest = [], None
+    arriving.sort(key=lambda pair: pair[0])
+    for t in times:
+        while arriving and arriving[0][0] <= t:
+            newest = arriving.pop(0)[1]
+        assert newest is not None
+        positions.append(followed(newest, t))
+    return times, np.array(positions), horizon
+
+
+def greatest(positions: np.ndarray) -> tuple[float, float]:
+    """Velocity [rad/s], and its greatest change within a period [rad/s]."""
+    v = np.diff(positions) / 0.001
+    return float(np.abs(v).max()), float(np.abs(v[5:] - v[:-5]).max())
+
+
+def test_the_arm_follows_one_horizon_later() -> None:
+    times, positions, _ = drive({})
+    expected = [q_of((t - AHEAD) / PERIOD)[0] if t > AHEAD else 0.0 for t in times]
+    assert np.abs(positions - expected).max() < 2e-4
+
+
+@pytest.mark.parametrize("how", ["taken", "arrives"])
+def test_a_message_late_by_20_ms_neither_stops_the_arm_nor_makes_it_jump(how: str) -> None:
+    late = {150: 0.02, 151: 0.015, 152: 0.01, 153: 0.005}
+    _, positions, _ = drive(*((late, {}) if how == "taken" else ({}, late)))
+    velocity, change = greatest(positions)
+    smooth_velocity, smooth_change = greatest(drive({})[1])
+    assert velocity < 1.03 * smooth_velocity
+    assert change < smooth_change + 0.05
+
+
+def test_jitter_of_a_millisecond_is_not_seen() -> None:
+    rng = np.random.default_rng(3)
+    jitter = {k: float(x) for k, x in enumerate(rng.uniform(0, 0.0015, 300))}
+    assert greatest(drive(jitter, jitter)[1])[1] < greatest(drive({})[1])[1] + 0.05
+
+
+def test_lost_time_is_led_back_slowly() -> None:
+    horizon = Horizon(PERIOD, AHEAD)
+    now, ahead = 0.0, []
+    for k in range(1000):
+        now += PERIOD + (0.015 if k == 100 else 0.0)
+        ahead.append(horizon.points(q_of(k), v_of(k), now)[-1].at - now)
+    assert ahead[99] == pytest.approx(AHEAD) and ahead[100] == pytest.approx(AHEAD - 0.015, abs=2e-4)
+    assert ahead[-1] == pytest.approx(AHEAD, abs=1e-5)
+    assert np.abs(np.diff(ahead[102:])).max() < 0.02 * PERIOD, "no joint feels it"
+
+
+def test_a_message_is_one_that_the_trajectory_controller_takes() -> None:
+    horizon = Horizon(PERIOD, AHEAD)
+    for k in range(100):
+        now = k * PERIOD
+        due = horizon.points(q_of(k), v_of(k), now)
+        times = [p.at for p in due]
+        assert times[0] <= now and np.all(np.diff(times) > 0), "the first is due, so that nothing is interpolated to it"
+        assert not due[-1].velocities.any(), "one that ends moving is refused"
+        assert len(due) <= AHEAD / PERIOD + 3
+
+
+def test_an_arm_that_came_to_its_last_point_in_mid_motion_is_reported() -> None:
+    horizon = Horizon(PERIOD, AHEAD)
+    for k in range(100):
+        horizon.points(q_of(k), v_of(k), k * PERIOD)
+    assert not horizon.ran_out(99 * PERIOD + 0.9 * AHEAD)
+    assert horizon.ran_out(99 * PERIOD + 1.1 * AHEAD)
+    horizon.begin()
+    assert not horizon.ran_out(99.0), "a new motion starts from rest"
+    for k in range(10):
+        horizon.points(q_of(0), v_of(0), k * PERIOD)
+    assert not horizon.ran_out(99.0), "at rest nothing is missed"
