@@ -5,6 +5,7 @@ Stamps are seconds as float64: at today's dates they resolve 0.24 µs, far below
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,20 @@ def message_type(name: str) -> Any:
     if full not in TYPES:
         raise BadInput("message type", got=name, available=TYPES)
     return TYPES[full]
+
+
+def installed_type(name: str) -> Any:
+    """The message class `package/msg/Name`, of any package that this Python finds.
+
+    Raises:
+      BadInput: it is not installed here.
+    """
+    package, _, rest = name.partition("/msg/")
+    try:
+        return getattr(importlib.import_module(f"{package}.msg"), rest)
+    except (ImportError, AttributeError):
+        expected = f"the package {package}, which comes with the arm's driver: source its workspace"
+        raise BadInput("message type", got=f"{name}, which is not installed", expected=expected) from None
 
 
 # --- time ----------------------------------------------------------------------------------------------------

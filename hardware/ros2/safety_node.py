@@ -27,6 +27,7 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.horizon import Horizon
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.callers import Callers, comparable, same_program
+from hardware.ros2.condition_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
@@ -47,7 +48,7 @@ class SafetyNode(StationNode):
         super().__init__("safety", {"dry_run": False}, **station)
 
     def configure(self) -> None:
-        contract = self.station()
+        contract = with_installed_conditions(self.station())
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
         self.supervisor = SafetySupervisor(
@@ -100,6 +101,7 @@ class SafetyNode(StationNode):
         if (contact := contract.contact) is not None:
             kind = messages.message_type(contact.type)
             self._inputs.append(self._hear(kind, contact.topic, self._on_contact, qos.sensor(JOINT_STATES)))
+        self._inputs += hear_conditions(contract, self._hear, supervisor.condition)
         for name, act, done in (
             (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
             (topics.ESTOP, self._filter.estop, "emergency stop"),

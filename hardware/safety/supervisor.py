@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.contact import ContactReader
 from hardware.freshness import Freshness
 from hardware.latency import Latencies
+from hardware.safety.conditions import Conditions
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.operators import Operators
 from hardware.safety.publishers import Publishers
@@ -68,6 +69,7 @@ class SafetySupervisor:
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
         self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
         self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
+        self._conditions = Conditions(contract.conditions, clock)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -174,6 +176,15 @@ class SafetySupervisor:
         elif held:
             self.filter.stop(operators.problem() or "the dead-man's switch is held by another than before")
 
+    def condition(self, name: str, value: float) -> None:
+        """The robot's controller reports a value of the contract's condition `name`."""
+        self._conditions.heard(name, value)
+        self._check_conditions()
+
+    def _check_conditions(self) -> None:
+        if self.state is SafetyState.ARMED and (problem := self._conditions.problem()):
+            self.filter.stop(problem)
+
     def operators_alive(self, count: int) -> None:
         """So many publishers of the dead-man's switch are alive."""
         if count == 0:
@@ -206,6 +217,8 @@ class SafetySupervisor:
         if self._streamers != 1:
             return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
         if problem := self._operators.problem():
+            return problem
+        if problem := self._conditions.problem():
             return problem
         problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
         if problem or self._contact is None:
@@ -245,6 +258,7 @@ class SafetySupervisor:
     def step(self) -> ArmCommand | None:
         """The set-point of this period; None when nothing is to be sent."""
         self._check_contact()
+        self._check_conditions()
         command = self.filter.step()
         if command is not None:
             self.commands += 1

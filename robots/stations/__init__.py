@@ -1,5 +1,6 @@
 """Stations: an arm with its topics, cameras, frames and tightened limits, as a contract that all rooms read."""
 
+from robots.stations.condition import Condition
 from robots.stations.contract import (
     Camera,
     CameraPose,
@@ -34,6 +35,7 @@ __all__ = [
     "WRENCH",
     "Camera",
     "CameraPose",
+    "Condition",
     "ContactSensing",
     "Contract",
     "Frames",

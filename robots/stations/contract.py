@@ -18,6 +18,7 @@ from robots.control import make_control
 from robots.limits import Limits
 from robots.proprio import proprio_spec
 from robots.spec import RobotSpec
+from robots.stations.condition import Condition
 from robots.stations.message_types import FLOATS, WRENCH
 from robots.tool import Pose
 
@@ -150,6 +151,7 @@ class Contract:
       gripper: where gripper commands go, or None.
       gripper_states: where the gripper is measured, where that is not on `joint_states`.
       driver: whose habits the station has, of `DRIVERS`: which double of a driver stands in for it in a rehearsal.
+      conditions: what the robot's controller has to report before the arm may move, and while it does.
       objects: the task's privileged vector as named positions (simulation only), or None.
       object_names: components of that vector; the task knows them, see `with_objects`.
       contact: where contact is measured, or None.
@@ -176,6 +178,7 @@ class Contract:
     horizon_s: float = 0.0
     gripper_states: Topic | None = None
     driver: str = ""
+    conditions: tuple[Condition, ...] = ()
     objects: Topic | None = None
     object_names: tuple[str, ...] = ()
     contact: ContactSensing | None = None

@@ -18,12 +18,14 @@ from robots import ROBOTS
 from robots.limits import Limits
 from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
+from robots.stations.condition import Condition
 from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, Topic
 from robots.stations.message_types import TRAJECTORY
 from robots.stations.schema import (
     PER_JOINT,
     SHARES,
     CameraSection,
+    ConditionSection,
     ContactSection,
     ContractSection,
     GripperSection,
@@ -89,6 +91,7 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace:
         gripper=gripper,
         gripper_states=_topic(states) if states is not None else None,
         driver=section.driver or "",
+        conditions=tuple(_condition(name, one) for name, one in (section.conditions or {}).items()),
         objects=_topic(section.objects) if section.objects is not None else None,
         contact=_contact(section.contact) if section.contact is not None else None,
         cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
@@ -110,6 +113,11 @@ def _topic(section: TopicSection) -> Topic:
 def _contact(section: ContactSection) -> ContactSensing:
     most = section.max_torque or [section.max_force or 0.0, section.max_moment or 0.0]
     return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most))
+
+
+def _condition(name: str, section: ConditionSection) -> Condition:
+    given = section.model_dump(exclude_none=True)
+    return Condition(name, **{**given, "allowed": tuple(given.get("allowed", ()))})
 
 
 def _camera(section: CameraSection) -> Camera:
@@ -137,8 +145,9 @@ def _resolved(contract: Contract) -> Contract:
         return value
 
     changed = {field.name: resolve(getattr(contract, field.name)) for field in fields(contract)}
-    cameras = {name: resolve(camera) for name, camera in contract.cameras.items()}
-    return replace(contract, **{**changed, "cameras": cameras})
+    changed["cameras"] = {name: resolve(camera) for name, camera in contract.cameras.items()}
+    changed["conditions"] = tuple(replace(c, topic=absolute(c.topic)) for c in contract.conditions)
+    return replace(contract, **changed)
 
 
 def _gripper(
@@ -190,13 +199,14 @@ def _check_unique(contract: Contract, file: str) -> None:
     if both:
         raise BadInput(f"{file}: gripper.joints", got=min(both), expected="joints that are not the arm's")
     used: dict[str, str] = {}
-    topics: dict[str, Topic | None] = {
+    topics: dict[str, Topic | Condition | None] = {
         "joint_states": contract.joint_states,
         "command": contract.command,
         "gripper": contract.gripper,
         "gripper.states": contract.gripper_states,
         "objects": contract.objects,
         "contact": contract.contact,
+        **{f"conditions.{one.name}": one for one in contract.conditions},
         **{f"cameras.{name}": camera for name, camera in contract.cameras.items()},
     }
     for where, topic in topics.items():

@@ -6,6 +6,7 @@ known key with nothing behind it (all of its lines commented out) counts as abse
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     StrictBool,
     StrictFloat,
+    StrictInt,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -21,6 +23,7 @@ from pydantic import (
 
 from robots import ROBOTS
 from robots.control import CONTROLS
+from robots.stations.condition import Condition
 from robots.stations.contract import DRIVERS, Topic
 from robots.stations.message_types import JOINT_STATE, TRAJECTORY, TYPES
 from robots.stations.schema_cameras import CameraSection
@@ -55,7 +58,20 @@ YAW = (-6.3, 6.3)  # [rad]
 SHARES = ("velocity", "acceleration", "jerk")
 PER_JOINT = ("lower", "upper", *SHARES)
 
+_MESSAGE = re.compile(r"[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*")
 Horizon = Annotated[StrictFloat, within(*HORIZON_S)]
+
+
+def _message_name(text: str) -> str:
+    if not _MESSAGE.fullmatch(text):
+        raise refuse("a message type such as std_msgs/msg/Bool")
+    return text
+
+
+def _identifier(text: str) -> str:
+    if not text.isidentifier() or text.startswith("_"):
+        raise refuse("the name of a field")
+    return text
 
 
 # --- sections ----------------------------------------------------------------------------------------------
@@ -134,6 +150,26 @@ class GripperSection(Section):
     def _check_type(self) -> GripperSection:
         if self.topic is not None and self.type is None:
             raise refuse("the key 'type'", got="none")
+        return self
+
+
+class ConditionSection(Section):
+    """A number that the driver publishes, and which of its values permit motion."""
+
+    topic: TopicName
+    type: Annotated[Word, AfterValidator(_message_name)]
+    field: Annotated[Word, AfterValidator(_identifier)] = "data"
+    latched: StrictBool = False
+    max_age_s: Age = Condition.max_age_s
+    allowed: list[StrictInt] | None = None
+    least: Finite | None = None
+    words: dict[StrictInt, Word] | None = None
+    mend: Word
+
+    @model_validator(mode="after")
+    def _check_values(self) -> ConditionSection:
+        if bool(self.allowed) == (self.least is not None):
+            raise refuse("either allowed or least", got="both" if self.allowed else "none")
         return self
 
 
@@ -217,6 +253,7 @@ class ContractSection(Section):
     contact: ContactSection | None = None
     cameras: dict[str, CameraSection] | None = None
     limits: LimitsSection | None = None
+    conditions: dict[str, ConditionSection] | None = None
 
     @field_validator("stream_hz")
     @classmethod

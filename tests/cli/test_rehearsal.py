@@ -35,6 +35,7 @@ from robots.stations import CONTRACTS, load_contract
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 EPISODES = 4
+NARROW = ("--quality", "narrow", "--start-range", "1")
 
 
 def test_what_can_be_rehearsed(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def trained(folder: Path, robot: str) -> Path:
     contract = load_contract(robot)
     SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
     data, run = str(folder / "data"), folder / "bc"
-    assert main(["collect", "--robot", robot, "--episodes", "100", "--quality", "narrow", "--out", data]) == 0
+    assert main(["collect", "--robot", robot, "--episodes", "200", *NARROW, "--out", data]) == 0
     assert main(["train", "--data", data, "--steps", "2500", "--out", str(run)]) == 0
     return run
 
@@ -97,16 +98,31 @@ def fr3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("fr3"), "fr3")
 
 
+@pytest.fixture(scope="module")
+def ur5e(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("ur5e"), "ur5e")
+
+
+def station(folder: Path, robot: str) -> str:
+    """The shipped contract of an arm 1 cm above the table: its fingers go to 5 mm above the plane of its base."""
+    text = (CONTRACTS / f"{robot}.yaml").read_text()
+    changed = text.replace("table: {normal: [0, 0, 1], offset: 0.0}", "table: {normal: [0, 0, 1], offset: -0.01}")
+    assert changed != text
+    path = folder / f"{robot}.yaml"
+    path.write_text(changed)
+    return str(path)
+
+
 def rehearse(run: Path, logs: Path, robot: str, episodes: int = EPISODES) -> Running:
     return Running(
         logs, "deploy", "--rehearse", "--robot", robot, "--policy", run, "--episodes", episodes, domain=DOMAIN
     )
 
 
-def check_success(run: Path, logs: Path, robot: str) -> None:
+def check_success(run: Path, folder: Path, robot: str) -> None:
     seen = Observer(robot)
     with seen.watching():
-        running = rehearse(run, logs, robot)
+        running = rehearse(run, folder / "logs", station(folder, robot))
         code, out, err = running.end()
     assert code == 0, err + running.log()
     result = json.loads(out.splitlines()[-1])
@@ -121,6 +137,11 @@ def test_a_policy_on_the_double_of_franka_ros2(fr3: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.realtime
+def test_a_policy_on_the_double_of_ur_robot_driver(ur5e: Path, tmp_path: Path) -> None:
+    check_success(ur5e, tmp_path, "ur5e")
+
+
+@pytest.mark.realtime
 def test_the_judge_sees_that_set_points_are_not_sent_ahead(fr3: Path, tmp_path: Path) -> None:
     """The contract without its horizon: each message ends the trajectory before."""
     path = tmp_path / "fr3.yaml"
@@ -131,33 +152,54 @@ def test_the_judge_sees_that_set_points_are_not_sent_ahead(fr3: Path, tmp_path: 
     assert json.loads(out.splitlines()[-1])["violations"] > 20
 
 
-@pytest.mark.realtime
-def test_a_driver_that_died_is_noticed_though_the_relay_goes_on(fr3: Path, tmp_path: Path) -> None:
-    running = rehearse(fr3, tmp_path, "fr3", 20)
-    relayed: list[float] = []
-    moving: list[str] = []
+@contextmanager
+def fault_while_armed(running: Running, fault: str) -> Iterator[tuple[Background, Node]]:
+    """Wait until the arm is armed, switch a fault on, and wait until the filter has latched."""
+    states: list[str] = []
     try:
         with Background(DOMAIN) as ros:
             node = ros.add(Node("observer", context=ros.context))
             node.create_subscription(
-                messages.JointState, "/joint_states",
-                lambda message: relayed.append(messages.seconds(message.header.stamp)), qos.sensor(10),
-            )  # fmt: skip
-            node.create_subscription(
                 messages.DiagnosticArray, topics.SAFETY_STATE,
-                lambda message: moving.append(messages.read_safety_report(message).state), qos.latched(),
+                lambda message: states.append(messages.read_safety_report(message).state), qos.latched(),
             )  # fmt: skip
-            wait_until(lambda: moving and moving[-1] == "armed", WAIT_S, "the arm to be armed")
+            wait_until(lambda: states and states[-1] == "armed", WAIT_S, "the arm to be armed")
             client = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
             assert client.wait_for_service(10.0)
-            fault = Parameter("fault", value="joint_states:stop").to_parameter_msg()
-            future = client.call_async(SetParameters.Request(parameters=[fault]))
+            parameter = Parameter("fault", value=fault).to_parameter_msg()
+            future = client.call_async(SetParameters.Request(parameters=[parameter]))
             wait_until(future.done, 10.0, "the fault")
-            wait_until(lambda: moving[-1] == "latched", 5.0, "the filter to latch")
-            relayed.clear()
-            wait_until(lambda: len(relayed) > 5, 5.0, "the relay")
-            assert abs(time.time() - relayed[-1]) < 0.5, "its stamps are fresh"
-        code, _, err = running.end()
+            wait_until(lambda: states[-1] == "latched", 5.0, "the filter to latch")
+            yield ros, node
     finally:
         running.close()
+
+
+@pytest.mark.realtime
+def test_a_driver_that_died_is_noticed_though_the_relay_goes_on(fr3: Path, tmp_path: Path) -> None:
+    running = rehearse(fr3, tmp_path, "fr3", 20)
+    relayed: list[float] = []
+    with fault_while_armed(running, "joint_states:stop") as (_, node):
+        node.create_subscription(
+            messages.JointState, "/joint_states",
+            lambda message: relayed.append(messages.seconds(message.header.stamp)), qos.sensor(10),
+        )  # fmt: skip
+        wait_until(lambda: len(relayed) > 5, 5.0, "the relay")
+        assert abs(time.time() - relayed[-1]) < 0.5, "its stamps are fresh"
+        code, _, err = running.end()
     assert code == 1 and re.search("the joint state is .* old|joint states on /franka/joint_states: ", err), err
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("driver:program_stopped", "External Control program is not playing, expected playing: load"),
+        ("driver:protective_stop", "the (speed is 0|safety mode is protective stop), .* press Play"),
+    ],
+)
+def test_a_ur5e_whose_controller_forbids_motion_latches(ur5e: Path, tmp_path: Path, fault: str, says: str) -> None:
+    running = rehearse(ur5e, tmp_path, "ur5e", 20)
+    with fault_while_armed(running, fault):
+        code, _, err = running.end()
+    assert code == 1 and re.search(says, err.replace("\n", " ")), err

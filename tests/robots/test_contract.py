@@ -14,7 +14,7 @@ from robolearn.core import ArraySpec, BadInput, check_compatible
 from robots import ROBOTS
 from robots.limits import Limits
 from robots.obstacles import Box, Plane
-from robots.stations import CONTRACTS, Contract, Frames, contract_names, load_contract
+from robots.stations import CONTRACTS, FLOATS, Contract, Frames, contract_names, load_contract
 from sim.registry import make_env
 
 
@@ -366,6 +366,10 @@ def test_relative_names_are_those_of_the_namespace(tmp_path: Path) -> None:
     assert contract.gripper is not None and contract.gripper.topic == "/left/gripper_controller/commands"
     assert load(tmp_path, {**data, "namespace": "/cell/left"}).joint_states.topic == "/cell/left/joint_states"
     assert load(tmp_path, data).joint_states.topic == "/joint_states"
+    ur5e = load(tmp_path, {**shipped("ur5e"), "namespace": "left"})
+    assert ur5e.conditions[0].topic == "/left/io_and_status_controller/robot_program_running"
+    fr3 = load(tmp_path, {**shipped("fr3"), "namespace": "left"})
+    assert fr3.gripper_states is not None and fr3.gripper_states.topic == "/left/franka_gripper/joint_states"
     # A node that was put into a namespace gives it to a contract that has none.
     assert load_contract(tmp_path / "station.yaml", "/right").joint_states.topic == "/right/joint_states"
 
@@ -402,3 +406,41 @@ def test_frames_lens_and_pose(tmp_path: Path) -> None:
 )
 def test_a_mistake_about_cameras_and_places(tmp_path: Path, where: str, value: object, words: str) -> None:
     assert words in refuse(tmp_path, put(shipped("sim"), where, value))
+
+
+# --- what is sent ahead, and what the robot's controller has to report --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon_s": 0.2}, "station.yaml: command.horizon_s: got 0.2, expected 0 to 0.1"),
+        ({"horizon_s": 0.04, "type": FLOATS}, "command: got horizon_s 0.04, expected a horizon_s of 0, or the type"),
+    ],
+)
+def test_a_horizon_is_short_and_of_trajectories(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    data = shipped("fr3")
+    data["command"] = {**data["command"], **change}
+    with pytest.raises(BadInput, match=message):
+        load(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"allowed": None}, "conditions.program: got none, expected either allowed or least"),
+        ({"least": 1.0}, "conditions.program: got both, expected either allowed or least"),
+        ({"type": "Bool"}, "conditions.program.type: got Bool, expected a message type such as std_msgs/msg/Bool"),
+        ({"field": "__class__"}, "conditions.program.field: got __class__, expected the name of a field"),
+        ({"mend": None}, "conditions.program: got none, expected the key 'mend'"),
+        ({"topic": "/joint_states"}, "conditions.program.topic: got /joint_states, expected another topic"),
+        ({"lached": True}, "unknown key .*got lached.*latched"),
+    ],
+)
+def test_a_condition_that_is_not_whole_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    program = {"topic": "/running", "type": "std_msgs/msg/Bool", "allowed": [1], "mend": "press Play"}
+    data = {**shipped("ur5e"), "conditions": {"program": program}}
+    assert load(tmp_path, data).conditions[0].permits(1) and not load(tmp_path, data).conditions[0].permits(0)
+    data["conditions"] = {"program": {**program, **change}}
+    with pytest.raises(BadInput, match=message):
+        load(tmp_path, data)

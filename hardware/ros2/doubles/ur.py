@@ -1,0 +1,106 @@
+"""ur_robot_driver of a UR5e, as a double: its joint order, its status topics, and when it takes no commands.
+
+- `joint_states` name the elbow first.
+- `io_and_status_controller/robot_program_running`, `robot_mode` and `safety_mode` are published on change and kept for
+  those who come later; `speed_scaling_state_broadcaster/speed_scaling` [%] comes 100 times a second. Modes whose
+  message types are not installed here are left out, and logged.
+- forward_position_controller hands every set-point on as it comes. While the External Control program does not play, or
+  in a protective stop, the arm stands where it is, and what it was told meanwhile is lost.
+
+`fault` switches the states: `driver:program_stopped`, `driver:protective_stop`, `driver:slow`. Real: 500 Hz joint
+states; here `joint_hz`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from hardware.ros2 import messages, qos
+from hardware.ros2.faults import Sample
+from hardware.ros2.sim_arm_node import SimArmNode
+from robolearn.core import BadInput, RobolearnError
+
+log = logging.getLogger(__name__)
+
+STATUS = "/io_and_status_controller"
+SPEED = "/speed_scaling_state_broadcaster/speed_scaling"
+SPEED_HZ = 100.0  # state_publish_rate of ur_controllers.yaml
+RUNNING = 7  # ur_dashboard_msgs/msg/RobotMode
+NORMAL, PROTECTIVE_STOP = 1, 3  # ur_dashboard_msgs/msg/SafetyMode
+SLOW = 50.0  # [%]
+
+
+class UrDouble(SimArmNode):
+    """The arm's driver with its forward position controller. Args and parameters: see `SimArmNode`."""
+
+    def configure(self) -> None:
+        super().configure()
+        self._status: dict[str, tuple[Any, str, Any]] = {}  # topic → publisher, field, value as last published
+        for name, kind, field in (
+            ("robot_program_running", "std_msgs/msg/Bool", "data"),
+            ("robot_mode", "ur_dashboard_msgs/msg/RobotMode", "mode"),
+            ("safety_mode", "ur_dashboard_msgs/msg/SafetyMode", "mode"),
+        ):
+            try:
+                made = self.create_publisher(messages.installed_type(kind), f"{STATUS}/{name}", qos.latched())
+            except RobolearnError as error:
+                log.warning("%s is not published: %s", name, error)
+            else:
+                self._status[name] = (made, field, None)
+        self._speed_type = messages.installed_type("std_msgs/msg/Float64")
+        self._speed = self.create_publisher(self._speed_type, SPEED, qos.stream(lease_s=None))
+
+    def activate(self) -> None:
+        super().activate()
+        self._timer = self.every(1 / SPEED_HZ, self._publish_status)
+
+    def deactivate(self) -> None:
+        self.destroy_timer(self._timer)
+        super().deactivate()
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        for publisher in (self._speed, *(made for made, _, _ in self._status.values())):
+            self.destroy_publisher(publisher)
+
+    @property
+    def _what(self) -> str:
+        return self._fault.get("driver", "")
+
+    def _follow(self, q: Any, width: float | None) -> None:
+        if q is not None and self._what in ("program_stopped", "protective_stop"):
+            return
+        super()._follow(q, width)
+
+    def _pass_time(self, seconds: float) -> None:
+        if self._what in ("program_stopped", "protective_stop") and not self._stopped:
+            _, q, _ = self.world.joint_state()
+            self.world.command(q[: len(self.contract.joints)])  # it stands where it is
+        self._stopped = self._what in ("program_stopped", "protective_stop")
+        super()._pass_time(seconds)
+
+    _stopped = False
+
+    def _publish_status(self) -> None:
+        speed = {"": 100.0, "slow": SLOW}.get(self._what, 0.0)
+        self._speed.publish(self._speed_type(data=speed))
+        values = {
+            "robot_program_running": self._what != "program_stopped",
+            "robot_mode": RUNNING,
+            "safety_mode": PROTECTIVE_STOP if self._what == "protective_stop" else NORMAL,
+        }
+        for name, (publisher, field, last) in self._status.items():
+            if values[name] != last:
+                publisher.publish(publisher.msg_type(**{field: values[name]}))
+                self._status[name] = (publisher, field, values[name])
+
+    def _publish_arm(self, sample: Sample) -> None:
+        names, q, v, at = sample
+        first = next((i for i, name in enumerate(names) if name.endswith("elbow_joint")), None)
+        if first is None:
+            raise BadInput(f"contract {self.contract.name} for ur_robot_driver", got=names, expected="an elbow_joint")
+        order = [first, *(i for i in range(len(names)) if i != first)]
+        super()._publish_arm((tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))
