@@ -132,6 +132,11 @@ def programs(deployment: Deployment) -> list[Program]:
         node_program("streamer", robot, priority, **grace),
         node_program("safety", robot, priority, dry_run=str(deployment.dry_run).lower()),
     ]
+    if deployment.contract.gripper is not None and deployment.contract.gripper.action is not None:
+        from hardware.ros2.gripper_node import has_actions
+
+        if not deployment.dry_run and has_actions(deployment.contract):
+            found.append(node_program("gripper", robot, priority))
     if simulation is not None:
         arm: dict[str, Any] = {"task": simulation.task, "seed": deployment.seed}
         found.append(node_program("sim_arm", robot, priority, simulation.module, **arm))

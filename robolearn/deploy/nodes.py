@@ -1,4 +1,4 @@
-"""The nodes as programs: policy, streamer and safety.
+"""The nodes as programs: policy, streamer, safety, and gripper for one that knows only actions.
 
 Parameters come the ROS way, `--ros-args -p contract:=sim -p policy:=runs/quickstart`, or as flags,
 `--contract sim --policy runs/quickstart`. The simulated arm is a program of the
@@ -33,6 +33,11 @@ def main_streamer(argv: Sequence[str] | None = None) -> int:
 def main_safety(argv: Sequence[str] | None = None) -> int:
     """The safety node."""
     return run_node(_safety_node, ("contract", "dry_run", "realtime_priority"), argv)
+
+
+def main_gripper(argv: Sequence[str] | None = None) -> int:
+    """The gripper node."""
+    return run_node(_gripper_node, ("contract", "realtime_priority"), argv)
 
 
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
@@ -89,9 +94,15 @@ def _safety_node() -> Any:
     return SafetyNode()
 
 
+def _gripper_node() -> Any:
+    from hardware.ros2.gripper_node import GripperNode
+
+    return GripperNode()
+
+
 if __name__ == "__main__":
     # `python -m robolearn.deploy.nodes safety --contract sim`: where the scripts are not installed.
-    MAINS = {"policy": main_policy, "streamer": main_streamer, "safety": main_safety}
+    MAINS = {"policy": main_policy, "streamer": main_streamer, "safety": main_safety, "gripper": main_gripper}
     if len(sys.argv) < 2 or sys.argv[1] not in MAINS:
         print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAINS)}", file=sys.stderr)
         sys.exit(2)

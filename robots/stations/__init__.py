@@ -8,6 +8,7 @@ from robots.stations.contract import (
     Contract,
     Frames,
     Gripper,
+    GripperAction,
     Intrinsics,
     Topic,
 )
@@ -15,6 +16,8 @@ from robots.stations.contract_file import CONTRACTS, contract_names, load_contra
 from robots.stations.message_types import (
     COMPRESSED,
     FLOATS,
+    FRANKA_GRASP,
+    GRIPPER_COMMAND,
     IMAGE,
     JOINT_STATE,
     POSE,
@@ -27,6 +30,8 @@ __all__ = [
     "COMPRESSED",
     "CONTRACTS",
     "FLOATS",
+    "FRANKA_GRASP",
+    "GRIPPER_COMMAND",
     "IMAGE",
     "JOINT_STATE",
     "POSE",
@@ -40,6 +45,7 @@ __all__ = [
     "Contract",
     "Frames",
     "Gripper",
+    "GripperAction",
     "Intrinsics",
     "Topic",
     "contract_names",

@@ -98,15 +98,34 @@ class Frames:
 
 
 @dataclass(frozen=True)
+class GripperAction:
+    """The action of a gripper that knows no topic; the node `gripper` passes openings on to it.
+
+    Attributes:
+      name: of the action, or of the node whose actions are `move` and `grasp`.
+      type: in full, e.g. ``"control_msgs/action/GripperCommand"``.
+      speed: [m/s], where the action has one.
+      force: while closing [N]; the greatest effort, where the action has no force.
+    """
+
+    name: str
+    type: str
+    speed: float = 0.1
+    force: float = 20.0
+
+
+@dataclass(frozen=True)
 class Gripper(Topic):
     """Where gripper commands go.
 
     Attributes:
       unit: ``"opening"``: one number, the distance between the fingers [m]; ``"joint"``: the position of each
         gripper joint. A `JointTrajectory` is always of joints.
+      action: to which the node `gripper` passes on what comes on the topic, or None.
     """
 
     unit: str = "opening"
+    action: GripperAction | None = None
 
 
 WRENCH_NAMES = ("fx", "fy", "fz", "mx", "my", "mz")

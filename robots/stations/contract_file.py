@@ -19,7 +19,7 @@ from robots.limits import Limits
 from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
 from robots.stations.condition import Condition
-from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, Topic
+from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, GripperAction, Topic
 from robots.stations.message_types import TRAJECTORY
 from robots.stations.schema import (
     PER_JOINT,
@@ -140,6 +140,9 @@ def _resolved(contract: Contract) -> Contract:
     def resolve(value: Any) -> Any:
         if isinstance(value, Camera):
             return replace(value, topic=absolute(value.topic), info=absolute(value.info))
+        if isinstance(value, Gripper) and value.action is not None:
+            action = replace(value.action, name=absolute(value.action.name))
+            return replace(value, topic=absolute(value.topic), action=action)
         if isinstance(value, Topic):
             return replace(value, topic=absolute(value.topic))
         return value
@@ -166,7 +169,8 @@ def _gripper(
     if section.topic is None or section.type is None:  # measured, not commanded
         return joints, (closed, opened), None
     unit = section.unit or ("joint" if section.type == TRAJECTORY else Gripper.unit)
-    return joints, (closed, opened), Gripper(section.topic, section.type, section.max_age_s, unit)
+    action = GripperAction(**section.action.model_dump()) if section.action is not None else None
+    return joints, (closed, opened), Gripper(section.topic, section.type, section.max_age_s, unit, action)
 
 
 def _limits(section: LimitsSection | None, robot: RobotSpec, file: str) -> Limits:

@@ -24,8 +24,8 @@ from pydantic import (
 from robots import ROBOTS
 from robots.control import CONTROLS
 from robots.stations.condition import Condition
-from robots.stations.contract import DRIVERS, Topic
-from robots.stations.message_types import JOINT_STATE, TRAJECTORY, TYPES
+from robots.stations.contract import DRIVERS, GripperAction, Topic
+from robots.stations.message_types import FLOATS, JOINT_STATE, TRAJECTORY, TYPES
 from robots.stations.schema_cameras import CameraSection
 from robots.stations.schema_mounting import FramesSection, ToolSection
 from robots.stations.schema_values import (
@@ -118,6 +118,15 @@ class ContactSection(TopicSection):
         return self
 
 
+class GripperActionSection(Section):
+    """The action of a gripper that knows no topic."""
+
+    name: TopicName
+    type: Annotated[str, one_of(TYPES["gripper.action"])]
+    speed: Share = GripperAction.speed
+    force: Share = GripperAction.force
+
+
 class GripperSection(Section):
     """The gripper; without a topic it is measured and not commanded."""
 
@@ -125,6 +134,7 @@ class GripperSection(Section):
     topic: TopicName | None = None
     type: Annotated[str, one_of(TYPES["gripper"])] | None = None
     states: JointStatesSection | None = None
+    action: GripperActionSection | None = None
     max_age_s: Age = Topic.max_age_s
     unit: str | None = None
     closed: GripperPosition | None = None
@@ -150,6 +160,8 @@ class GripperSection(Section):
     def _check_type(self) -> GripperSection:
         if self.topic is not None and self.type is None:
             raise refuse("the key 'type'", got="none")
+        if self.action is not None and self.type != FLOATS:
+            raise refuse(f"a topic of the type {FLOATS} for an action", got=self.type or "none")
         return self
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,9 @@ from robots.stations import load_contract
 
 def station(simulated: bool, **changes: Any) -> Deployment:
     contract = load_contract("sim" if simulated else "fr3")
+    if not simulated:  # its hand's actions are not installed here
+        assert contract.gripper is not None
+        contract = replace(contract, gripper=replace(contract.gripper, action=None))
     simulation = None
     if simulated:
         contract = contract.with_objects(("cube_x", "cube_y"))
@@ -52,6 +57,16 @@ def test_the_nodes_of_a_real_arm() -> None:
     policy, streamer, safety = programs(station(False))
     assert flags(policy.command)["--device"] == "auto" and "--objects" not in flags(policy.command)
     assert "--grace-ms" not in flags(streamer.command) and flags(safety.command)["--dry-run"] == "false"
+
+
+def test_a_gripper_whose_actions_are_not_installed_is_refused_before_anything_starts(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "franka_msgs.action", None)
+    real = replace(station(False), contract=load_contract("fr3"))
+    with pytest.raises(BadInput, match="got franka_msgs/action/Grasp, which is not installed, expected the package"):
+        programs(real)
+    assert [p.name for p in programs(replace(real, dry_run=True))] == ["policy", "streamer", "safety"]
+    simulated = replace(real, contract=replace(real.contract, simulated=True))
+    assert len(programs(simulated)) == 3, "the double follows the topic"
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, monkeypatch) -> None:

@@ -366,12 +366,12 @@ def test_relative_names_are_those_of_the_namespace(tmp_path: Path) -> None:
     assert contract.gripper is not None and contract.gripper.topic == "/left/gripper_controller/commands"
     assert load(tmp_path, {**data, "namespace": "/cell/left"}).joint_states.topic == "/cell/left/joint_states"
     assert load(tmp_path, data).joint_states.topic == "/joint_states"
+    # A node that was put into a namespace gives it to a contract that has none.
+    assert load_contract(tmp_path / "station.yaml", "/right").joint_states.topic == "/right/joint_states"
     ur5e = load(tmp_path, {**shipped("ur5e"), "namespace": "left"})
     assert ur5e.conditions[0].topic == "/left/io_and_status_controller/robot_program_running"
     fr3 = load(tmp_path, {**shipped("fr3"), "namespace": "left"})
     assert fr3.gripper_states is not None and fr3.gripper_states.topic == "/left/franka_gripper/joint_states"
-    # A node that was put into a namespace gives it to a contract that has none.
-    assert load_contract(tmp_path / "station.yaml", "/right").joint_states.topic == "/right/joint_states"
 
 
 def test_frames_lens_and_pose(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
+from hardware.ros2.doubles.hand import Hand
 from hardware.ros2.doubles.trajectory_controller import PERIOD_S, TrajectoryController, Waypoint
+from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.core import BadInput
 from robots.stations import TRAJECTORY
@@ -51,21 +53,49 @@ class FrankaDouble(SimArmNode):
         self._count = 0  # samples of the controller since `_judged_from`
         self._last_state: tuple[Any, ...] | None = None
         self._relay = self.create_publisher(messages.JointState, RELAY, qos.stream(lease_s=None))
-        self._hand = self.create_publisher(messages.JointState, c.gripper_states.topic, qos.stream(lease_s=None))
+        self._hand: Hand | None = None
+        if c.gripper is not None and c.gripper.action is not None:
+            if has_actions(c):
+                self._hear_no_openings(c.gripper.topic)
+                self._hand = Hand(self, c.gripper.action.name, c.robot.gripper.max_width, self._opening, self._fingers)
+            else:
+                log.warning("%s is not installed: openings on %s are followed", c.gripper.action.type, c.gripper.topic)
+        self._hand_states = self.create_publisher(messages.JointState, c.gripper_states.topic, qos.stream(lease_s=None))
 
     def activate(self) -> None:
         super().activate()
-        self._timers = [self.every(1 / RELAY_HZ, self._publish_relay), self.every(1 / GRIPPER_HZ, self._publish_hand)]
+        self._publishing = [
+            self.every(1 / RELAY_HZ, self._publish_relay),
+            self.every(1 / GRIPPER_HZ, self._publish_hand),
+        ]
 
     def deactivate(self) -> None:
-        for timer in self._timers:
+        for timer in self._publishing:
             self.destroy_timer(timer)
         super().deactivate()
 
     def cleanup(self) -> None:
         super().cleanup()
         self.destroy_publisher(self._relay)
-        self.destroy_publisher(self._hand)
+        self.destroy_publisher(self._hand_states)
+        if self._hand is not None:
+            self._hand.close()
+
+    # --- the hand ---------------------------------------------------------------------------------------------
+
+    def _hear_no_openings(self, topic: str) -> None:
+        self._inputs = self._inputs[:1]
+        for subscription in [one for one in self.subscriptions if one.topic_name == topic]:
+            self.destroy_subscription(subscription)
+
+    def _opening(self) -> float:
+        """Between the fingers [m]."""
+        _, q, _ = self.world.joint_state()
+        return 2 * float(q[len(self.contract.joints) :].mean())
+
+    def _fingers(self, width: float) -> None:
+        if self._begun:
+            self.world.command(None, width)
 
     # --- the controller ------------------------------------------------------------------------------------
 
@@ -74,6 +104,8 @@ class FrankaDouble(SimArmNode):
         self._arrived.append((1e-9 * info["received_timestamp"], message))
 
     def _pass_time(self, seconds: float) -> None:
+        if self._hand is not None:
+            self._hand.advance(seconds)
         now = self._ros_now()
         if now < self._sampled:  # the clock was set back
             self._sampled = now
@@ -110,6 +142,8 @@ class FrankaDouble(SimArmNode):
 
     def _restarted(self) -> None:
         self._arrived.clear()
+        if self._hand is not None:
+            self._hand.restarted()
         self._begun = False
         self._controller.hold(self._arm()[0])
 
@@ -140,4 +174,4 @@ class FrankaDouble(SimArmNode):
         if self._last_state is not None:
             n = len(self.contract.joints)
             names, q, _, _ = self._last_state
-            self._hand.publish(messages.joint_state(names[n:], q[n:], self._stamp(), np.zeros(len(names) - n)))
+            self._hand_states.publish(messages.joint_state(names[n:], q[n:], self._stamp(), np.zeros(len(names) - n)))
