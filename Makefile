@@ -8,7 +8,7 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-quality \
+.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-quality test-rehearsal \
   ros-index clean
 
 help:
@@ -73,6 +73,10 @@ test-mutants: .venv/.dev
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
 test-crash: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/crash.py $(ARGS)
+
+# Deployments on doubles of the drivers of FR3 and UR5e; they want a machine that does nothing else.
+test-rehearsal: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
 
 clean:
 	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hardware.ros2 import topics
-from robots.stations import Contract
+from robots.stations import FRANKA_GRASP, Contract, GripperAction
 
 VERSION = "0.2.0"  # of the format
 
@@ -27,6 +27,9 @@ LIFECYCLE = (
 LOG, PARAMETER_EVENTS, TRANSITION = "/rosout", "/parameter_events", "~/transition_event"
 
 
+_KINDS = {"publish": "topic", "subscribe": "topic", "reply": "service", "request": "service", "call": "action"}
+
+
 @dataclass(frozen=True)
 class Permissions:
     """Of one node: names relative to the namespace of our nodes, absolute, or ``~/`` and what is the node's own.
@@ -34,6 +37,7 @@ class Permissions:
     Attributes:
       publish, subscribe: topics.
       reply, request: services.
+      call: actions, as their client.
       lifecycle: whether it is a lifecycle node.
     """
 
@@ -41,6 +45,7 @@ class Permissions:
     subscribe: tuple[str, ...] = ()
     reply: tuple[str, ...] = ()
     request: tuple[str, ...] = ()
+    call: tuple[str, ...] = ()
     lifecycle: bool = True
     names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False)
 
@@ -51,6 +56,7 @@ class Permissions:
             "subscribe": (PARAMETER_EVENTS, *self.subscribe),
             "reply": (*PARAMETERS, *more, *self.reply),
             "request": self.request,
+            "call": self.call,
         })  # fmt: skip
 
 
@@ -72,7 +78,7 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
     found = {
         "safety": Permissions(
             publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, *events),
-            subscribe=(*felt, topics.DEADMAN, topics.TARGET, *events),
+            subscribe=(*felt, *(c.topic for c in contract.conditions), topics.DEADMAN, topics.TARGET, *events),
             reply=(*switch, topics.ESTOP),
         ),
         "streamer": Permissions(
@@ -100,6 +106,9 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
         "doctor": Permissions(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
         "calibrate": Permissions(subscribe=(states, *(c.topic for c in contract.cameras.values())), lifecycle=False),
     }
+    if contract.gripper is not None and contract.gripper.action is not None:
+        heard = (of["gripper"], *((contract.gripper_states or contract.joint_states).topic,))
+        found["gripper"] = Permissions(subscribe=heard, call=actions_of(contract.gripper.action))
     if contract.simulated:
         found["sim_arm"] = Permissions(publish=(*measured, *simulated), subscribe=commands, reply=begin)
     return found
@@ -114,10 +123,15 @@ def policy_xml(contract: Contract) -> str:
         enclave = ET.SubElement(enclaves, "enclave", path=f"{namespace}/{node}")
         profile = ET.SubElement(ET.SubElement(enclave, "profiles"), "profile", ns=namespace, node=node)
         for verb, names in allowed.names.items():
-            kind = "topic" if verb in ("publish", "subscribe") else "service"
+            kind = _KINDS[verb]
             if names:
                 group = ET.SubElement(profile, f"{kind}s", {verb: "ALLOW"})
                 for name in dict.fromkeys(names):
                     ET.SubElement(group, kind).text = name.replace("~/", f"{namespace}/{node}/")
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def actions_of(action: GripperAction) -> tuple[str, ...]:
+    """The full names of the actions that pass openings on."""
+    return (f"{action.name}/move", f"{action.name}/grasp") if action.type == FRANKA_GRASP else (action.name,)

@@ -136,7 +136,9 @@ def programs(deployment: Deployment) -> list[Program]:
         from hardware.ros2.gripper_node import has_actions
 
         if not deployment.dry_run and has_actions(deployment.contract):
-            found.append(node_program("gripper", robot, priority))
+            found.append(
+                node_program("gripper", robot, 0)
+            )  # nobody waits for it: it may not take a core from the filter
     if simulation is not None:
         arm: dict[str, Any] = {"task": simulation.task, "seed": deployment.seed}
         found.append(node_program("sim_arm", robot, priority, simulation.module, **arm))

@@ -69,7 +69,7 @@ def permitted(text: str) -> dict[str, dict[str, set[str]]]:
             (verb,) = (name for name, value in group.attrib.items() if value == "ALLOW")
             for one in group:
                 assert one.text and "*" not in one.text, "names, no patterns"
-                verbs[verb].add(one.text if one.text.startswith("/") else f"{ns}/{one.text}")
+                verbs.setdefault(verb, set()).add(one.text if one.text.startswith("/") else f"{ns}/{one.text}")
     return found
 
 
@@ -206,7 +206,15 @@ def test_every_node_of_ours_has_permissions() -> None:
         for name, kind in vars(importlib.import_module(module.name)).items():
             if isinstance(kind, type) and issubclass(kind, StationNode) and kind is not StationNode:
                 found.add(name.removesuffix("Node").lower().replace("simarm", "sim_arm"))
-    assert found <= set(permissions(CONTRACT)), found
+    assert found <= {node for name in contract_names() for node in permissions(load_contract(name))}, found
+
+
+def test_what_a_shipped_arm_needs_besides() -> None:
+    fr3 = permitted(policy_xml(load_contract("fr3")))["/robolearn/gripper"]
+    assert fr3["call"] == {"/franka_gripper/move", "/franka_gripper/grasp"}
+    assert {"/franka_gripper/commands", "/franka_gripper/joint_states"} <= fr3["subscribe"]
+    ur5e = permitted(policy_xml(load_contract("ur5e")))["/robolearn/safety"]
+    assert "/io_and_status_controller/robot_program_running" in ur5e["subscribe"]
 
 
 def test_a_namespace_moves_all_but_what_all_nodes_share() -> None:

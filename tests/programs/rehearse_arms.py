@@ -21,7 +21,7 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from running import WAIT_S, Running
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
