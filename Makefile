@@ -18,6 +18,7 @@ help:
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
+	@echo "make test-rehearsal deploys policies on doubles of the drivers of FR3 and UR5e"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
