@@ -10,12 +10,11 @@ check of the output. What each stage does when it refuses:
   a motion from which the arm could not stop inside the joint box  brake and latch
   workspace, obstacle       brake to rest at the border and stay armed; a target inside moves the arm again
   self-collision, singularity                                      brake and latch
-  output                                                          brake and latch
+  output, or any exception                                        brake and latch
   contact                   go back to where the arm is measured, and latch
   stall: no command has left for 3.5 periods (0.6 horizons)        start from rest, where the arm stands by now
   gap: the process did not run for 0.25 s      latch at once. The arm has long stopped at the last command; braking
                                                from the velocity that it had then would set it moving again.
-  any exception                                                   brake and latch
 
 Every set-point that is taken is one that the arm can stop from within all of these, so braking needs no checks but
 those of its own output. Looked at is the way on which the arm would stop.

@@ -63,8 +63,12 @@ class FaultStation:
         self.monitor = LimitMonitor.of(self.contract.robot, 1.0 / self.contract.stream_hz)
         # Another program, there from the beginning: to start one in here would hold the dead-man's heartbeat up.
         self.onlooker = SafetyClient(self._others, name="onlooker")
-        self.stranger = self._others.add(PlainNode("stranger", context=self._others.context))
-        node = self.node = self.background.add(PlainNode("witness", context=self.background.context))
+        self.stranger = self._others.add(
+            PlainNode("stranger", namespace=topics.NAMESPACE, context=self._others.context)
+        )
+        node = self.node = self.background.add(
+            PlainNode("witness", namespace=topics.NAMESPACE, context=self.background.context)
+        )
         command = self.contract.command
         kind = messages.message_type(command.type)
         node.create_subscription(kind, command.topic, self._on_command, qos.stream(lease_s=None, depth=200))

@@ -35,11 +35,11 @@ ON_TABLE = pose([0.40, 0.07, 0.02], [np.pi, 0.0, 0.0])
 class MovedByHand(Node):
     """An arm that somebody moves from posture to posture, with a camera whose pictures are those of each posture."""
 
-    def __init__(self, shots: list[Shot], joints: list[str], context: object) -> None:
+    def __init__(self, shots: list[Shot], joints: list[str], topic: str, context: object) -> None:
         super().__init__("by_hand", context=context)
         self.shots, self.joints = shots, joints
         self.at, self.moving = 0, False
-        self.states = self.create_publisher(messages.JointState, "/joint_states", qos.sensor())
+        self.states = self.create_publisher(messages.JointState, topic, qos.sensor())
         self.pictures = self.create_publisher(messages.Image, "/wrist", qos.sensor(2))
         self.create_timer(0.01, self.joint_state)
         self.create_timer(0.1, self.picture)
@@ -64,7 +64,7 @@ def test_the_arm_is_moved_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture)
     data = yaml.safe_load((CONTRACTS / "fr3.yaml").read_text())
     robot.write_text(yaml.safe_dump({**data, "cameras": {"wrist": camera}}))
     with Background(DOMAIN) as ros:
-        arm = ros.add(MovedByHand(shots, data["joints"], ros.context))
+        arm = ros.add(MovedByHand(shots, data["joints"], "/" + data["joint_states"]["topic"], ros.context))
         ended = threading.Event()
 
         def lead() -> None:
