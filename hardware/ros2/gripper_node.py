@@ -9,7 +9,6 @@ arm whose gripper nobody listens for.
 
 from __future__ import annotations
 
-import importlib
 import logging
 from typing import Any, Unpack
 
@@ -32,20 +31,6 @@ LOOK_S = 0.25
 TICK_S = 0.02
 
 
-def action_type(name: str) -> Any:
-    """The class of an action, `package/action/Name`.
-
-    Raises:
-      BadInput: it is not installed here.
-    """
-    package, _, rest = name.partition("/action/")
-    try:
-        return getattr(importlib.import_module(f"{package}.action"), rest)
-    except (ImportError, AttributeError):
-        expected = f"the package {package}, which comes with the gripper's driver: source its workspace"
-        raise BadInput("action type", got=f"{name}, which is not installed", expected=expected) from None
-
-
 def has_actions(contract: Contract) -> bool:
     """Whether the gripper is reached by this node; the doubles of drivers do without actions that are not installed.
 
@@ -55,7 +40,7 @@ def has_actions(contract: Contract) -> bool:
     if contract.gripper is None or contract.gripper.action is None:
         return False
     try:
-        action_type(contract.gripper.action.type)
+        messages.installed_type(contract.gripper.action.type)
     except BadInput:
         if not contract.simulated:
             raise
@@ -80,10 +65,12 @@ class GripperNode(StationNode):
         self._actions: dict[bool, ActionClient] = {}  # closing → client
         kind, name = self._action.type, self._action.name
         if kind == FRANKA_GRASP:
-            self._actions[False] = ActionClient(self, action_type(kind.replace("Grasp", "Move")), f"{name}/move")
-            self._actions[True] = ActionClient(self, action_type(kind), f"{name}/grasp")
+            self._actions[False] = ActionClient(
+                self, messages.installed_type(kind.replace("Grasp", "Move")), f"{name}/move"
+            )
+            self._actions[True] = ActionClient(self, messages.installed_type(kind), f"{name}/grasp")
         else:
-            self._actions[False] = self._actions[True] = ActionClient(self, action_type(kind), name)
+            self._actions[False] = self._actions[True] = ActionClient(self, messages.installed_type(kind), name)
         self._heard: Any = None  # the subscription to openings
         self._handle: Any = None  # of the goal under way
         self._cancelling = False
@@ -128,14 +115,14 @@ class GripperNode(StationNode):
 
     def _goal(self, width: float, closing: bool) -> Any:
         action = self._action
-        kind = action_type(action.type)
+        kind = messages.installed_type(action.type)
         if action.type != FRANKA_GRASP:
             goal = kind.Goal()
             goal.command.position = float(self.contract.gripper_joint_positions(width)[0])
             goal.command.max_effort = action.force
             return goal
         if not closing:
-            return action_type(action.type.replace("Grasp", "Move")).Goal(width=width, speed=action.speed)
+            return messages.installed_type(action.type.replace("Grasp", "Move")).Goal(width=width, speed=action.speed)
         goal = kind.Goal(width=width, speed=action.speed, force=action.force)
         # Whatever is held is held: the policy says how far to close, not what it holds.
         goal.epsilon.inner = goal.epsilon.outer = self.contract.robot.gripper.max_width

@@ -53,17 +53,18 @@ def message_type(name: str) -> Any:
 
 
 def installed_type(name: str) -> Any:
-    """The message class `package/msg/Name`, of any package that this Python finds.
+    """The class `package/msg/Name` or `package/action/Name`, of any package that this Python finds.
 
     Raises:
       BadInput: it is not installed here.
     """
-    package, _, rest = name.partition("/msg/")
+    package, kind, rest = (*name.split("/", 2), "", "")[:3]
     try:
-        return getattr(importlib.import_module(f"{package}.msg"), rest)
+        return getattr(importlib.import_module(f"{package}.{kind}"), rest)
     except (ImportError, AttributeError):
-        expected = f"the package {package}, which comes with the arm's driver: source its workspace"
-        raise BadInput("message type", got=f"{name}, which is not installed", expected=expected) from None
+        what = "action type" if kind == "action" else "message type"
+        expected = f"the package {package}, which comes with the driver: source its workspace"
+        raise BadInput(what, got=f"{name}, which is not installed", expected=expected) from None
 
 
 # --- time ----------------------------------------------------------------------------------------------------

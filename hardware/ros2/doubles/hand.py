@@ -12,7 +12,7 @@ from typing import Any
 from rclpy.action.server import ActionServer, CancelResponse
 from rclpy.task import Future
 
-from hardware.ros2.gripper_node import action_type
+from hardware.ros2.messages import installed_type
 from robots.stations import FRANKA_GRASP
 
 THERE_M = 0.001
@@ -45,7 +45,10 @@ class Hand:
         self._node, self._task = node, None
         self._held: float | None = None
         self.goals: list[tuple[str, float, float, float]] = []
-        self._kinds = {"grasp": action_type(FRANKA_GRASP), "move": action_type(FRANKA_GRASP.replace("Grasp", "Move"))}
+        self._kinds = {
+            "grasp": installed_type(FRANKA_GRASP),
+            "move": installed_type(FRANKA_GRASP.replace("Grasp", "Move")),
+        }
         self._servers = [
             ActionServer(
                 node,
