@@ -72,6 +72,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("dataset export", "robolearn.cli.dataset.export:Export", "To other formats of demonstrations", "Data"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
     Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
+    Entry("hil learner", "robolearn.cli.hil.learner:HilLearner", "Learn from what actors send", "Learn"),
+    Entry("hil actor", "robolearn.cli.hil.actor:HilActor", "Act for a learner, watched by an operator", "Learn"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
     Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Where a camera is mounted, by a printed board", "Deploy"),

@@ -40,6 +40,7 @@ class OffPolicy:
 
     actor: SquashedGaussian
     proposals = 0  # what `annotate` draws for each row
+    acts_by: tuple[str, ...] = ("actor",)  # the modules that `act` needs
 
     def __init__(self, base: ChunkPolicy, config: OffPolicyConfig, *, seed: int) -> None:
         self.base, self.config, self.device = base.eval(), config, base.device
@@ -69,14 +70,19 @@ class OffPolicy:
     # --- the rest -------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def annotate(self, observation: dict[str, Tensor]) -> Tensor:
-        """(n, P, H · Da) chunks that the base proposes, drawn once for each row: its weights never change."""
+    def annotate(self, observation: dict[str, Tensor], generator: torch.Generator | None = None) -> Tensor:
+        """(n, P, H · Da) chunks that the base proposes, drawn once for each row: its weights never change.
+
+        Args:
+          generator: on the algorithm's device; by default the algorithm's own.
+        """
+        generator = self.generator if generator is None else generator
         count = len(next(iter(observation.values())))
         if not self.proposals:
             return torch.zeros(count, 0, self.size)
         repeated = {key: value.repeat_interleave(self.proposals, 0) for key, value in observation.items()}
         net = self.base.net
-        x0 = torch.randn(count * self.proposals, *net.noise_shape, generator=self.generator, device=self.device)
+        x0 = torch.randn(count * self.proposals, *net.noise_shape, generator=generator, device=self.device)
         chunks = net.sample(net.encode(self.base.normalizer.observation(repeated)), x0 * net.initial_noise_std)
         actions = self.base.normalizer.action_back(chunks[:, : self.chunk]).clamp(-1.0, 1.0)
         return actions.reshape(count, self.proposals, self.size)
@@ -110,6 +116,20 @@ class OffPolicy:
     def modules(self) -> dict[str, nn.Module]:
         """All that learns, and what follows it, by name."""
         return {"actor": self.actor, "critic": self.critic.net, "target": self.critic.target}
+
+    def acting(self) -> dict[str, Tensor]:
+        """What `act` needs beside the base, by name: what goes from a learner to its actors."""
+        parts = self.modules()
+        found: dict[str, Tensor] = {}
+        for name in self.acts_by:
+            found |= prefixed(name, parts[name].state_dict())
+        return {key: value.detach() for key, value in found.items()}
+
+    def load_acting(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `acting`."""
+        parts = self.modules()
+        for name in self.acts_by:
+            parts[name].load_state_dict(unprefixed(name, tensors))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next update depends on, the replay apart."""

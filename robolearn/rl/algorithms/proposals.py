@@ -26,6 +26,8 @@ from robolearn.rl.off_policy_settings import ProposalsConfig
 class Proposals(OffPolicy):
     """See the module."""
 
+    acts_by = ("actor", "critic")
+
     def __init__(self, base: ChunkPolicy, config: ProposalsConfig, *, seed: int) -> None:
         super().__init__(base, config, seed=seed)
         self.settings, self.proposals = config, config.proposals
