@@ -18,6 +18,8 @@ from robolearn.rl.off_policy_settings import ProposalsConfig
 log = logging.getLogger(__name__)
 
 ENV_STEPS = 24_000  # twenty minutes at 20 Hz
+LOGS, SPOOL = "logs", "spool"
+BESIDE = (LOGS, SPOOL)  # in the run folder, by `robolearn hil run`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,8 @@ class HilLearner(Teaching):
     """What actors must bring; by default that of --certs, ROBOLEARN_HIL_TOKEN, or a new one in <out>/token."""
     certs: Path | None = None
     """A folder of `robolearn hil certs`."""
+    go_on: bool = False
+    """Go on with the run in --out if there is one: --resume for programs that start this one again."""
     nice: int = 0
     """How much of the processor to leave to others, 0 to 19."""
 
@@ -100,6 +104,7 @@ class HilLearner(Teaching):
         from robolearn.io.atomic import write_text
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
+        from robolearn.runs.run import CONFIG
 
         self.check()
         certificates = Certificates(self.certs) if self.certs else None
@@ -124,7 +129,9 @@ class HilLearner(Teaching):
             "episodes": self.episodes,
         }
         may_differ = ("policy", "demos.path", "env_steps", "episodes")
-        with Run.create(self.out, stored, resume=self.resume, may_differ=may_differ) as run, stopping() as stop:
+        resume = self.resume or (self.go_on and (self.out / CONFIG).exists())
+        making = Run.create(self.out, stored, resume=resume, may_differ=may_differ, beside=BESIDE)
+        with making as run, stopping() as stop:
             schema = RecordSchema(base.interface)
             intake, board = Intake(self.out / "log", schema, single=self.pace == "lockstep"), Board()
             shown = () if demos is None else (demos.episode(i) for i in range(demos.episodes))
