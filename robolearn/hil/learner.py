@@ -91,8 +91,9 @@ class Learner:
 
     @property
     def finished(self) -> bool:
-        """Whether the budget is spent, and all updates are made that it pays for."""
-        return self.budget.spent(self.experience.env_steps, len(self.experience.order)) and not self.due
+        """Whether the budget is spent; in lockstep all updates are made then that it pays for."""
+        spent = self.budget.spent(self.experience.env_steps, len(self.experience.order))
+        return spent and not (self._lockstep and self.due)
 
     @property
     def wall_s(self) -> float:
@@ -106,6 +107,7 @@ class Learner:
           RobolearnError: a log cannot be written.
         """
         self._publish()
+        self._show()
         saved = time.monotonic()
         while not stop() and not self.finished:
             if not self._step():

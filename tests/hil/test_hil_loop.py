@@ -128,6 +128,15 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
     assert ours == theirs
 
 
+def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> None:
+    _, whole = run
+    for env_steps in (60, 150):
+        room = Classroom(tmp_path, make_lesson(), env_steps=env_steps)
+        played = play(tmp_path / "spool", room.port)
+        room.close()
+    assert played.spool._log.path.read_bytes() == whole.spool._log.path.read_bytes()
+
+
 def test_two_actors_in_real_time(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=120)
     found = []

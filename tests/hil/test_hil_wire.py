@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import socket
 import ssl
 import sys
+import time
 from pathlib import Path
 
 import grpc
@@ -19,6 +21,7 @@ from robolearn.hil.settings import Lesson
 from robolearn.hil.wire import messages as m
 from robolearn.hil.wire.certificates import make_certificates
 from robolearn.hil.wire.client import Client, LinkDown
+from robolearn.hil.wire.handshakes import heard
 from robolearn.hil.wire.refusals import Refusals
 from robolearn.hil.wire.schema import Schema
 from robolearn.hil.wire.security import Address, Certificates, find_token
@@ -226,6 +229,32 @@ def test_tls_wants_a_certificate_of_the_same_authority_on_both_sides(folder: Pat
         assert answer(door, certificates=ours) == b"cba"
     finally:
         door.close()
+
+
+def test_failed_handshakes_are_said_once_and_other_lines_pass(
+    folder: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    refusals, ours = Refusals(every_s=1e9), Certificates(folder)
+    door = echo(ours)
+    try:
+        with heard(refusals):
+            os.write(2, b"a word of native code\n")
+            for _ in range(3):
+                with socket.create_connection((door.address.host, door.address.port), 5) as plain:
+                    plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    plain.recv(10)
+            until = time.monotonic() + 10
+            while refusals.count < 3 and time.monotonic() < until:
+                time.sleep(0.01)
+            assert answer(door, certificates=ours) == b"cba"
+        os.write(2, b"and one after\n")
+    finally:
+        door.close()
+    assert refusals.count == 3
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["refused a caller: TLS: http request"]
+    said = capfd.readouterr().err
+    assert "a word of native code" in said and "and one after" in said and "Handshake" not in said
 
 
 def test_the_actor_s_certificate_opens_no_door_of_its_own(folder: Path, tmp_path: Path) -> None:

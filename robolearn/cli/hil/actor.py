@@ -53,13 +53,14 @@ class HilActor(Command):
         from robolearn.hil.weights import TwoSets
         from robolearn.hil.wire.client import Client
         from robolearn.hil.wire.messages import interface_hash
-        from robolearn.hil.wire.security import Address, Certificates, find_token
+        from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
         from sim.registry import make_env
 
         certificates = Certificates(self.certs) if self.certs else None
         address, token = Address.parse(self.learner, "--learner"), find_token(self.token, certificates)
         if token is None:
             raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
+        check_door(address, certificates)
         torch.set_num_threads(1)
         base = load_policy(self.policy, resolve_device(self.device))
         schema = RecordSchema(base.interface)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -98,8 +99,10 @@ class HilLearner(Teaching):
         from robolearn.hil.desk import handlers
         from robolearn.hil.intake import Intake
         from robolearn.hil.learner import Learner, result_of
+        from robolearn.hil.wire.handshakes import heard
         from robolearn.hil.wire.messages import interface_hash
-        from robolearn.hil.wire.security import Address, Certificates, find_token
+        from robolearn.hil.wire.refusals import Refusals
+        from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
         from robolearn.hil.wire.server import Door
         from robolearn.io.atomic import write_text
         from robolearn.io.json_files import plain
@@ -109,6 +112,7 @@ class HilLearner(Teaching):
         self.check()
         certificates = Certificates(self.certs) if self.certs else None
         address, token = Address.parse(self.listen, "--listen"), find_token(self.token, certificates)
+        check_door(address, certificates)
         os.nice(self.nice)
         torch.set_num_threads(1)
         base = load_policy(self.policy, resolve_device(self.device))
@@ -151,12 +155,14 @@ class HilLearner(Teaching):
                 intake, board, run=name.read_text().strip(), task=lesson.to_text(),
                 interface=interface_hash(base.interface), policy=digest, limit=schema.limit,
             )  # fmt: skip
-            door = Door(address, answers, token, certificates)
+            refusals = Refusals()
+            hearing = heard(refusals) if certificates else contextlib.nullcontext()
+            door = Door(address, answers, token, certificates, refusals)
             try:
                 log.info("the learner listens at %s", door.address)
                 keys = ("success", "intervention_rate", "updates")
                 bar = Progress("learning", total=self.env_steps, unit="control steps", show=keys, quiet=self.json)
-                with bar as progress:
+                with hearing, bar as progress:
                     done = learner.learn(stop, progress)
             finally:
                 door.close()
