@@ -195,6 +195,7 @@ class Learner:
             "cut": outcome.cut,
             "updates": self.updates,
             "utd": self.updates / max(steps, 1),
+            "replay_mb": (self.experience.online.bytes + self.experience.demonstrations.bytes) / 1e6,
             "wall_s": self.wall_s,
         }
         self.run.log(len(self.experience.order) - 1, row | updates)

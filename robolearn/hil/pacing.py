@@ -39,7 +39,9 @@ class Pacer:
             self._periods.append(now - self._last)
             del self._periods[:-KEPT]
         self._last = now
-        self._next = max(self._next + self._period_s, now)
+        self._next += self._period_s
+        if self._next <= now:
+            self._next = now + self._period_s
 
     def measured(self) -> Period:
         """So far."""
