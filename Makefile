@@ -8,7 +8,7 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-quality test-rehearsal \
+.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
   ros-index clean
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
+	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on doubles of the drivers of FR3 and UR5e"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
@@ -74,6 +75,10 @@ test-mutants: .venv/.dev
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
 test-crash: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/crash.py $(ARGS)
+
+# ARGS="--kills 2 --seed 7" for fewer; --keep FOLDER leaves the runs for a closer look.
+test-hil-crash: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/hil_crash.py $(ARGS)
 
 # Deployments on doubles of the drivers of FR3 and UR5e; they want a machine that does nothing else.
 test-rehearsal: .venv/.dev

@@ -40,7 +40,7 @@ class ChosenPolicy(StatelessPolicy):
 
     Attributes:
       critics: Q_e of (features, chunk).
-      trusted: whether critics choose; otherwise the first proposal is executed.
+      trusted: 1 where critics choose; at 0 the first proposal is executed.
     """
 
     trusted: Tensor
@@ -50,7 +50,7 @@ class ChosenPolicy(StatelessPolicy):
         super().__init__(proposer.interface, proposer.execute_steps, (config.proposals, *proposer.net.noise_shape))
         self.proposer, self.config = proposer, config
         self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, width=config.width, depth=config.depth)
-        self.register_buffer("trusted", torch.tensor(False))
+        self.register_buffer("trusted", torch.tensor(0.0))
         self.register_buffer("stretched", stretched(self.interface).repeat(self.execute_steps), persistent=False)
 
     @property
@@ -92,4 +92,4 @@ class ChosenPolicy(StatelessPolicy):
         """(E, B, C) → (B,) the candidate; the first one until critics are trusted."""
         # argmax_c  mean_e ΔQ − κ std_e ΔQ
         ahead = values - values[:, :, :1]
-        return (ahead.mean(0) - self.config.caution * ahead.std(0, correction=0)).argmax(1) * self.trusted
+        return (ahead.mean(0) - self.config.caution * ahead.std(0, correction=0)).argmax(1) * (self.trusted > 0.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _HEAD = struct.Struct("<II")  # length, crc32
@@ -93,6 +93,39 @@ def records(path: Path) -> Iterator[bytes]:
             return
         yield record
         content = content[_HEAD.size + length :]
+
+
+class RecordReader:
+    """Records of a file by their number, while its owner appends to it.
+
+    Args:
+      lengths: of the records that are there [bytes]; `add` says which follow.
+    """
+
+    def __init__(self, path: Path, lengths: Iterable[int] = ()) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._ends = [0]
+        for length in lengths:
+            self.add(length)
+
+    def __len__(self) -> int:
+        """Records that can be read."""
+        return len(self._ends) - 1
+
+    def add(self, length: int) -> None:
+        """A record of `length` bytes was appended to the file."""
+        self._ends.append(self._ends[-1] + _HEAD.size + length)
+
+    def read(self, number: int) -> bytes:
+        """The record with this number, from 0."""
+        begin, end = self._ends[number], self._ends[number + 1]
+        return os.pread(self._descriptor, end - begin, begin)[_HEAD.size :]
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def whole_length(path: Path) -> int:

@@ -49,7 +49,13 @@ class Run:
 
     @classmethod
     def create(
-        cls, path: str | Path, config: Mapping[str, Any], *, resume: bool = False, may_differ: Iterable[str] = ()
+        cls,
+        path: str | Path,
+        config: Mapping[str, Any],
+        *,
+        resume: bool = False,
+        may_differ: Iterable[str] = (),
+        beside: Iterable[str] = (),
     ) -> Run:
         """Start a run in `path`, or go on with the one that is there.
 
@@ -59,6 +65,7 @@ class Run:
           resume: go on with an existing run of the same configuration.
           may_differ: dotted names, e.g. ``"total"`` or ``"env"`` (with all below it), that a resumed run may
             change. Their new values are stored.
+          beside: names in the folder that others write, and that do not count as content.
 
         Raises:
           BadInput: the folder has content and `resume` is false; it has no ``config.json`` and `resume` is true;
@@ -66,13 +73,12 @@ class Run:
         """
         path = Path(path)
         wanted = plain(dict(config))
-        check_folder(path, f"run {path}")
-        _check_content(path, resume)
+        check_new(path, resume, beside)
         path.mkdir(parents=True, exist_ok=True)
         lock = _locked(path)
         try:
             # Again, now that no other process can write: another process may have begun a run in between.
-            _check_content(path, resume)
+            check_new(path, resume, beside)
             if resume:
                 stored = read_json(path / CONFIG, what=f"run {path}")
                 check_same(stored, wanted, f"run {path}", tuple(may_differ))
@@ -237,10 +243,13 @@ def _locked(path: Path) -> Lock:
         ) from None
 
 
-def _check_content(path: Path, resume: bool) -> None:
+def check_new(path: Path, resume: bool, beside: Iterable[str] = ()) -> None:
+    """Raise `BadInput` unless a run can begin in `path`, or go on there; see `Run.create`."""
+    check_folder(path, f"run {path}")
     # What a kill before the first config.json leaves does not count: such a folder is still empty.
     entries = list(path.iterdir()) if path.is_dir() else []
     content = {entry.name for entry in entries if entry.name != LOCK and not is_leftover(entry, CONFIG)}
+    content -= set(beside)
     if resume and CONFIG not in content:
         raise BadInput(f"run {path}", got=f"no {CONFIG}", expected="a run to resume", hint="Start it without --resume")
     if content and not resume:

@@ -26,7 +26,7 @@ def make(kind: str = "tcp_delta", **settings: float) -> ChosenPolicy:
     config = FlowConfig(horizon=3, execute=2, network=NetworkConfig(width=16, depth=2))
     proposer = ChunkPolicy(build_net(config, interface), Normalizer(interface), interface)
     policy = ChosenPolicy(proposer, ChosenConfig(width=16, **settings))  # type: ignore[arg-type]
-    policy.trusted.fill_(True)
+    policy.trusted.fill_(1.0)
     return policy.eval()
 
 
@@ -40,7 +40,7 @@ def test_the_first_proposal_stays_unless_critics_agree() -> None:
     assert policy.choose(torch.tensor([[0.5, 0.4, 0.9], [0.5, 1.1, 0.1]])[:, None]).tolist() == [0]
     # What critics think of all candidates alike says nothing.
     assert policy.choose(table + torch.tensor([5.0, -5.0])[:, None, None]).tolist() == [2]
-    policy.trusted.fill_(False)
+    policy.trusted.fill_(0.0)
     assert policy.choose(table).tolist() == [0]
 
 

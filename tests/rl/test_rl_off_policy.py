@@ -200,7 +200,7 @@ def test_critics_choose_once_they_have_learned_long_enough() -> None:
 def test_a_state_is_worth_what_is_chosen_there() -> None:
     """Live critics choose the larger chunk, targets give each chunk the value of its sum; hand-worked maximum."""
     algorithm = Proposals(base(), ProposalsConfig(**SMALL, backup_proposals=3), seed=0)
-    algorithm.policy.trusted.fill_(True)
+    algorithm.policy.trusted.fill_(1.0)
     met: list[torch.Tensor] = []
 
     def by_sum(features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
@@ -281,7 +281,7 @@ def test_what_is_exported_acts_as_the_algorithm_did(fresh: Callable[[int], OffPo
     for _ in range(3):
         algorithm.update(windows())
     if isinstance(algorithm, Proposals):
-        algorithm.policy.trusted.fill_(True)
+        algorithm.policy.trusted.fill_(1.0)
     loaded = open_policy(save_policy(algorithm.policy, tmp_path / "policy"))
     observation = {"proprio": np.random.default_rng(0).standard_normal((6, 2)).astype(np.float32)}
     bind_policy(loaded, INTERFACE, what="test")

@@ -70,7 +70,7 @@ class Proposals(OffPolicy):
         return self.critic.pessimistic(features, candidates, self.order).gather(1, chosen[:, None]).squeeze(1)
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
-        self.policy.trusted.fill_(self.updates >= self.settings.trust_after)
+        self.policy.trusted.fill_(float(self.updates >= self.settings.trust_after))
         worth = torch.nonzero(batch.merit).flatten()
         if not len(worth):
             return {}

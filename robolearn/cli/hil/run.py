@@ -1,0 +1,109 @@
+"""``robolearn hil run``: actor and learner on one machine, started and ended together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass, fields
+from typing import Any
+
+from robolearn.cli.hil.actor import Operators
+from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.2
+STOP_S = 30.0  # for the learner to write its checkpoint
+SOON_S = 20.0  # a half that dies so soon after its start, again and again, is not started any more
+MOST_DEATHS = 3
+NICE = 10  # of a learner beside an actor that keeps its rate
+PROGRAM = (sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HilRun(Teaching):
+    """Teach a policy in a world: an actor tries, an operator takes over where it fails, a learner learns from both.
+
+    Starts both halves as processes, starts a half again that was killed, and ends them together. What they say is in
+    <out>/logs.
+    """
+
+    task: str = "peg_insert_tight"
+    """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    operator: Operators = "none"
+    """Who watches and takes over: nobody, or a script (tasks of ours)."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.deploy.processes import Processes, Program
+        from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
+        from robolearn.io.json_files import read_json
+        from robolearn.runs import Progress, read_metrics
+        from robolearn.runs.run import RESULT, check_new
+
+        self.check()
+        check_new(self.out, self.resume, BESIDE)
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        programs = (
+            Program("learner", (*PROGRAM, "hil", "learner", *self._learner(address))),
+            Program("actor", (*PROGRAM, "hil", "actor", *self._actor(address))),
+        )
+        environment = {TOKEN_VARIABLE: new_token(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+        keys = ("success", "interventions", "updates")
+        begun = time.monotonic()
+        bar = Progress("teaching", total=self.env_steps, unit="control steps", show=keys, quiet=self.json)
+        with Processes(programs, self.out / LOGS, environment) as processes, bar as progress:
+            try:
+                deaths, shown = _Deaths(), -1
+                while len(done := processes.codes) < len(programs) or any(done.values()):
+                    for name, code in done.items():
+                        if code >= 0 or deaths.too_often(name):
+                            if code:
+                                processes.check()
+                            continue
+                        log.warning("the %s was killed by signal %d: it is started again", name, -code)
+                        processes.restart(name)
+                    if (rows := list(read_metrics(self.out))) and rows[-1]["step"] != shown:
+                        shown = rows[-1]["step"]
+                        progress(rows[-1]["env_steps"], {key: rows[-1][key] for key in keys})
+                    time.sleep(LOOK_S)
+            finally:
+                processes.stop(STOP_S)
+        result = read_json(self.out / RESULT, what=f"run {self.out}")
+        return {**result, "task": self.task, "wall_s": result["wall_s"] | {"run": time.monotonic() - begun}}
+
+    def _learner(self, address: str) -> list[str]:
+        own = {f.name for f in fields(Teaching)} - {"settings", "resume", "json", "verbose"}
+        words = [word for f in fields(self) if f.name in own for word in _flag(f.name, getattr(self, f.name))]
+        for f in fields(self.settings):
+            words += _flag(f.name, getattr(self.settings, f.name))
+        words += ["--listen", address, "--go-on", "--json"]
+        return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
+
+    def _actor(self, address: str) -> list[str]:
+        return [
+            "--policy", str(self.policy), "--task", self.task, "--operator", self.operator,
+            "--out", str(self.out / SPOOL), "--learner", address, "--json",
+        ]  # fmt: skip
+
+
+class _Deaths:
+    """Whether a half that dies again and again is to be started once more."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, list[float]] = {}
+
+    def too_often(self, name: str) -> bool:
+        at = self._at.setdefault(name, [])
+        at.append(time.monotonic())
+        return len(at) > MOST_DEATHS and at[-1] - at[-1 - MOST_DEATHS] < SOON_S
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    if value is None or value is False:
+        return []
+    words = [f"--{name.replace('_', '-')}"]
+    return words if value is True else [*words, str(value)]

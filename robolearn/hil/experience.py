@@ -1,0 +1,138 @@
+"""Two replay buffers, filled from the actors' records: what was done, and what is worth doing.
+
+    online           every episode
+    demonstrations   the demonstrator's episodes, and of every other the windows in which an operator steered
+
+Which record came when between those of other actors decides where it lies in the buffers, and with that which windows
+a generator draws. So `order` remembers how the episodes were closed: from the logs and it the buffers are rebuilt bit
+for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayBuffer, Step, WindowBatch
+from robolearn.rl.algorithms.off_policy import OffPolicy
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An episode that was learned from.
+
+    Attributes:
+      actor: whose.
+      records: how many of that actor's records had been taken then.
+      cut: it was cut short by a crash.
+    """
+
+    actor: str
+    records: int
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an episode.
+
+    Attributes:
+      steps: control steps.
+      interventions: those of them that an operator commanded.
+      takeovers: how often one took over.
+      success: whether the task was solved.
+      reward: sum.
+      cut: it was cut short by a crash; says nothing of success.
+    """
+
+    steps: int
+    interventions: int
+    takeovers: int
+    success: bool
+    reward: float
+    cut: bool
+
+
+class Experience:
+    """See the module.
+
+    Args:
+      algorithm: whose settings say how windows are made and drawn.
+      demonstrations: to begin with.
+
+    Attributes:
+      taken: actor → how many records of its were taken.
+      order, outcomes: of the episodes, in the order in which they were closed.
+    """
+
+    def __init__(self, algorithm: OffPolicy, demonstrations: Iterable[PlayedEpisode]) -> None:
+        self._algorithm = algorithm
+        self._assemblers: dict[str, Assembler] = {}
+        self.taken: dict[str, int] = {}
+        self.order: list[Closed] = []
+        self.outcomes: list[Outcome] = []
+        config, interface = algorithm.config, algorithm.base.interface
+        self.online, self.demonstrations = (
+            ReplayBuffer(interface, algorithm.chunk, config.capacity, device=algorithm.device) for _ in range(2)
+        )
+        for episode in demonstrations:
+            self.demonstrations.add(episode)
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps that can be learned from."""
+        return self.online.steps
+
+    def take(self, actor: str, record: Record) -> list[Outcome]:
+        """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
+        assembler = self._assemblers.setdefault(actor, Assembler())
+        closed = []
+        if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:
+            closed += self.cut(actor)
+        episode = assembler.add(record)
+        self.taken[actor] = self.taken.get(actor, 0) + 1
+        if episode is not None:
+            closed.append(self._close(actor, episode, cut=False))
+        return closed
+
+    def cut(self, actor: str) -> list[Outcome]:
+        """Close the running episode of an actor that will not go on with it."""
+        episode = self._assemblers[actor].cut()
+        return [] if episode is None else [self._close(actor, episode, cut=True)]
+
+    def sample(self, generator: torch.Generator) -> WindowBatch:
+        """A batch: the share of demonstrations that the settings say, as long as there are both."""
+        config = self._algorithm.config
+        count = config.batch
+        shown = round(config.demo_share * count) if len(self.online) else count
+        shown = shown if len(self.demonstrations) else 0
+        parts = [
+            buffer.sample(n, config.gamma, generator)
+            for buffer, n in ((self.online, count - shown), (self.demonstrations, shown))
+            if n
+        ]
+        return parts[0] if len(parts) == 1 else parts[0].followed_by(parts[1])
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self.online) + len(self.demonstrations)
+
+    def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> Outcome:
+        for buffer, only in ((self.online, False), (self.demonstrations, True)):
+            if only and not episode.intervention.any():
+                continue
+            buffer.add(episode, only_interventions=only)
+        self.order.append(Closed(actor, self.taken.get(actor, 0), cut))
+        steered = episode.intervention
+        outcome = Outcome(
+            steps=len(episode),
+            interventions=int(steered.sum()),
+            takeovers=int(steered[0]) + int((steered[1:] & ~steered[:-1]).sum()),
+            success=episode.success,
+            reward=float(episode.reward.sum()),
+            cut=cut,
+        )
+        self.outcomes.append(outcome)
+        return outcome

@@ -1,0 +1,293 @@
+"""The learner: takes records, updates, publishes weights, and can be killed at any moment.
+
+    updates ≤ ⌊utd · (steps − warmup)⌋         steps: of the episodes in the buffer
+
+In lockstep the updates that an episode pays for are made before anything else is taken, so what is learned depends on
+the records and the seed alone; in real time records come first. A checkpoint holds networks, optimisers, generators,
+counters, and which records were in the buffers; the records are in the logs. After a kill the buffers are rebuilt from
+them up to the checkpoint, and what the logs have beyond it is taken as if it came then.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, RobolearnError
+from robolearn.data.replay import PlayedEpisode, Record
+from robolearn.hil.algorithms import make_off_policy
+from robolearn.hil.board import Board
+from robolearn.hil.experience import Closed, Experience, Outcome
+from robolearn.hil.intake import Intake
+from robolearn.hil.settings import Budget, LearnerSettings, Lesson
+from robolearn.hil.wire.messages import pack_weights
+from robolearn.runs import Run
+from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, unprefixed
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 0.05  # at most between two looks at whether to stop
+GOODBYE_S = 10.0  # for actors to hear that the run is over
+ALIVE_S = 5.0  # an actor that was heard so long ago is waited for
+
+
+class Learner:
+    """See the module.
+
+    Args:
+      run: where metrics and checkpoints go.
+      base: the policy to begin with; its weights stay as they are.
+      intake: the actors' records.
+      board: what actors see.
+      demonstrations: to begin with.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        base: ChunkPolicy,
+        lesson: Lesson,
+        budget: Budget,
+        intake: Intake,
+        board: Board,
+        demonstrations: Iterable[PlayedEpisode],
+        settings: LearnerSettings | None = None,
+    ) -> None:
+        self.run, self.lesson, self.budget, self.intake, self.board = run, lesson, budget, intake, board
+        self.settings = LearnerSettings() if settings is None else settings
+        self.algorithm = make_off_policy(base, lesson)
+        self.experience = Experience(self.algorithm, demonstrations)
+        self.draws = torch.Generator().manual_seed(lesson.seed)
+        self._lockstep = lesson.pace == "lockstep"
+        self._waiting: deque[tuple[str, Record]] = deque()  # what the logs had beyond the checkpoint
+        self._sums: dict[str, Tensor] = {}  # of the metrics since the last row
+        self._summed = 0
+        self._worked_s, self._began = 0.0, time.monotonic()
+        self._restore()
+
+    @property
+    def updates(self) -> int:
+        """So far."""
+        return self.algorithm.updates
+
+    @property
+    def allowed(self) -> int:
+        """Updates that the steps so far pay for."""
+        config = self.algorithm.config
+        return math.floor(config.utd * max(self.experience.env_steps - config.warmup, 0))
+
+    @property
+    def due(self) -> bool:
+        """Whether an update is to be made."""
+        return self.updates < self.allowed and len(self.experience) > 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the budget is spent; in lockstep all updates are made then that it pays for."""
+        spent = self.budget.spent(self.experience.env_steps, len(self.experience.order))
+        return spent and not (self._lockstep and self.due)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of work since the run began, over all resumptions."""
+        return self._worked_s + time.monotonic() - self._began
+
+    def learn(self, stop: Callable[[], bool], progress: Callable[[int, dict[str, float]], None]) -> bool:
+        """Work until the budget is spent (true) or `stop` says so (false); saves at the end either way.
+
+        Raises:
+          RobolearnError: a log cannot be written.
+        """
+        self._publish()
+        self._show()
+        saved = time.monotonic()
+        while not stop() and not self.finished:
+            if not self._step():
+                self.intake.wait(IDLE_S)
+            if self.intake.failure is not None:
+                raise RobolearnError(f"the log of transitions cannot be written: {self.intake.failure.strerror}")
+            progress(self.experience.env_steps, vars(self.board.progress))
+            if time.monotonic() - saved >= self.settings.checkpoint_s:
+                self.save()
+                saved = time.monotonic()
+        self.save()
+        if not self.finished:
+            return False
+        self._publish()
+        self.board.finish(self.experience.taken)
+        self._say_goodbye()
+        return True
+
+    def save(self) -> None:
+        """Write a checkpoint; the one before it goes only then."""
+        self.intake.sync()
+        tensors, meta = self.algorithm.state()
+        tensors |= {"draws": self.draws.get_state()} | prefixed("sums", self._sums)
+        order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
+        counters = {"wall_s": self.wall_s, "summed": self._summed}
+        save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": order, **counters})
+
+    # --- one piece of work ----------------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """Take a record or make an update; false where there is neither."""
+        if self._lockstep and self.due:
+            self._update()
+            return True
+        found = self._waiting.popleft() if self._waiting else self.intake.take()
+        if found is not None:
+            self._take(*found)
+            return True
+        if self.due:
+            self._update()
+            return True
+        return False
+
+    def _take(self, actor: str, record: Record) -> None:
+        for outcome in self.experience.take(actor, record):
+            self._log(outcome)
+        self._show()
+
+    def _update(self) -> None:
+        for name, value in self.algorithm.update(self.experience.sample(self.draws)).items():
+            self._sums[name] = self._sums.get(name, torch.zeros(())) + value.detach().cpu()
+        self._summed += 1
+        self._show()
+
+    def _show(self) -> None:
+        """What was done is shown; in lockstep only when all is done that was to be."""
+        behind = self.updates - self.board.version
+        if self._lockstep and (self.due or self.finished):  # its actors hear of the end at once with the last episode
+            return
+        if behind and (self._lockstep or behind >= self.settings.publish_every or not self.due):
+            self._publish()
+        for actor, records in self.experience.taken.items():
+            self.board.process(actor, records)
+
+    def _publish(self) -> None:
+        if self._lockstep and self.due:
+            return
+        tensors = {key: value.cpu().numpy() for key, value in self.algorithm.acting().items()}
+        self.board.publish(self.updates, pack_weights(self.updates, tensors))
+
+    def _log(self, outcome: Outcome) -> None:
+        """A row of metrics for the episode."""
+        updates = {name: float(value) / max(self._summed, 1) for name, value in self._sums.items()}
+        self._sums, self._summed = {}, 0
+        closed = self.experience.order[-1]
+        steps = self.experience.env_steps
+        row = {
+            "actor": closed.actor,
+            "env_steps": steps,
+            "episode_steps": outcome.steps,
+            "success": outcome.success and not outcome.cut,
+            "interventions": outcome.interventions,
+            "takeovers": outcome.takeovers,
+            "episode_return": outcome.reward,
+            "cut": outcome.cut,
+            "updates": self.updates,
+            "utd": self.updates / max(steps, 1),
+            "replay_mb": (self.experience.online.bytes + self.experience.demonstrations.bytes) / 1e6,
+            "wall_s": self.wall_s,
+        }
+        self.run.log(len(self.experience.order) - 1, row | updates)
+        self.board.show(q=updates.get("q", math.nan), **self._shown())
+
+    def _shown(self) -> dict[str, float]:
+        free, rate = summary(self.experience.outcomes, self.settings.success_window)
+        return {
+            "success": sum(o.success for o in free) / len(free) if free else math.nan,
+            "intervention_rate": rate,
+            "env_steps": self.experience.env_steps,
+            "updates": self.updates,
+        }
+
+    def _say_goodbye(self) -> None:
+        """Wait until the actors have heard that it is over."""
+        until = time.monotonic() + GOODBYE_S
+        while time.monotonic() < until:
+            now = time.monotonic()
+            if all(actor in self.board.told or now - heard > ALIVE_S for actor, heard in self.board.heard.items()):
+                return
+            time.sleep(IDLE_S)
+
+    # --- after a kill ---------------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        stored = {actor: self.intake.stored(actor, 0) for actor in self.intake.actors}
+        found = load_latest_state(self.run.state_dir)
+        if found is not None:
+            tensors, meta = found
+            try:
+                for actor, count, cut in meta["order"]:
+                    self._rebuild(stored, Closed(actor, count, cut))
+                self.algorithm.load_state(tensors, meta["algorithm"])
+                self.draws.set_state(tensors["draws"])
+                self._worked_s, self._summed = float(meta["wall_s"]), int(meta["summed"])
+                self._sums = unprefixed("sums", tensors)
+            except (KeyError, ValueError, TypeError, RuntimeError) as error:
+                raise BadInput(
+                    f"training state in {self.run.state_dir}",
+                    got=f"one that does not fit ({type(error).__name__}: {error})",
+                    expected="the state of this run",
+                ) from error
+        self.run.rewind(len(self.experience.order))
+        for actor, records in stored.items():
+            self._waiting.extend((actor, record) for record in records[self.experience.taken.get(actor, 0) :])
+        if found is not None or self._waiting:
+            log.info("resumed %s: %d episodes, %d updates, %d records to be taken anew", self.run.path,
+                     len(self.experience.order), self.updates, len(self._waiting))  # fmt: skip
+
+    def _rebuild(self, stored: dict[str, list[Record]], closed: Closed) -> None:
+        records, taken = stored.get(closed.actor, []), self.experience.taken.get(closed.actor, 0)
+        if len(records) < closed.records:
+            raise BadInput(
+                f"log of actor {closed.actor!r}", got=f"{len(records)} records",
+                expected=f"at least {closed.records}, as when the state was saved",
+            )  # fmt: skip
+        for record in records[taken : closed.records]:
+            self.experience.take(closed.actor, record)
+        if closed.cut:
+            self.experience.cut(closed.actor)
+        assert self.experience.order[-1] == closed
+
+
+def summary(outcomes: list[Outcome], window: int) -> tuple[list[Outcome], float]:
+    """(the last `window` episodes without intervention or crash, the share of steps that an operator commanded in the
+    last `window` episodes of all)."""
+    free = [o for o in outcomes if not o.interventions and not o.cut][-window:]
+    last = outcomes[-window:]
+    steps = sum(o.steps for o in last)
+    return free, sum(o.interventions for o in last) / steps if steps else math.nan
+
+
+def result_of(learner: Learner) -> dict[str, Any]:
+    """The numbers of a run, for ``--json``."""
+    from robolearn.eval.intervals import Success
+
+    outcomes, steps = learner.experience.outcomes, learner.experience.env_steps
+    free, rate = summary(outcomes, learner.settings.success_window)
+    hz = learner.algorithm.base.interface.control_hz
+    periods = learner.board.periods
+    slowest = max(periods.values(), key=lambda period: period.p99, default=None)
+    return {
+        "run": str(learner.run.path),
+        "algorithm": learner.lesson.algo,
+        "success": Success.of(sum(o.success for o in free), len(free)).to_json() if free else None,
+        "episodes": len(outcomes),
+        "env_steps": steps,
+        "robot_minutes": steps / hz / 60.0,
+        "intervention_rate": rate,
+        "updates": learner.updates,
+        "utd": learner.updates / max(steps, 1),
+        "period_ms": None if slowest is None else {"p50": slowest.p50, "p99": slowest.p99},
+        "wall_s": {"total": learner.wall_s},
+    }

@@ -1,0 +1,107 @@
+"""What a run of the loop is: who learns, at which pace, for how long. Loads no torch."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from robolearn.core import BadInput
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
+
+Pace = Literal["lockstep", "realtime"]
+"""lockstep: at each episode's end the actor waits for the learner; what comes out depends on the seed alone. realtime:
+the actor keeps its rate, and the learner does what it can."""
+
+HIL_ALGORITHMS: dict[str, type[OffPolicyConfig]] = {
+    "proposals": ProposalsConfig,
+    "rlpd": RlpdConfig,
+    "dsrl": DsrlConfig,
+}
+HilConfig = ProposalsConfig | RlpdConfig | DsrlConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """What the learner decides, and its actors have to know.
+
+    Attributes:
+      algo: a name in `HIL_ALGORITHMS`.
+      settings: of the algorithm.
+      pace: see `Pace`.
+      seed: of starts, noise and everything else.
+    """
+
+    algo: str
+    settings: OffPolicyConfig
+    pace: Pace = "lockstep"
+    seed: int = 0
+
+    def to_text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_text(text: str) -> Lesson:
+        """The inverse of `to_text`.
+
+        Raises:
+          BadInput: it is not what this version of robolearn writes.
+        """
+        try:
+            values = json.loads(text)
+            kind = HIL_ALGORITHMS[values["algo"]]
+            settings = TypeAdapter(kind).validate_python(values["settings"])
+            if values["pace"] not in ("lockstep", "realtime") or values["settings"].keys() != asdict(settings).keys():
+                raise ValueError("other settings")
+            return Lesson(algo=values["algo"], settings=settings, pace=values["pace"], seed=int(values["seed"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
+            raise BadInput("the learner's settings", got=str(error).splitlines()[0]) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When the run is over; at the end of the episode in which one of them is reached.
+
+    Attributes:
+      env_steps: control steps of all actors.
+      episodes: 0 for as many as there are.
+    """
+
+    env_steps: int
+    episodes: int = 0
+
+    def spent(self, env_steps: int, episodes: int) -> bool:
+        """Whether it is."""
+        return env_steps >= self.env_steps or 0 < self.episodes <= episodes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings:
+    """How the learner works; nothing of this is in what it learns.
+
+    Attributes:
+      publish_every: updates between two versions of the weights, in real time.
+      checkpoint_s: seconds between two checkpoints.
+      success_window: how many of the last intervention-free episodes the success is of.
+    """
+
+    publish_every: int = 50
+    checkpoint_s: float = 30.0
+    success_window: int = 100
+
+
+def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:
+    """A seed below 2³² of one episode, for the use number `use` (`STARTS`, `NOISE`, …)."""
+    words = np.random.SeedSequence([seed, zlib.crc32(actor.encode()), episode, use]).generate_state(1)
+    return int(words[0])
+
+
+STARTS, NOISE, OPERATOR = range(3)
+
+__all__ = ["HIL_ALGORITHMS", "NOISE", "OPERATOR", "STARTS", "Budget", "HilConfig", "LearnerSettings",
+           "Lesson", "Pace", "episode_seed"]  # fmt: skip

@@ -1,0 +1,1 @@
+"""The wire between actors and learner: gRPC with safetensors, tokens, certificates; no pickle, no protoc."""

@@ -1,0 +1,155 @@
+"""Who commands which step: chunks, take-over between any two of their steps, hand-back, a person's labels."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robolearn.core import NonFinite
+from robolearn.data.replay import End, Step
+from robolearn.hil.agent import SteeredAgent
+
+sys.path.insert(0, str(Path(__file__).parent))
+from classroom import Classroom, Line, make_lesson, play
+
+ALL = np.ones(1, np.bool_)
+
+
+class Steering:
+    """Steers at the steps that are named, with 0.5; otherwise its action is NaN, which nobody may execute."""
+
+    def __init__(self, *steps: int) -> None:
+        self.steps, self.count = steps, -1
+
+    def begin(self, worlds: np.ndarray) -> None:
+        self.count = -1
+
+    def command(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
+        self.count += 1
+        steers = self.count in self.steps
+        return np.array([steers]), np.array([[0.5 if steers else np.nan]], np.float32)
+
+
+class Policy:
+    """The c-th chunk is c/10 + 0.01, 0.02, 0.03, of the step that it was asked at."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, observation: Any) -> np.ndarray:
+        self.asked.append(int(observation["x"][0, 0]))
+        return (np.array([[0.01], [0.02], [0.03]]) + len(self.asked) / 10).astype(np.float32)
+
+
+def run(
+    steps: int, operator: Any = None, asks: dict[int, list[Any]] | None = None
+) -> tuple[list, Policy, SteeredAgent]:
+    """(action, intervention) of so many steps."""
+    policy, t, seen = Policy(), 0, []
+
+    def before(observation: Any, steering: bool) -> list[Any]:
+        seen.append(steering)
+        return (asks or {}).get(t, [])
+
+    agent = SteeredAgent(policy, lambda: None, before)
+    agent.start(operator)
+    out = []
+    buffer = np.zeros((1, 1), np.float32)
+    for t in range(steps):
+        buffer[:] = t
+        decision = agent.decide({"x": buffer}, ALL)
+        buffer[:] = -1  # a world may write over what it has shown
+        assert decision.aux["observation"]["x"][0, 0] == t
+        out.append((round(float(decision.chunk[0, 0, 0]), 2), decision.aux["intervention"]))
+    assert seen == [False, *(helped for _, helped in out[:-1])]
+    return out, policy, agent
+
+
+def test_chunks_are_executed_to_their_end() -> None:
+    out, policy, _ = run(7)
+    assert [a for a, _ in out] == [0.11, 0.12, 0.13, 0.21, 0.22, 0.23, 0.31] and policy.asked == [0, 3, 6]
+    assert not any(helped for _, helped in out)
+
+
+def test_a_take_over_voids_the_rest_of_the_chunk() -> None:
+    out, policy, _ = run(8, Steering(1, 2, 5))
+    assert [a for a, _ in out] == [0.11, 0.5, 0.5, 0.21, 0.22, 0.5, 0.31, 0.32]
+    assert [t for t, (_, helped) in enumerate(out) if helped] == [1, 2, 5]
+    assert policy.asked == [0, 3, 6]
+
+
+def test_a_person_takes_over_and_hands_back() -> None:
+    class Device(Steering):
+        def command(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
+            return np.array([False]), np.array([[-2.0]], np.float32)
+
+    out, policy, _ = run(6, Device(), {2: ["take over"], 4: ["hand back"]})
+    assert [a for a, _ in out] == [0.11, 0.12, -1.0, -1.0, 0.21, 0.22]  # never beyond ±1
+    assert policy.asked == [0, 4]
+
+
+def test_without_a_device_there_is_nothing_to_take_over_with() -> None:
+    out, _, _ = run(3, None, {1: ["take over"]})
+    assert not any(helped for _, helped in out)
+
+
+def test_an_action_that_is_none_is_never_executed() -> None:
+    agent = SteeredAgent(lambda _: np.full((2, 1), np.nan, np.float32), lambda: None, lambda *_: ())
+    agent.start(None)
+    with pytest.raises(NonFinite, match="policy"):
+        agent.decide({"x": np.zeros((1, 1))}, ALL)
+
+
+class Labels:
+    """Asks for something at certain (episode, step)s, and keeps what it was shown."""
+
+    def __init__(self, asks: dict[tuple[int, int], str]) -> None:
+        self.asks, self.shown = asks, []
+
+    def show(self, status: Any) -> None:
+        self.shown.append(status)
+
+    def poll(self) -> list[Any]:
+        last = self.shown[-1]
+        return [self.asks[key]] if (key := (last.episode, last.step)) in self.asks else []
+
+
+def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
+    person = Labels({(0, 2): "success", (1, 3): "failure", (3, 4): "stop"})
+    room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
+    env = Line(limit=8)
+    played = play(tmp_path / "spool", room.port, env=env, helper=None, person=person)
+    room.stop()
+    ends = {r.episode: r for r in played.records if isinstance(r, End)}
+    steps = [r for r in played.records if isinstance(r, Step)]
+    assert sorted(ends) == [0, 1, 2, 3]
+    assert [(ends[e].length, ends[e].terminated, ends[e].truncated, ends[e].success) for e in (0, 1, 3)] == [
+        (3, True, False, True), (4, True, False, False), (5, False, True, False)]  # fmt: skip
+    rewards = [[r.reward for r in steps if r.episode == e] for e in range(4)]
+    assert rewards[0] == [0, 0, 1] and rewards[1] == [0] * 4 and rewards[3] == [0] * 5
+    assert played.link.acknowledged == len(played.records)
+    last = person.shown[-1]
+    assert last.episode == 3 and last.version >= 0 and last.linked and last.period.p50 == pytest.approx(50, abs=10)
+    # The final observation of an episode that a person ended is that after its last step.
+    assert ends[0].observation["proprio"][1] == 3
+
+
+def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path) -> None:
+    room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
+    env = Line()
+    play(tmp_path / "spool", room.port, env=env, helper=None, stop=lambda: sum(map(len, env.executed)) >= 5)
+    env = Line()
+    played = play(tmp_path / "spool", room.port, env=env, helper=None, stop=lambda: len(env.final) >= 1)
+    room.stop()
+    first = [r for r in played.records if r.episode == 0]
+    assert all(isinstance(r, Step) for r in first) and 1 < len(first) < 12
+    outcome = room.learner.experience.outcomes[0]
+    # The last step's outcome is not known, so it leads nowhere; the rest is learned from.
+    assert outcome.cut and outcome.steps == len(first) - 1 and not room.learner.experience.outcomes[1].cut
+    windows = room.learner.experience.online
+    rows = {int(w) for w in windows._windows.start}
+    assert max(rows) > 12 and not windows._windows.ends[: len(first)].any()

@@ -1,0 +1,261 @@
+"""The learner without a wire: the ratio, shares of a batch, crashes among records of several actors, the curve."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import torch
+
+from robolearn.core import BadInput
+from robolearn.data.replay import End, PlayedEpisode, Record, Step
+from robolearn.hil import intake as intakes
+from robolearn.hil.board import Board
+from robolearn.hil.experience import Experience, Outcome
+from robolearn.hil.intake import Intake
+from robolearn.hil.learner import Learner, result_of, summary
+from robolearn.hil.pacing import Pacer
+from robolearn.hil.settings import Budget, LearnerSettings, Lesson, episode_seed
+from robolearn.hil.wire.server import Refused
+from robolearn.runs import Run, read_metrics
+
+sys.path.insert(0, str(Path(__file__).parent))
+from classroom import SCHEMA, make_base, make_lesson
+
+
+def episode(number: int, length: int, *, helped: tuple[int, ...] = (), success: bool = False) -> list[Record]:
+    """Its observation is (number, t), its reward 1 at a success."""
+    out: list[Record] = [
+        Step(number, t, {"proprio": np.array([number, t], np.float32)}, np.array([t / 100], np.float32),
+             float(success and t == length - 1), t in helped)
+        for t in range(length)
+    ]  # fmt: skip
+    last = {"proprio": np.array([number, length], np.float32)}
+    return [*out, End(number, length, last, success, not success, success)]
+
+
+def demonstration(length: int = 20) -> PlayedEpisode:
+    seen = {"proprio": np.full((length, 2), -5, np.float32)}
+    return PlayedEpisode(seen, np.zeros((length, 1), np.float32), np.zeros(length, np.float32), np.ones(length, bool),
+                         False, True)  # fmt: skip
+
+
+class Bench:
+    """A learner that is fed by hand."""
+
+    def __init__(self, folder: Path, lesson: Lesson, *, demos: Any = (), **settings: Any) -> None:
+        self.run = Run.create(folder / "run", {"test": True}, resume=(folder / "run").exists())
+        self.intake = Intake(folder / "log", SCHEMA, single=False)
+        self.board = Board()
+        self.learner = Learner(self.run, make_base(), lesson, Budget(env_steps=10**6), self.intake, self.board, demos,
+                               LearnerSettings(**settings))  # fmt: skip
+        self.logs: dict[str, Any] = {}
+
+    def send(self, actor: str, records: list[Record]) -> None:
+        if actor not in self.logs:
+            self.logs[actor] = self.intake.connect(actor)
+        log = self.logs[actor]
+        self.intake.append(log, log.session, log.count, [SCHEMA.encode(record) for record in records])
+
+    def work(self) -> None:
+        """All there is to do."""
+        while self.learner._step():
+            pass
+
+    def close(self) -> None:
+        self.intake.close()
+        self.run.close()
+
+
+@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+@pytest.mark.parametrize("utd", [0.3, 2.0])
+def test_the_ratio_is_never_exceeded_and_always_reached(tmp_path: Path, pace: str, utd: float) -> None:
+    bench, made = Bench(tmp_path, make_lesson(pace, utd=utd)), []
+    update = bench.learner.algorithm.update
+
+    def spy(batch: Any) -> Any:
+        made.append(bench.learner.experience.env_steps)
+        assert len(made) <= utd * (made[-1] - 10) + 1e-9
+        return update(batch)
+
+    bench.learner.algorithm.update = spy  # type: ignore[method-assign]
+    for number, length in enumerate((7, 9, 12, 4)):
+        bench.send("a", episode(number, length))
+        bench.work()
+        steps = bench.learner.experience.env_steps
+        assert len(made) == math.floor(utd * max(steps - 10, 0) + 1e-9)
+    bench.close()
+
+
+def test_records_come_before_updates_in_real_time_and_after_them_in_lockstep(tmp_path: Path) -> None:
+    for pace, expected in (("lockstep", [20, 40]), ("realtime", [40, 40])):
+        bench, at = Bench(tmp_path / pace, make_lesson(pace, utd=1.0)), []
+        update = bench.learner.algorithm.update
+
+        def spy(batch: Any, update: Any = update, at: list[int] = at, bench: Bench = bench) -> Any:
+            at.append(bench.learner.experience.env_steps)
+            return update(batch)
+
+        bench.learner.algorithm.update = spy  # type: ignore[method-assign]
+        bench.send("a", episode(0, 20) + episode(1, 20))
+        bench.work()
+        assert len(at) == 30 and [at[0], at[-1]] == expected
+        bench.close()
+
+
+def test_weights_are_published_every_so_many_updates(tmp_path: Path) -> None:
+    bench, versions = Bench(tmp_path, make_lesson("realtime", utd=1.0), publish_every=8), []
+    bench.learner._publish()
+    publish = bench.board.publish
+    bench.board.publish = lambda v, w: versions.append(v) or publish(v, w)  # type: ignore[method-assign]
+    bench.send("a", episode(0, 30))
+    bench.work()
+    assert versions == [8, 16, 20]
+    bench.close()
+
+
+def test_half_of_a_batch_is_shown_and_interventions_count_as_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, make_lesson("realtime", demo_share=0.25), demos=[demonstration()])
+    experience, draws = bench.learner.experience, torch.Generator().manual_seed(0)
+    batch = experience.sample(draws)
+    assert bool((batch.observation["proprio"] == -5).all())  # nothing else is there yet
+    for record in episode(0, 30, helped=(10, 11, 12, 13, 14)):
+        experience.take("a", record)
+    batch = experience.sample(draws)
+    first = batch.observation["proprio"][:, 0]
+    assert len(batch) == 16 and bool((first[:12] == 0).all()) and bool(batch.intervention[12:].all())
+    shown = torch.cat([experience.sample(draws).observation["proprio"][12:, 0] for _ in range(30)])
+    assert {-5, 0} == set(shown.int().tolist())
+    assert len(experience.demonstrations) == 17 + 3  # chunks of three within the five steps
+    bench.close()
+
+
+def test_buffers_are_rebuilt_bit_for_bit_from_logs_of_two_actors_and_a_crash(tmp_path: Path) -> None:
+    lesson = make_lesson("realtime", utd=0.2)
+    bench = Bench(tmp_path, lesson, demos=[demonstration()])
+    a, b = episode(0, 9, helped=(3, 4, 5, 6)), episode(0, 12, success=True)
+    bench.send("a", a[:5])
+    bench.send("b", b)
+    bench.send("a", a[5:])
+    bench.send("b", episode(1, 8)[:6])  # then it crashes
+    bench.send("a", episode(1, 11, helped=(0, 1, 2)))
+    bench.send("b", episode(2, 10))
+    bench.send("a", episode(2, 7)[:4])  # an episode that is still running
+    bench.work()
+    bench.learner.save()
+    bench.send("a", episode(2, 7)[4:])  # not in the checkpoint
+    outcomes = [(o.steps, o.interventions, o.takeovers, o.cut) for o in bench.learner.experience.outcomes]
+    assert outcomes == [(12, 0, 0, False), (9, 4, 1, False), (11, 3, 1, False), (5, 0, 0, True), (10, 0, 0, False)]
+    before = everything(bench.learner.experience), bench.learner.algorithm.state()[0], bench.learner.draws.get_state()
+    bench.close()
+
+    other = Bench(tmp_path, lesson, demos=[demonstration()])
+    after = everything(other.learner.experience), other.learner.algorithm.state()[0], other.learner.draws.get_state()
+    for one, two in zip(before[:2], after[:2], strict=True):
+        assert one.keys() == two.keys()
+        for key, value in one.items():
+            assert torch.equal(value, two[key]), key
+    assert torch.equal(before[2], after[2])
+    assert other.learner.experience.order == bench.learner.experience.order
+    other.work()  # what the log has beyond the checkpoint, the running episode's first steps included
+    assert other.learner.experience.outcomes[-1].steps == 7 and other.learner.experience.taken == {"a": 30, "b": 30}
+    assert other.learner.updates == math.floor(0.2 * (other.learner.experience.env_steps - 10))
+    other.close()
+
+
+def everything(experience: Experience) -> dict[str, torch.Tensor]:
+    """All windows of both buffers, the base's proposals included."""
+    found = {}
+    for name, buffer in (("online", experience.online), ("shown", experience.demonstrations)):
+        batch = buffer.gather(torch.arange(len(buffer)), 0.9, torch.Generator().manual_seed(0))
+        found |= {f"{name}/{key}": value for key, value in vars(batch).items() if isinstance(value, torch.Tensor)}
+        found[f"{name}/seen"], found[f"{name}/next"] = batch.observation["proprio"], batch.next_observation["proprio"]
+    return found
+
+
+def test_a_log_that_lost_what_the_checkpoint_has_seen_is_refused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, make_lesson())
+    bench.send("a", episode(0, 12))
+    bench.work()
+    bench.learner.save()
+    bench.close()
+    (tmp_path / "log" / "a.transitions").write_bytes(b"")
+    with pytest.raises(BadInput, match="at least 13"):
+        Bench(tmp_path, make_lesson())
+
+
+def test_the_queue_is_bounded_and_actors_keep_what_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intakes, "QUEUED_BYTES", 4000)
+    bench, sent = Bench(tmp_path, make_lesson("realtime")), episode(0, 30)
+    with pytest.raises(Refused) as full:
+        bench.send("a", sent)
+    assert full.value.status is grpc.StatusCode.UNAVAILABLE
+    count = bench.logs["a"].count
+    assert 0 < count < 31
+    bench.work()
+    while count < 31:
+        try:
+            bench.send("a", sent[count:])
+        except Refused:
+            bench.work()
+        count = bench.logs["a"].count
+    bench.work()
+    assert bench.learner.experience.env_steps == 30
+    bench.close()
+
+
+def test_the_curve_counts_what_a_policy_did_alone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, make_lesson("realtime"), success_window=3)
+    for number, (helped, success) in enumerate(
+        [((), True), ((1, 2), True), ((), False), ((), True), ((3,), False), ((), True)]
+    ):
+        bench.send("a", episode(number, 10, helped=helped, success=success))
+    bench.work()
+    result = result_of(bench.learner)
+    assert result["success"]["rate"] == pytest.approx(2 / 3) and result["success"]["episodes"] == 3
+    assert result["intervention_rate"] == pytest.approx(1 / 30)
+    assert (result["env_steps"], result["episodes"], result["robot_minutes"]) == (60, 6, pytest.approx(0.05))
+    assert result["utd"] == pytest.approx(result["updates"] / 60)
+    rows = list(read_metrics(tmp_path / "run"))
+    assert [row["success"] for row in rows] == [True, True, False, True, False, True]
+    assert [row["interventions"] for row in rows] == [0, 2, 0, 0, 1, 0]
+    bench.close()
+
+
+def test_a_crash_is_neither_a_success_nor_a_failure() -> None:
+    whole, cut = Outcome(10, 0, 0, True, 1.0, False), Outcome(10, 0, 0, False, 0.0, True)
+    free, rate = summary([whole, cut, cut], 2)
+    assert free == [whole] and rate == 0.0
+    assert summary([], 5)[0] == [] and math.isnan(summary([], 5)[1])
+
+
+def test_seeds_of_episodes_differ_by_everything() -> None:
+    seeds = {episode_seed(s, a, e, u) for s in range(3) for a in ("a", "b", "") for e in range(5) for u in range(4)}
+    assert len(seeds) == 3 * 3 * 5 * 4 and all(0 <= seed < 2**32 for seed in seeds)
+    assert episode_seed(1, "a", 2, 3) == episode_seed(1, "a", 2, 3)
+
+
+def test_steps_keep_their_rate_and_are_not_hurried_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("robolearn.hil.pacing.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("robolearn.hil.pacing.time.sleep", lambda s: now.__setitem__(0, now[0] + s))
+    pacer, at = Pacer(20.0), []
+    pacer.begin()
+    for work_s in (0.01, 0.04, 0.2, 0.01, 0.01, 0.0):
+        pacer.tick()
+        at.append(round(now[0] - 100.0, 6))
+        now[0] += work_s
+    # A step that took 0.2 s is followed at once, and then the rate is as before: never two steps within a period.
+    assert at == [0.0, 0.05, 0.1, 0.3, 0.35, 0.4]
+    assert pacer.measured().count == 5 and pacer.measured().p50 == pytest.approx(50.0)
+    pacer.begin()
+    pacer.tick()
+    assert pacer.measured().count == 5  # between two episodes nothing is measured
+    assert Pacer(None).measured().count == 0

@@ -1,0 +1,170 @@
+"""The whole loop in one process, over real gRPC: what is recorded, what is learned, and that it is always the same."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from robolearn.core import BadInput
+from robolearn.data.replay import End, Step
+from robolearn.runs import read_metrics
+
+sys.path.insert(0, str(Path(__file__).parent))
+from classroom import Classroom, Helper, Line, make_lesson, play
+
+
+def whole_run(folder: Path, **lesson: object) -> tuple[Classroom, object]:
+    room = Classroom(folder, make_lesson(**lesson))  # type: ignore[arg-type]
+    played = play(folder / "spool", room.port)
+    room.close()
+    return room, played
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Classroom, object]:
+    torch.set_num_threads(1)
+    return whole_run(tmp_path_factory.mktemp("loop"))
+
+
+def test_records_are_what_was_executed_and_seen(run) -> None:
+    _, played = run
+    steps = [record for record in played.records if isinstance(record, Step)]
+    ends = [record for record in played.records if isinstance(record, End)]
+    executed = [action for episode in played.env.executed for action in episode]
+    np.testing.assert_allclose([float(step.action[0]) for step in steps], executed)
+    # The final observation, never the first of the next episode.
+    np.testing.assert_array_equal([end.observation["proprio"] for end in ends], played.env.final)
+    for end, seen in zip(ends, played.env.final, strict=True):
+        assert end.terminated == end.success == (seen[0] >= 1.0) and end.truncated == (not end.terminated)
+    assert {end.success for end in ends} == {True, False}
+
+
+def test_an_operator_s_steps_are_marked_and_theirs_alone(run) -> None:
+    _, played = run
+    steps = [record for record in played.records if isinstance(record, Step)]
+    helped = {step.episode for step in steps if step.intervention}
+    assert helped and helped != {step.episode for step in steps}
+    for step in steps:
+        assert step.intervention == (step.episode in helped and 4 <= step.index < 7)
+        assert not step.intervention or step.action[0] == 1.0
+
+
+def test_the_learner_has_every_record_and_keeps_the_ratio(run) -> None:
+    room, played = run
+    learner = room.learner
+    assert list(room.intake.actors["actor"].log.read())[-1].observation.keys() == {"proprio"}
+    assert room.intake.actors["actor"].log.path.read_bytes() == played.spool._log.path.read_bytes()
+    steps = sum(isinstance(record, Step) for record in played.records)
+    assert learner.experience.env_steps == steps >= 150
+    assert learner.updates == int(0.5 * (steps - 10)) == learner.allowed
+    rows = list(read_metrics(room.run.path))
+    assert len(rows) == sum(isinstance(record, End) for record in played.records)
+    assert all(row["updates"] <= 0.5 * max(row["env_steps"] - 10, 0) for row in rows)
+    helped = {r.episode for r in played.records if isinstance(r, Step) and r.intervention}
+    assert sum(row["takeovers"] for row in rows) == len(helped)
+
+
+def test_interventions_are_in_both_buffers(run) -> None:
+    room, _ = run
+    experience = room.learner.experience
+    windows = experience.demonstrations.gather(
+        torch.arange(len(experience.demonstrations)), 0.9, torch.Generator().manual_seed(0)
+    )
+    assert len(windows) and bool(windows.intervention.all()) and bool((windows.action == 1.0).all())
+    online = experience.online.gather(torch.arange(len(experience.online)), 0.9, torch.Generator().manual_seed(0))
+    assert int(online.intervention.sum()) == len(windows)
+
+
+def test_the_actor_acts_by_the_learner_s_last_weights(run) -> None:
+    room, played = run
+    assert played.sets.newest == room.learner.updates
+    played.sets.swap()
+    for key, value in room.learner.algorithm.acting().items():
+        np.testing.assert_array_equal(value.numpy(), played.sets.like[key])
+
+
+@pytest.mark.parametrize("algo", ["proposals", "rlpd"])
+def test_in_lockstep_one_seed_gives_one_run(tmp_path: Path, algo: str) -> None:
+    first, one = whole_run(tmp_path / "one", algo=algo)
+    second, other = whole_run(tmp_path / "other", algo=algo)
+    assert one.spool._log.path.read_bytes() == other.spool._log.path.read_bytes()
+    assert first.learner.updates > 40
+    for key, value in first.state().items():
+        assert torch.equal(value, second.state()[key]), key
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, run) -> None:
+    """The learner is stopped thrice, the actor twice in the middle of an episode, both at moments of their own."""
+    unbroken, whole = run
+    room = Classroom(tmp_path, make_lesson())
+    port, parts = room.port, []
+    for steps in (25, 40, 10**6):
+        env = Line()
+        thread = threading.Thread(
+            target=lambda env=env, steps=steps: parts.append(
+                play(tmp_path / "spool", port, env=env, stop=lambda: sum(map(len, env.executed)) >= steps)
+            )
+        )
+        thread.start()
+        if steps < 10**6:
+            thread.join(30)
+        room.stop()
+        room = Classroom(tmp_path, make_lesson(), port=port)
+        thread.join(30)
+        assert not thread.is_alive()
+    room.close()
+    assert parts[-1].spool._log.path.read_bytes() == whole.spool._log.path.read_bytes()
+    for key, value in unbroken.state().items():
+        assert torch.equal(value, room.state()[key]), key
+    ours, theirs = (
+        [{key: value for key, value in row.items() if key != "wall_s"} for row in read_metrics(r.run.path)]
+        for r in (room, unbroken)
+    )
+    assert ours == theirs
+
+
+def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> None:
+    _, whole = run
+    for env_steps in (60, 150):
+        room = Classroom(tmp_path, make_lesson(), env_steps=env_steps)
+        played = play(tmp_path / "spool", room.port)
+        room.close()
+    assert played.spool._log.path.read_bytes() == whole.spool._log.path.read_bytes()
+
+
+def test_two_actors_in_real_time(tmp_path: Path) -> None:
+    room = Classroom(tmp_path, make_lesson("realtime"), env_steps=120)
+    found = []
+    threads = [
+        threading.Thread(target=lambda n=n: found.append(play(tmp_path / n, room.port, name=n, helper=None)))
+        for n in ("left", "right")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    room.close()
+    assert sorted(room.learner.experience.taken) == ["left", "right"]
+    rows = list(read_metrics(room.run.path))
+    assert {row["actor"] for row in rows} == {"left", "right"}
+    # Other names, other starts.
+    starts = {tuple(r.records[0].observation["proprio"]) for r in found}
+    assert len(starts) == 2
+    assert all(r.link.period.count > 20 for r in found)
+
+
+def test_lockstep_takes_one_actor_alone(tmp_path: Path) -> None:
+    room = Classroom(tmp_path, make_lesson(), env_steps=30)
+    play(tmp_path / "spool", room.port)
+    with pytest.raises(BadInput, match="alone, in lockstep"):
+        room.intake.connect("another")
+    room.close()
+
+
+def test_help_that_depends_on_the_seed_is_the_same_again() -> None:
+    assert {Helper(seed).helps for seed in range(4)} == {True, False}
