@@ -138,7 +138,7 @@ def test_an_episode_that_comes_out_otherwise_stays_cut(tmp_path: Path) -> None:
 
     class Moved(Line):
         def reset(self, **given: object) -> tuple[dict, dict]:
-            seen, infos = super().reset(**given)  # type: ignore[arg-type]
+            _, infos = super().reset(**given)  # type: ignore[arg-type]
             self.x += 0.125
             return self._seen(), infos
 

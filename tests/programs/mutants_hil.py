@@ -15,8 +15,8 @@ LEARNER, DOOR = ("tests/hil/test_hil_learner.py",), ("tests/hil/test_hil_wire.py
 
 MUTANTS: dict[str, Mutant] = {
     "chunk-goes-on-after-a-take-over": Mutant(
-        f"{HIL}/agent.py", "if action is not None:\n            self._chunk = []", "if action is not None:\n            pass",
-        AGENT,
+        f"{HIL}/agent.py", "if action is not None:\n            self._chunk = []",
+        "if action is not None:\n            pass", AGENT,
     ),
     "chunk-of-the-episode-before": Mutant(
         f"{HIL}/agent.py", "self._operator, self._chunk = operator, []", "self._operator = operator", LOOP
