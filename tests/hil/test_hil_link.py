@@ -280,7 +280,8 @@ def test_weights_are_loaded_beside_those_in_use() -> None:
     np.testing.assert_array_equal(sets.act(seen), before)
     assert (sets.version, sets.newest) == (-1, 7)
     with sets._lock:  # somebody is loading: the control loop does not wait for it
-        assert not sets.swap()
+        began = time.monotonic()
+        assert not sets.swap() and time.monotonic() - began < 1.0
     assert sets.swap() and not sets.swap() and sets.version == 7
     sets.seed(1)
     assert not np.array_equal(sets.act(seen), before)

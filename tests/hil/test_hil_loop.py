@@ -54,6 +54,12 @@ def test_an_operator_s_steps_are_marked_and_theirs_alone(run) -> None:
         assert not step.intervention or step.action[0] == 1.0
 
 
+def test_each_episode_has_a_start_of_its_own(run) -> None:
+    _, played = run
+    starts = [record.observation["proprio"][0] for record in played.records if getattr(record, "index", -1) == 0]
+    assert len(set(map(float, starts))) == len(starts) > 5
+
+
 def test_the_learner_has_every_record_and_keeps_the_ratio(run) -> None:
     room, played = run
     learner = room.learner
