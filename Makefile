@@ -71,6 +71,7 @@ test-mutants: .venv/.dev
 	$(BIN)/python tests/programs/mutants.py
 	$(BIN)/python tests/programs/mutants_station.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_learning.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_hil.py
 
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
 test-crash: .venv/.dev

@@ -70,6 +70,7 @@ class Learner:
         self._waiting: deque[tuple[str, Record]] = deque()  # what the logs had beyond the checkpoint
         self._sums: dict[str, Tensor] = {}  # of the metrics since the last row
         self._summed = 0
+        self._silent: set[str] = set()  # actors that have not been heard for a while
         self._worked_s, self._began = 0.0, time.monotonic()
         self._restore()
 
@@ -114,6 +115,7 @@ class Learner:
                 self.intake.wait(IDLE_S)
             if self.intake.failure is not None:
                 raise RobolearnError(f"the log of transitions cannot be written: {self.intake.failure.strerror}")
+            self._look_for_actors()
             progress(self.experience.env_steps, vars(self.board.progress))
             if time.monotonic() - saved >= self.settings.checkpoint_s:
                 self.save()
@@ -209,6 +211,15 @@ class Learner:
             "env_steps": self.experience.env_steps,
             "updates": self.updates,
         }
+
+    def _look_for_actors(self) -> None:
+        """Say once when one is silent, and once when it is back."""
+        now = time.monotonic()
+        for actor, heard in tuple(self.board.heard.items()):
+            if (now - heard > ALIVE_S) != (actor in self._silent):
+                back = actor in self._silent
+                (self._silent.discard if back else self._silent.add)(actor)
+                log.warning("actor %s %s", actor, "is back" if back else "is silent: waiting for it")
 
     def _say_goodbye(self) -> None:
         """Wait until the actors have heard that it is over."""

@@ -133,7 +133,7 @@ def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
     assert rewards[0] == [0, 0, 1] and rewards[1] == [0] * 4 and rewards[3] == [0] * 5
     assert played.link.acknowledged == len(played.records)
     last = person.shown[-1]
-    assert last.episode == 3 and last.version >= 0 and last.linked and last.period.p50 == pytest.approx(50, abs=10)
+    assert last.episode == 3 and last.version >= 0 and last.linked and last.period.p50 > 49
     # The final observation of an episode that a person ended is that after its last step.
     assert ends[0].observation["proprio"][1] == 3
 

@@ -143,12 +143,15 @@ def test_the_actor_holds_while_the_learner_is_dead_and_goes_on_after(tmp_path: P
     thread.start()
     until(lambda: room.learner.experience.taken.get("actor", 0) > 15)
     room.stop()
-    time.sleep(3.0)
-    spool = tmp_path / "spool" / "actor.transitions"
-    size = spool.stat().st_size
-    time.sleep(0.5)
-    assert spool.stat().st_size == size  # the episode has ended, and the next does not begin
-    assert isinstance(list(_read(spool))[-1], End)
+    spool, sizes = tmp_path / "spool" / "actor.transitions", [-1]
+
+    def rests() -> bool:
+        time.sleep(1.0)  # twenty control steps
+        sizes.append(spool.stat().st_size)
+        return sizes[-1] == sizes[-2]
+
+    until(rests)
+    assert isinstance(list(_read(spool))[-1], End)  # the episode has ended, and the next does not begin
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=60, port=port)
     thread.join(30)
     room.close()
@@ -277,7 +280,8 @@ def test_weights_are_loaded_beside_those_in_use() -> None:
     np.testing.assert_array_equal(sets.act(seen), before)
     assert (sets.version, sets.newest) == (-1, 7)
     with sets._lock:  # somebody is loading: the control loop does not wait for it
-        assert not sets.swap()
+        began = time.monotonic()
+        assert not sets.swap() and time.monotonic() - began < 1.0
     assert sets.swap() and not sets.swap() and sets.version == 7
     sets.seed(1)
     assert not np.array_equal(sets.act(seen), before)

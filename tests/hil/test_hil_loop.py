@@ -54,6 +54,12 @@ def test_an_operator_s_steps_are_marked_and_theirs_alone(run) -> None:
         assert not step.intervention or step.action[0] == 1.0
 
 
+def test_each_episode_has_a_start_of_its_own(run) -> None:
+    _, played = run
+    starts = [record.observation["proprio"][0] for record in played.records if getattr(record, "index", -1) == 0]
+    assert len(set(map(float, starts))) == len(starts) > 5
+
+
 def test_the_learner_has_every_record_and_keeps_the_ratio(run) -> None:
     room, played = run
     learner = room.learner
@@ -126,6 +132,31 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
         for r in (room, unbroken)
     )
     assert ours == theirs
+
+
+def test_an_episode_that_comes_out_otherwise_stays_cut(tmp_path: Path) -> None:
+    """In lockstep the second part of an episode is played in a world that has changed meanwhile."""
+    room, env = Classroom(tmp_path, make_lesson(), env_steps=60), Line()
+    play(tmp_path / "spool", room.port, env=env, helper=None, stop=lambda: sum(map(len, env.executed)) >= 17)
+    number, first = len(env.executed) - 1, sum(map(len, env.executed[:-1])) + len(env.executed) - 1
+    before = len(env.executed[-1])
+    assert before >= 2
+
+    class Moved(Line):
+        def reset(self, **given: object) -> tuple[dict, dict]:
+            _, infos = super().reset(**given)  # type: ignore[arg-type]
+            self.x += 0.125
+            return self._seen(), infos
+
+    played = play(tmp_path / "spool", room.port, env=Moved(), helper=None)
+    room.close()
+    cut = [r for r in played.records if r.episode == number]
+    assert len(cut) == before and all(isinstance(r, Step) for r in cut)
+    assert played.records[first] is not None and played.records[first + before].episode == number + 1
+    assert [outcome.cut for outcome in room.learner.experience.outcomes[: number + 2]] == [False] * number + [
+        True,
+        False,
+    ]
 
 
 def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> None:

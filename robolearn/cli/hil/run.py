@@ -19,7 +19,7 @@ LOOK_S = 0.2
 STOP_S = 30.0  # for the learner to write its checkpoint
 SOON_S = 20.0  # a half that dies so soon after its start, again and again, is not started any more
 MOST_DEATHS = 3
-NICE = 10  # of a learner beside an actor that keeps its rate
+NICE = 15  # of a learner beside an actor that keeps its rate
 PROGRAM = (sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())")
 
 

@@ -1,0 +1,144 @@
+"""Mutation check of the loop with a human in it: with any one line of it wrong, a test that is named here must fail.
+
+Every mutant is a replacement of source text, made in a temporary copy of the checkout.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+HIL, WIRE = "robolearn/hil", "robolearn/hil/wire"
+LOOP_FILE, LINK_FILE, AGENT_FILE = (f"tests/hil/test_hil_{name}.py" for name in ("loop", "link", "agent"))
+AGENT, LEARNER, DOOR = (AGENT_FILE,), ("tests/hil/test_hil_learner.py",), ("tests/hil/test_hil_wire.py",)
+RECORDS = (f"{LOOP_FILE}::test_records_are_what_was_executed_and_seen",)
+SAME = (f"{LOOP_FILE}::test_in_lockstep_one_seed_gives_one_run",)
+STOPPED = (f"{LOOP_FILE}::test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been",)
+OTHERWISE = (f"{LOOP_FILE}::test_an_episode_that_comes_out_otherwise_stays_cut",)
+STARTS = (f"{LOOP_FILE}::test_each_episode_has_a_start_of_its_own",)
+LARGER = (f"{LOOP_FILE}::test_a_finished_run_goes_on_with_a_larger_budget",)
+BOTH = (f"{LOOP_FILE}::test_interventions_are_in_both_buffers",)
+ALONE = (f"{LOOP_FILE}::test_lockstep_takes_one_actor_alone",)
+LABELS = (f"{AGENT_FILE}::test_a_person_s_labels_end_episodes",)
+REFUSED = (f"{LINK_FILE}::test_records_that_are_none_are_refused_and_nothing_is_stored",)
+TOLD = (f"{LINK_FILE}::test_who_does_not_belong_is_told_why",)
+SECOND = (f"{LINK_FILE}::test_a_second_process_by_one_name_ends_the_first",)
+FULL = (f"{LINK_FILE}::test_a_full_disk_stops_the_learner_and_leaves_a_whole_log",)
+SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
+
+MUTANTS: dict[str, Mutant] = {
+    "chunk-goes-on-after-a-take-over": Mutant(
+        f"{HIL}/agent.py", "if action is not None:\n            self._chunk = []",
+        "if action is not None:\n            pass", AGENT,
+    ),
+    "chunk-of-the-episode-before": Mutant(
+        f"{HIL}/agent.py", "self._operator, self._chunk = operator, []", "self._operator = operator", STOPPED
+    ),
+    "intervention-not-marked": Mutant(
+        f"{HIL}/agent.py", '"intervention": self._steering', '"intervention": False', AGENT,
+    ),
+    "observation-not-copied": Mutant(f"{HIL}/agent.py", "np.array(value) for key", "value for key", AGENT),
+    "policy-s-action-in-place-of-the-operator-s": Mutant(
+        f"{HIL}/agent.py", "action = commanded[0] if self._steering else None", "action = None", AGENT
+    ),
+    "action-beyond-one": Mutant(f"{HIL}/agent.py", "np.clip(action, -1.0, 1.0)", "action", AGENT),
+    "time-limit-is-an-end": Mutant(f"{HIL}/actor.py", "ended = labelled or terminated", "ended = True", RECORDS),
+    "failure-is-a-success": Mutant(
+        f"{HIL}/actor.py", 'success = label == "success" if labelled', 'success = labelled if labelled', LABELS
+    ),
+    "spool-not-compared": Mutant(
+        f"{HIL}/actor.py", "if self._spool.encode(record) != self._spool.raw(number):", "if False:", OTHERWISE
+    ),
+    "one-start-for-all-episodes": Mutant(
+        f"{HIL}/actor.py", "self._engine.reset(seeds[0])", "self._engine.reset(0)",
+        STARTS,
+    ),
+    "noise-goes-on-from-episode-to-episode": Mutant(f"{HIL}/actor.py", "self._sets.seed(seeds[1])", "pass", STOPPED),
+    "weights-of-an-episode-change-in-lockstep": Mutant(
+        f"{HIL}/actor.py", "if self._lockstep:\n            self._sets.swap()", "if False:\n            pass", STOPPED
+    ),
+    "acknowledged-before-the-disk": Mutant(f"{HIL}/intake.py", "log.log.append(content)", "pass", REFUSED),
+    "records-that-are-known-come-again": Mutant(
+        f"{HIL}/intake.py", "contents[log.count - first :]", "contents", REFUSED
+    ),
+    "gaps-are-taken": Mutant(f"{HIL}/intake.py", "if not 0 <= first <= log.count:", "if False:", REFUSED),
+    "order-not-looked-at": Mutant(f"{HIL}/intake.py", "if begins or goes_on:", "if True:", REFUSED),
+    "old-sessions-go-on": Mutant(f"{HIL}/intake.py", "log.ended.add(log.session)", "pass", SECOND),
+    "queue-without-end": Mutant(f"{HIL}/intake.py", "max(QUEUED_BYTES, self._schema.limit)", "1e18", LEARNER),
+    "two-actors-in-lockstep": Mutant(f"{HIL}/intake.py", "if self._single and self.actors:", "if False:", ALONE),
+    "full-disk-goes-on": Mutant(f"{HIL}/intake.py", "self.failure = error", "pass", FULL),
+    "interventions-are-not-shown": Mutant(
+        f"{HIL}/experience.py", "if only and not episode.intervention.any():", "if only:", BOTH
+    ),
+    "notes-of-a-generator-that-goes-on": Mutant(
+        f"{HIL}/experience.py",
+        "self._notes.manual_seed(episode_seed(self._seed, actor, len(self.order), NOTES))  # the same in both", "pass",
+        LEARNER,
+    ),
+    "crash-is-not-cut": Mutant(
+        f"{HIL}/experience.py", "if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:",
+        "if False:", LEARNER,
+    ),
+    "share-of-demonstrations": Mutant(
+        f"{HIL}/experience.py", "round(config.demo_share * count)", "round((1 - config.demo_share) * count)", LEARNER
+    ),
+    "ratio-without-warmup": Mutant(
+        f"{HIL}/learner.py", "self.experience.env_steps - config.warmup", "self.experience.env_steps", LEARNER,
+    ),
+    "ratio-not-kept": Mutant(
+        f"{HIL}/learner.py", "self.updates < self.allowed", "self.updates <= self.allowed", LEARNER,
+    ),
+    "draws-not-restored": Mutant(f"{HIL}/learner.py", 'self.draws.set_state(tensors["draws"])', "pass", STOPPED),
+    "networks-not-restored": Mutant(
+        f"{HIL}/learner.py", 'self.algorithm.load_state(tensors, meta["algorithm"])', "pass", STOPPED
+    ),
+    "cut-episodes-not-rebuilt": Mutant(f"{HIL}/learner.py", "if closed.cut:", "if False:", LEARNER),
+    "tail-of-the-log-forgotten": Mutant(
+        f"{HIL}/learner.py", "self._waiting.extend(", "tuple(", LEARNER
+    ),
+    "records-before-updates-in-lockstep": Mutant(
+        f"{HIL}/learner.py", "if self._lockstep and self.due:\n            self._update()",
+        "if False:\n            self._update()", LEARNER,
+    ),
+    "published-in-the-middle-of-an-episode-s-updates": Mutant(
+        f"{HIL}/learner.py", "if self._lockstep and (self.due or self.finished):", "if False:", STOPPED
+    ),
+    "nothing-shown-after-a-resumption": Mutant(
+        f"{HIL}/learner.py", "self._publish()\n        self._show()\n", "self._publish()\n", LARGER
+    ),
+    "success-with-help-counts": Mutant(
+        f"{HIL}/learner.py", "if not o.interventions and not o.cut]", "if not o.cut]", LEARNER,
+    ),
+    "spool-of-another-run": Mutant(f"{HIL}/link.py", 'self._spool.belongs_to(answer["run"])', "pass", TOLD),
+    "weights-loaded-over-those-in-use": Mutant(
+        f"{HIL}/weights.py", "self._spare.load_acting(", "self._used.load_acting(", SETS,
+    ),
+    "control-loop-waits-for-weights": Mutant(
+        f"{HIL}/weights.py", "not self._lock.acquire(blocking=False)", "not self._lock.acquire(timeout=2)", SETS
+    ),
+    "hurried-after-a-delay": Mutant(f"{HIL}/pacing.py", "self._next = now + self._period_s", "pass", LEARNER),
+    "any-token": Mutant(f"{WIRE}/server.py", "if not hmac.compare_digest(given, self._header):", "if False:", DOOR),
+    "no-limit-of-a-method": Mutant(f"{WIRE}/server.py", "if len(message) > handler.limit:", "if False:", DOOR),
+    "door-beyond-loopback": Mutant(
+        f"{WIRE}/server.py", "check_door(address, certificates)\n        self.refusals", "self.refusals", DOOR,
+    ),
+    "caller-without-certificate": Mutant(
+        f"{WIRE}/security.py", "require_client_auth=True", "require_client_auth=False", DOOR,
+    ),
+    "NaN-passes": Mutant(
+        f"{WIRE}/schema.py", 'if value.dtype.kind == "f" and not np.isfinite(value).all():', "if False:", DOOR,
+    ),
+    "any-shape-passes": Mutant(f"{WIRE}/schema.py", "or not fits or", "or", DOOR),
+    "NaN-weights": Mutant(
+        f"{WIRE}/messages.py", 'if value.dtype.kind == "f" and not np.isfinite(value).all():', "if False:", DOOR,
+    ),
+    "each-refusal-is-said": Mutant(f"{WIRE}/refusals.py", "if now - self._last < self._every_s:", "if False:", DOOR),
+    "another-interface": Mutant(
+        f"{HIL}/desk.py", '"interface": interface, "policy": policy}', '"policy": policy}', TOLD,
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("the loop", MUTANTS))
