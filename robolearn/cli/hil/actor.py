@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from robolearn.cli.command import Command, world_options
 from robolearn.core import BadInput
 
 Operators = Literal["none", "scripted"]
+SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,7 @@ class HilActor(Command):
             raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
         check_door(address, certificates)
         torch.set_num_threads(1)
+        sys.setswitchinterval(SWITCH_S)
         base = load_policy(self.policy, resolve_device(self.device))
         schema = RecordSchema(base.interface)
         env = make_env(self.task, 1, threads=1, **world_options(self.task, [base]))
