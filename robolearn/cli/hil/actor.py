@@ -64,7 +64,6 @@ class HilActor(Command):
             raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
         check_door(address, certificates)
         torch.set_num_threads(1)
-        sys.setswitchinterval(SWITCH_S)
         base = load_policy(self.policy, resolve_device(self.device))
         schema = RecordSchema(base.interface)
         env = make_env(self.task, 1, threads=1, **world_options(self.task, [base]))
@@ -84,6 +83,7 @@ class HilActor(Command):
                 actor = Actor(
                     env, sets, link, spool, lesson, self.name, tuple(base.interface.observation), self._operators(env)
                 )
+                sys.setswitchinterval(SWITCH_S)
                 played = actor.run(stop)
                 period = link.measure()
                 if stop():
