@@ -88,6 +88,8 @@ def test_interventions_are_in_both_buffers(run) -> None:
 
 def test_the_actor_acts_by_the_learner_s_last_weights(run) -> None:
     room, played = run
+    rows = list(read_metrics(room.run.path))
+    assert played.sets.version == rows[-1]["updates"] > rows[-2]["updates"]  # all that was learned before the episode
     assert played.sets.newest == room.learner.updates
     played.sets.swap()
     for key, value in room.learner.algorithm.acting().items():

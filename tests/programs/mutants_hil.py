@@ -16,6 +16,7 @@ RECORDS = (f"{LOOP_FILE}::test_records_are_what_was_executed_and_seen",)
 SAME = (f"{LOOP_FILE}::test_in_lockstep_one_seed_gives_one_run",)
 STOPPED = (f"{LOOP_FILE}::test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been",)
 OTHERWISE = (f"{LOOP_FILE}::test_an_episode_that_comes_out_otherwise_stays_cut",)
+NEWEST = (f"{LOOP_FILE}::test_the_actor_acts_by_the_learner_s_last_weights",)
 STARTS = (f"{LOOP_FILE}::test_each_episode_has_a_start_of_its_own",)
 LARGER = (f"{LOOP_FILE}::test_a_finished_run_goes_on_with_a_larger_budget",)
 BOTH = (f"{LOOP_FILE}::test_interventions_are_in_both_buffers",)
@@ -55,8 +56,8 @@ MUTANTS: dict[str, Mutant] = {
         STARTS,
     ),
     "noise-goes-on-from-episode-to-episode": Mutant(f"{HIL}/actor.py", "self._sets.seed(seeds[1])", "pass", STOPPED),
-    "weights-of-an-episode-change-in-lockstep": Mutant(
-        f"{HIL}/actor.py", "if self._lockstep:\n            self._sets.swap()", "if False:\n            pass", STOPPED
+    "weights-stay-in-lockstep": Mutant(
+        f"{HIL}/actor.py", "if self._lockstep:\n            self._sets.swap()", "if False:\n            pass", NEWEST
     ),
     "acknowledged-before-the-disk": Mutant(f"{HIL}/intake.py", "log.log.append(content)", "pass", REFUSED),
     "records-that-are-known-come-again": Mutant(

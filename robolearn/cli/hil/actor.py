@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from robolearn.cli.command import Command, world_options
 from robolearn.core import BadInput
 
 Operators = Literal["none", "scripted"]
+SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,7 @@ class HilActor(Command):
                 actor = Actor(
                     env, sets, link, spool, lesson, self.name, tuple(base.interface.observation), self._operators(env)
                 )
+                sys.setswitchinterval(SWITCH_S)
                 played = actor.run(stop)
                 period = link.measure()
                 if stop():
