@@ -39,7 +39,7 @@ class Deploy(Command):
     device: str = "auto"
     """Where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:INDEX."""
     seconds: float = 30.0
-    """On a real arm: longest episode [s]."""
+    """On a real arm and in a rehearsal: longest episode [s]."""
     dry_run: bool = False
     """Everything but the last step: nothing is published to the controller."""
     yes: bool = False
@@ -68,7 +68,7 @@ class Deploy(Command):
                 return dataclasses.replace(self, robot=robot, rehearse=False).run()
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
-            names, simulation = _simulation(self.task, contract.driver)
+            names, simulation = _simulation(self.task, contract.driver, self.seconds)
             contract = contract.with_objects(names)
         elif not self.yes and not sys.stdin.isatty():
             raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
@@ -104,7 +104,7 @@ class Deploy(Command):
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
 
 
-def _simulation(task: str, driver: str) -> tuple[tuple[str, ...], Simulation]:
+def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...], Simulation]:
     """The components of the task's privileged vector, and the simulated arm for it."""
     from robolearn.core import BadInput
     from robolearn.deploy import Simulation
@@ -115,6 +115,7 @@ def _simulation(task: str, driver: str) -> tuple[tuple[str, ...], Simulation]:
         raise BadInput("task of the simulated arm", got=task, available=TASKS)
     made = TASKS[task]()
     # Long enough for an episode whose time slips on a busy machine.
-    limit_s = 10.0 + 5.0 * made.max_episode_steps / CONTROL_HZ
-    module = ("robolearn.cli.node_driver_double", driver) if driver else ("robolearn.cli.node_sim_arm",)
+    limit_s = 10.0 + 5.0 * (seconds if driver else made.max_episode_steps / CONTROL_HZ)
+    double = ("robolearn.cli.node_driver_double", driver, str(seconds))
+    module = double if driver else ("robolearn.cli.node_sim_arm",)
     return tuple(made.observation_names), Simulation(task, module, limit_s)
