@@ -12,6 +12,7 @@ CALIBRATION = ("tests/hardware/calibration/test_calibration.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 BORDER = ("tests/hardware/test_border.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py", "-k", "fingers_count")
+GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -62,6 +63,13 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/border.py", "low = np.where(now[0] > low - AT_IT_M, low, now[0])", "", BORDER
     ),
     "border-of-points-without-thickness": Mutant("hardware/border.py", " - self._radii)", ")", BORDER),
+    "futures-that-rclpy-keeps": Mutant(GOAL, "client.remove_future(other)", "pass", GOALS),
+    "driver-that-hangs-is-waited-for": Mutant(GOAL, "return self._asked is not None and", "return False and", GOALS),
+    "goal-that-was-forgotten": Mutant(GOAL, "        self._ended = None\n        self._future", "        self._future", GOALS),
+    "refused-and-asked-at-once": Mutant(
+        "hardware/gripper_goals.py", "if now < self._not_before:", "if False:",
+        ("tests/hardware/test_gripper_actions.py", "-k", "twice_a_second"),
+    ),
     "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
 }  # fmt: skip
 
