@@ -65,7 +65,7 @@ MUTANTS: dict[str, Mutant] = {
     "border-of-points-without-thickness": Mutant("hardware/border.py", " - self._radii)", ")", BORDER),
     "futures-that-rclpy-keeps": Mutant(GOAL, "client.remove_future(other)", "pass", GOALS),
     "driver-that-hangs-is-waited-for": Mutant(GOAL, "return self._asked is not None and", "return False and", GOALS),
-    "goal-that-was-forgotten": Mutant(GOAL, "        self._ended = None\n        self._future", "        self._future", GOALS),
+    "goal-that-was-forgotten": Mutant(GOAL, "self._ended = None\n        self._future", "self._future", GOALS),
     "refused-and-asked-at-once": Mutant(
         "hardware/gripper_goals.py", "if now < self._not_before:", "if False:",
         ("tests/hardware/test_gripper_actions.py", "-k", "twice_a_second"),
