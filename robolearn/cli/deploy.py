@@ -46,6 +46,8 @@ class Deploy(Command):
     """On a real arm: do not ask before the first motion."""
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
+    enclaves: bool = False
+    """Every node in its enclave of `robolearn permissions` (SROS2); wants ROS_SECURITY_KEYSTORE and its keys."""
     logs: Path | None = None
     """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
     domain: int | None = None
@@ -83,6 +85,7 @@ class Deploy(Command):
             dry_run=self.dry_run,
             realtime_priority=self.realtime_priority,
             simulation=simulation,
+            enclaves=self.enclaves,
         )
         operator = TerminalOperator(self.yes)
         return deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)

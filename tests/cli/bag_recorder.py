@@ -100,7 +100,7 @@ class Recorder:
             self.say(t, "/joint_states", JOINT_STATE, message, late=self.rng.uniform(2e5, 2e6))
         for t in self.times(40.0, until) if c.gripper_states else ():
             message = self.make.joint_state(["finger"], [0.02 + 0.01 * np.sin(1e-9 * (t - T0))], int(t))
-            self.say(t, c.gripper_states.topic, JOINT_STATE, message, late=self.rng.uniform(2e5, 2e6))
+            self.say(t, "/hand/joint_states", JOINT_STATE, message, late=self.rng.uniform(2e5, 2e6))
         for t in self.times(100.0, until):
             i = min(int((t - begin) // step), frames - 1)
             values = goals[i]
