@@ -134,12 +134,14 @@ def fault_while_armed(running: Running, fault: str) -> Iterator[tuple[Background
     states: list[str] = []
     try:
         with Background(DOMAIN) as ros:
-            node = ros.add(Node("observer", context=ros.context))
+            node = ros.add(Node("observer", namespace=topics.NAMESPACE, context=ros.context))
             node.create_subscription(
                 messages.DiagnosticArray, topics.SAFETY_STATE,
                 lambda message: states.append(messages.read_safety_report(message).state), qos.latched(),
             )  # fmt: skip
-            wait_until(lambda: states and states[-1] == "armed", WAIT_S, "the arm to be armed")
+            ended = lambda: running.process.poll() is not None  # noqa: E731
+            wait_until(lambda: (states and states[-1] == "armed") or ended(), WAIT_S, "the arm to be armed")
+            assert not ended(), running.end()[2] + running.log()
             client = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
             assert client.wait_for_service(60.0)
             parameter = Parameter("fault", value=fault).to_parameter_msg()
