@@ -11,7 +11,7 @@ CONTRACT, JUDGE = ("tests/robots/test_contract.py",), ("tests/hardware/test_stat
 CALIBRATION = ("tests/hardware/calibration/test_calibration.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 BORDER = ("tests/hardware/test_border.py",)
-SWEPT = ("tests/hardware/safety/test_safety_collision.py", "-k", "fingers_count")
+SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
 GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 
@@ -68,7 +68,7 @@ MUTANTS: dict[str, Mutant] = {
     "goal-that-was-forgotten": Mutant(GOAL, "self._ended = None\n        self._future", "self._future", GOALS),
     "refused-and-asked-at-once": Mutant(
         "hardware/gripper_goals.py", "if now < self._not_before:", "if False:",
-        ("tests/hardware/test_gripper_actions.py", "-k", "twice_a_second"),
+        ("tests/hardware/test_gripper_actions.py::test_a_gripper_that_refuses_is_asked_twice_a_second",),
     ),
     "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
 }  # fmt: skip

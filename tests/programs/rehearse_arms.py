@@ -137,7 +137,8 @@ def fault_while_armed(running: Running, fault: str) -> Iterator[tuple[Background
             node = ros.add(Node("observer", namespace=topics.NAMESPACE, context=ros.context))
             node.create_subscription(
                 messages.DiagnosticArray, topics.SAFETY_STATE,
-                lambda message: states.append(getattr(messages.read_safety_report(message), "state", "")), qos.latched(),
+                lambda message: states.append(getattr(messages.read_safety_report(message), "state", "")),
+                qos.latched(),
             )  # fmt: skip
             ended = lambda: running.process.poll() is not None  # noqa: E731
             wait_until(lambda: (states and states[-1] == "armed") or ended(), WAIT_S, "the arm to be armed")
