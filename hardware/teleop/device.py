@@ -14,6 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.core.scene import Scene
+
 WAITING = "waiting"  # `Status.state`: for START
 RECORDING = "recording"
 
@@ -62,6 +64,8 @@ class Status:
       seconds: time in the episode so far [s].
       joints: (n,) measured joint positions [rad], or None.
       images: camera name → (H, W, 3) uint8.
+      opening: of the gripper, measured [m]; NaN: not known.
+      scene: what stands around the arm, from a simulation; None on a real one. For people's eyes alone.
     """
 
     state: str
@@ -72,6 +76,8 @@ class Status:
     seconds: float
     joints: NDArray[np.float64] | None = None
     images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    opening: float = float("nan")
+    scene: Scene | None = None
 
 
 @runtime_checkable

@@ -59,6 +59,7 @@ class _Client:
     beat_at: float = -np.inf
     press: int = 0  # the newest press of the switch that it reported
     void: int = 0  # presses up to this one do not count any more
+    large: bool = False  # it shows the cameras' pictures large
 
 
 class ControlArbiter:
@@ -177,8 +178,21 @@ class ControlArbiter:
                 "press": facts.press if facts else 0,
                 "note": self.note,
                 "opening": self._opening,
+                "large": facts is not None and facts.large,
                 "target": [] if self._target is None else [*self._target[0], *matrix_to_quat(self._target[1])],
             }
+
+    def enlarge(self, client: int, large: bool) -> None:
+        """A page, in control or not, shows the cameras' pictures large, or small again."""
+        with self._lock:
+            if facts := self._clients.get(client):
+                facts.large = large
+
+    @property
+    def enlarged(self) -> bool:
+        """Whether any page shows them large."""
+        with self._lock:
+            return any(facts.large for facts in self._clients.values())
 
     # --- what the controlling page asks for; from others it is not heard -------------------------------------
 

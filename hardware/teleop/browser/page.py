@@ -6,32 +6,28 @@ hidden, and the control arbiter ignores them.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
-import rich
 import viser
 from numpy.typing import NDArray
 
 from hardware.teleop.browser.arm import ArmView
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.inner_port import behind
+from hardware.teleop.browser.guarded_viser import GuardedViser
+from hardware.teleop.browser.scene import SceneView
 from hardware.teleop.device import Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
-
-log = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
 CELL = (168, 224)  # room for a camera's picture: height and width [px]
+LARGE_CELL = (480, 640)  # and at most, where somebody looks at it closely
 IMAGE_EVERY = 2  # updates
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
@@ -75,7 +71,7 @@ class Viewpoint:
 
 
 class Page:
-    """viser on loopback: it has no protection of its own, so only who has the key in `address` gets an answer.
+    """What is on the page; `guarded` serves it.
 
     Args:
       arbiter: receives what each client asks for.
@@ -85,9 +81,8 @@ class Page:
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         self._arbiter = arbiter
         self._robot = robot
-        self._key = secrets.token_urlsafe(32)
-        with _quiet(), behind(self._key):
-            self._server = _Server(host="127.0.0.1", port=0, label="robolearn", verbose=False)
+        self.guarded = GuardedViser()
+        self._server = self.guarded.server
         self._lock = threading.Lock()
         self._clients: dict[int, _Client] = {}
         self._picture: viser.GuiImageHandle | None = None
@@ -98,20 +93,22 @@ class Page:
         self._home = tcp_pos, tcp_rot
         self._scene()
         self.arm = ArmView(self._server, robot)
+        self.around = SceneView(self._server)
         self._server.on_client_connect(self._join)
         self._server.on_client_disconnect(self._leave)
-
-    @property
-    def address(self) -> tuple[str, int, str]:
-        """Host and port that viser listens on, and the key that it demands."""
-        return self._server.get_host(), self._server.get_port(), self._key
 
     def update(self, status: Status | None) -> None:
         """Show how things are; called about 20 times a second, by one thread."""
         target, opening, moves = self._arbiter.peek()
         controller = self._arbiter.controller
         if status is not None and status.joints is not None:
-            self.arm.move(np.asarray(status.joints, dtype=np.float64), 1.0 if opening is None else opening)
+            most = self._robot.gripper.max_width
+            measured = status.opening / most if most > 0 and np.isfinite(status.opening) else opening
+            self.arm.move(np.asarray(status.joints, dtype=np.float64), 1.0 if measured is None else measured)
+        if status is not None and status.scene is not None:
+            if self._floor.visible:  # the task has one of its own
+                self._floor.visible = False
+            self.around.show(status.scene)
         with self._lock:
             clients = list(self._clients.values())
         if target is not None:
@@ -124,8 +121,7 @@ class Page:
 
     def close(self) -> None:
         """Disconnect everybody."""
-        with _quiet():
-            self._server.stop()
+        self.guarded.close()
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -155,7 +151,7 @@ class Page:
         server.scene.add_light_directional(
             "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
         )
-        server.scene.add_grid(
+        self._floor = server.scene.add_grid(
             "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
         )
         server.initial_camera.look_at = self._view.look_at
@@ -173,7 +169,7 @@ class Page:
         if not images:
             return
         label = " · ".join(images)
-        picture = mosaic(list(images.values()))
+        picture = mosaic(list(images.values()), large=self._arbiter.enlarged)
         if self._picture is None:
             self._picture = self._server.gui.add_image(picture, label=label, format="jpeg", order=100.0)
         else:
@@ -227,35 +223,23 @@ class _Client:
                 self._gizmo.position, self._gizmo.wxyz = position, wxyz
 
 
-class _Server(viser.ViserServer):
-    """Without viser's tunnel to the open Internet, which any client could ask for."""
+def mosaic(images: Sequence[NDArray[np.uint8]], *, large: bool = False) -> NDArray[np.uint8]:
+    """(H, W, 3) pictures of any size, one or two in a row, each as large as its cell allows.
 
-    def request_share_url(self, verbose: bool = True) -> str | None:
-        log.warning("a page asked to be shared on the Internet; it was not")
-        return None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """viser prints its address, and that it stopped, through rich's console, with `verbose=False` too."""
-    console = rich.get_console()
-    before, console.quiet = console.quiet, True
-    try:
-        yield
-    finally:
-        console.quiet = before
-
-
-def mosaic(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """(H, W, 3) pictures of any size, one or two in a row, each as large as its `CELL` allows."""
+    The cell is `CELL`; with `large` it has room for each as it was taken, up to `LARGE_CELL`.
+    """
+    height, width = CELL
+    if large:
+        height = min(max(height, *(image.shape[0] for image in images)), LARGE_CELL[0])
+        width = min(max(width, *(image.shape[1] for image in images)), LARGE_CELL[1])
     columns = min(len(images), 2)
     rows = -(-len(images) // columns)
-    out = np.full((rows * CELL[0], columns * CELL[1], 3), 255, np.uint8)
+    out = np.full((rows * height, columns * width, 3), 255, np.uint8)
     for i, image in enumerate(images):
-        scale = min(CELL[0] / image.shape[0], CELL[1] / image.shape[1])
+        scale = min(height / image.shape[0], width / image.shape[1])
         size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
         small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top = i // columns * CELL[0] + (CELL[0] - size[1]) // 2
-        left = i % columns * CELL[1] + (CELL[1] - size[0]) // 2
+        top = i // columns * height + (height - size[1]) // 2
+        left = i % columns * width + (width - size[0]) // 2
         out[top : top + size[1], left : left + size[0]] = small
     return out

@@ -64,14 +64,14 @@ def test_meshes_have_the_size_of_their_geoms() -> None:
     halves = [box, (0.1, 0.1, 0.3), (0.1, 0.1, 0.2), (0.3, 0.3, 0.3), box, mesh_, (0.2, 0.1, 0.3)]
     for geom, half in enumerate(halves):
         mesh = geom_mesh(model, geom)
-        assert mesh is not None
         if half is not None:
             assert mesh.extents == pytest.approx(2 * np.array(half), rel=0.01)
             middle = (1, 2, 3) if geom == 6 else (0, 0, 0)
             assert mesh.bounds.mean(axis=0) == pytest.approx(middle, abs=1e-6)
         else:
             assert mesh.volume == pytest.approx(1 / 6, rel=1e-5)
-    assert geom_mesh(model, 7) is None
+    plane = geom_mesh(model, 7)
+    assert plane.extents == pytest.approx((2, 2, 0)) and (plane.face_normals == (0, 0, 1)).all()
 
 
 def test_projection_agrees_with_a_camera_matrix() -> None:
