@@ -11,7 +11,9 @@ import viser
 
 from hardware.teleop.browser.arm import ArmView, geom_mesh
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.page import Page, Viewpoint, mosaic
+from hardware.teleop.browser.page import Page
+from hardware.teleop.browser.pictures import mosaic
+from hardware.teleop.browser.stage import Viewpoint
 from robolearn.core.se3 import quat_to_matrix
 from robots import ROBOTS
 
