@@ -237,11 +237,14 @@ async def _forward(source: Any, sink: Any) -> None:
             return  # e.g. a message that was too long: the websocket is closing
 
 
-def with_overlays(page: str, *names: str) -> str:
-    """viser's page with these files of this package in it."""
-    folder = resources.files("hardware.teleop.browser")
-    overlay = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
+def with_overlays(page: str, *overlays: str) -> str:
+    """viser's page with these pieces of HTML in its head."""
     head, end, rest = page.partition("</head>")
     if not end:
         raise BadInput("viser's page", got="no </head> in it", expected="a page of viser 1")
-    return head + overlay + end + rest
+    return head + "".join(overlays) + end + rest
+
+
+def overlay(package: str, name: str) -> str:
+    """A file of a package, for `with_overlays`."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")

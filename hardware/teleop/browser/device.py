@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UPDATE_HZ = 20.0  # of what the page shows
-OVERLAYS = ("overlay.html", "pictures.html")  # on top of viser's page
 SILENT_S = 2.0  # without a status, the recording is busy or stuck
 
 
@@ -98,6 +97,7 @@ class Browser:
         if self._page is not None:
             return
         try:
+            from hardware.teleop.browser.auth_proxy import overlay
             from hardware.teleop.browser.guarded_viser import Place
             from hardware.teleop.browser.heartbeat import BEAT, serve_heartbeats
             from hardware.teleop.browser.page import Page
@@ -109,7 +109,8 @@ class Browser:
         try:
             place = Place(self._host, self._port, self._certificate, self._key, self._folder)
             sockets = {BEAT: lambda socket: serve_heartbeats(socket, self.arbiter, self._status_shown)}
-            page.guarded.serve(place, OVERLAYS, sockets, "Whoever has this address can move the arm.")
+            overlays = [overlay("hardware.teleop.browser", name) for name in ("overlay.html", "pictures.html")]
+            page.guarded.serve(place, overlays, sockets, "Whoever has this address can move the arm.")
         except BaseException:
             page.close()
             raise

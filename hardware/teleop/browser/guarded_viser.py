@@ -66,7 +66,7 @@ class GuardedViser:
 
         Args:
           place: where.
-          overlays: files of this package that are put into the page.
+          overlays: pieces of HTML that are put into the page.
           sockets: path → who serves the websockets there, beside viser's own.
           risk: what somebody with the address can do; a sentence of the notice beyond loopback.
 

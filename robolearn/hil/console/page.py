@@ -1,4 +1,7 @@
-"""What viser shows of the loop: scene and cameras, who is in control, buttons, when to help, curves."""
+"""What viser shows of the loop: scene and cameras, who is in control, buttons, when to help, curves.
+
+STOP is no button of viser's: it lies above the page (`stop.html`) and has a websocket of its own (`stop_socket`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 import viser
 from viser import uplot
 
+from hardware.teleop.browser.auth_proxy import overlay
 from hardware.teleop.browser.guarded_viser import GuardedViser
 from hardware.teleop.browser.pictures import Pictures
 from hardware.teleop.browser.stage import Stage
@@ -18,16 +22,14 @@ from robolearn.hil.console.schedule import HelpSchedule
 from robolearn.hil.status import CURVES, HilCommand, HilStatus
 from robots import RobotSpec
 
-OVERLAYS = ("pictures.html",)
-RED, BLUE, GREEN, ORANGE, GREY = (217, 45, 32), (23, 92, 211), (6, 118, 71), (181, 71, 8), (71, 84, 103)
-COLOURS = {  # from top to bottom: STOP above all that changes, the others below a banner whose height does not
-    HilCommand.STOP: RED,
+BLUE, GREEN, ORANGE, GREY = (23, 92, 211), (6, 118, 71), (181, 71, 8), (71, 84, 103)
+COLOURS = {  # from top to bottom, below a banner whose height does not change
     HilCommand.TAKE_OVER: BLUE,
     HilCommand.HAND_BACK: BLUE,
     HilCommand.SUCCESS: GREEN,
     HilCommand.FAILURE: ORANGE,
     HilCommand.RETURN: GREY,
-    HilCommand.RELEASE: GREY,  # last, far from STOP
+    HilCommand.RELEASE: GREY,
 }
 TITLES = {
     "success": ("Success without help", "%"),
@@ -38,6 +40,11 @@ TITLES = {
     "latency_ms": ("Latency p99", "ms"),
 }
 SHARES = ("success", "intervention_rate")  # shown in per cent
+
+
+def overlays() -> list[str]:
+    """What lies on top of viser's page: STOP, and pictures that grow at a click."""
+    return [overlay("robolearn.hil.console", "stop.html"), overlay("hardware.teleop.browser", "pictures.html")]
 
 
 class ConsolePage:
@@ -60,9 +67,7 @@ class ConsolePage:
         self._buttons: dict[HilCommand, viser.GuiButtonHandle] = {}
         self._shown: dict[HilCommand, ButtonView] = {}
         for number, (command, colour) in enumerate(COLOURS.items()):
-            self._buttons[command] = server.gui.add_button(
-                command, color=colour, order=-1.0 if number == 0 else 10.0 + number
-            )
+            self._buttons[command] = server.gui.add_button(command, color=colour, order=10.0 + number)
             self._buttons[command].on_click(self._on_click(command))
         self._pictures = Pictures(server)
         self._curves = Curves()
@@ -81,7 +86,8 @@ class ConsolePage:
     def update(self, status: HilStatus | None, view: ConsoleView) -> None:
         """Show how things are; called by one thread."""
         self._show_banner(status, view)
-        for command, button in view.buttons.items():
+        for command in COLOURS:
+            button = view.buttons[command]
             if self._shown.get(command) != button:
                 self._shown[command] = button
                 handle = self._buttons[command]

@@ -76,14 +76,17 @@ class WebConsole:
             return
         try:
             from hardware.teleop.browser.guarded_viser import Place
-            from robolearn.hil.console.page import OVERLAYS, ConsolePage
+            from robolearn.hil.console.page import ConsolePage, overlays
+            from robolearn.hil.console.stop_socket import STOP_PATH, serve_stop
         except ImportError as error:
             raise BadInput(
                 "console", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
             ) from error
         page = ConsolePage(self._robot, self._schedule, self._pressed)
         try:
-            page.guarded.serve(Place(*self._where), OVERLAYS, {}, "Whoever has this address can move and stop the arm.")
+            sockets = {STOP_PATH: lambda socket: serve_stop(socket, self._stop, lambda: self._latches.view().stopped)}
+            risk = "Whoever has this address can stop the arm and hand it to the person at the device."
+            page.guarded.serve(Place(*self._where), overlays(), sockets, risk)
         except BaseException:
             page.close()
             raise
@@ -116,6 +119,9 @@ class WebConsole:
     def _pressed(self, command: HilCommand) -> None:
         self._latches.press(command)
         self._wake.set()
+
+    def _stop(self) -> None:
+        self._pressed(HilCommand.STOP)
 
     def _refresh(self) -> None:
         page = self._page

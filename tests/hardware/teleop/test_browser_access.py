@@ -146,4 +146,4 @@ def test_addresses_that_cannot_be_listened_on(open_page: Browser) -> None:
     with pytest.raises(BadInput, match="without TLS"):
         AuthProxy("", ("127.0.0.1", 1, "key"), host="0.0.0.0", port=0, tls=None, sockets={})
     with pytest.raises(BadInput, match="viser's page"):
-        with_overlays("<html>", "overlay.html")
+        with_overlays("<html>", "overlay")
