@@ -42,6 +42,7 @@ class Sample:
       events: what the operator asked since the last sample, in order.
       stamp: `time.monotonic()` of the newest report of the device [s].
       note: one line for the operator: why the device is not engaged, what it waits for; mostly empty.
+      intervention: a person moves the arm in the place of a policy.
     """
 
     action: NDArray[np.float32] | None
@@ -49,6 +50,7 @@ class Sample:
     events: tuple[EpisodeEvent, ...]
     stamp: float
     note: str = ""
+    intervention: bool = False
 
 
 @dataclass(frozen=True)
