@@ -43,6 +43,8 @@ class Sample:
       stamp: `time.monotonic()` of the newest report of the device [s].
       note: one line for the operator: why the device is not engaged, what it waits for; mostly empty.
       intervention: a person moves the arm in the place of a policy.
+      released: whether the operator let go of the dead-man on purpose, and did not lose it by a silence; None where
+        the device cannot tell.
     """
 
     action: NDArray[np.float32] | None
@@ -51,6 +53,7 @@ class Sample:
     stamp: float
     note: str = ""
     intervention: bool = False
+    released: bool | None = None
 
 
 @dataclass(frozen=True)

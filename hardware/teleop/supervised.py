@@ -21,7 +21,7 @@ from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
 from robolearn.core import Interface
 
 ALIVE_S = 1.0  # a device silent for longer has nobody at it who watches
-MEANT_S = 0.2  # who lets go while the device was heard of so lately has let go on purpose
+MEANT_S = 0.2  # who lets go of a device that was heard of so lately has meant it, where the device does not say
 
 
 class Supervised:
@@ -75,7 +75,8 @@ class Supervised:
             taken, self._mine, self._lost = not self._mine, True, False
             return replace(self._kept_grip(theirs, taken), intervention=True, note=theirs.note or "you move the arm")
         if self._mine:
-            self._mine, self._lost = False, age > MEANT_S
+            meant = age <= MEANT_S if theirs.released is None else theirs.released
+            self._mine, self._lost = False, not meant
             self._player.begin()
         self._device.prepared()  # the policy moves the arm
         action = None

@@ -136,7 +136,7 @@ class Browser:
         action = None
         if request.engaged and q is not None and request.target is not None and request.opening is not None:
             action = action_towards(self._interface.action_kind, self._robot, q, *request.target, request.opening)
-        return Sample(action, request.engaged, request.events, request.stamp, request.note)
+        return Sample(action, request.engaged, request.events, request.stamp, request.note, released=request.released)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""

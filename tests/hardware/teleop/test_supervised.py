@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,18 @@ def test_a_device_that_goes_silent_in_the_persons_hand_stops_the_arm(rig: Record
     assert rig.state in (SafetyState.DISARMED, SafetyState.LATCHED), "and nothing moves by itself afterwards"
     rig.follow()  # START does
     assert rig.monitor.summary()["violations"] == 0
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_device_that_can_tell_is_believed(rig: RecordingRig, player: Player, released: bool) -> None:
+    rig.record()
+    rig.hand.action, rig.hand.engaged = move(dx=0.1, gripper=1.0), True
+    rig.steps(5)
+    sample = rig.hand.sample
+    # A beat that comes after a silence: the device is heard of now, and the press was lost.
+    rig.hand.sample = lambda seen: replace(sample(seen), engaged=False, released=released)  # type: ignore[method-assign]
+    rig.run(0.3)
+    assert (rig.state is SafetyState.ARMED) == released
 
 
 def test_nobody_watches(rig: RecordingRig) -> None:
