@@ -15,7 +15,7 @@ help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
 	@echo "make test         all tests"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
-	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations and learning in one place, in turn: a test must fail"
+	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
@@ -70,6 +70,7 @@ test-record: .venv/.dev
 test-mutants: .venv/.dev
 	$(BIN)/python tests/programs/mutants.py
 	$(BIN)/python tests/programs/mutants_station.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_pages.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_learning.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_hil.py
 

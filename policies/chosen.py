@@ -43,6 +43,7 @@ class ChosenPolicy(StatelessPolicy):
       trusted: 1 where critics choose; at 0 the first proposal is executed.
     """
 
+    config: ChosenConfig
     trusted: Tensor
     stretched: Tensor
 

@@ -16,6 +16,8 @@ from robolearn.core import Interface
 class GaussianPolicy(StatelessPolicy):
     """Implements `robolearn.core.Policy`; observations are normalised, actions are in the world's units."""
 
+    config: ActorConfig
+
     def __init__(self, normalizer: Normalizer, interface: Interface, config: ActorConfig) -> None:
         super().__init__(interface, config.execute)
         self.normalizer, self.config = normalizer, config

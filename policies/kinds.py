@@ -15,11 +15,12 @@ from policies.gaussian import GaussianPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import BEFORE, POLICIES, RENAMED, ActorConfig, ChosenConfig, FlowConfig, PolicyConfig
+from policies.stateless import StatelessPolicy
 from policies.steered import SteeredPolicy
 from robolearn.core import BadInput, Interface
 
 Config = TypeVar("Config")
-LearnedPolicy = ChunkPolicy | ChosenPolicy | SteeredPolicy | GaussianPolicy
+LearnedPolicy = ChunkPolicy | StatelessPolicy
 AROUND: dict[str, tuple[type[ChosenPolicy | SteeredPolicy], type[Any]]] = {
     "chosen": (ChosenPolicy, ChosenConfig),
     "steered": (SteeredPolicy, ActorConfig),
@@ -47,6 +48,7 @@ def kind_to_json(policy: LearnedPolicy) -> dict[str, Any]:
     settings = config_to_json(policy.config)
     if isinstance(policy, GaussianPolicy):
         return {"kind": GAUSSIAN, "settings": settings}
+    assert isinstance(policy, ChosenPolicy | SteeredPolicy)
     kind = next(name for name, (cls, _) in AROUND.items() if isinstance(policy, cls))
     return {"kind": kind, "settings": settings, "proposer": kind_to_json(policy.proposer)}
 

@@ -172,7 +172,7 @@ class ChosenConfig(CriticsConfig):
     """P, chunks that are proposed in each state."""
     tempo: float = 0.5
     """How much quicker the twin of a proposal is; 0 for no twins."""
-    caution: float = 0.5
+    caution: float = 2.0
     """κ, standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from policies.noise import WorldNoise
 from policies.normalize import Normalizer
 from policies.policy import feature
+from policies.settings import ActorConfig, CriticsConfig
 from robolearn.core import ActionChunk, Interface, NonFinite, Observation
 
 
@@ -21,8 +22,12 @@ class StatelessPolicy(nn.Module):
     Args:
       execute: Ta.
       noise: shape of what `decide` draws for one world.
+
+    Attributes:
+      config: the settings in its config.json.
     """
 
+    config: CriticsConfig | ActorConfig
     observes_every_step = False
 
     def __init__(self, interface: Interface, execute: int, noise: tuple[int, ...] = ()) -> None:

@@ -25,6 +25,8 @@ class SteeredPolicy(StatelessPolicy):
       proposer: π; it observes one step.
     """
 
+    config: ActorConfig
+
     def __init__(self, proposer: ChunkPolicy, config: ActorConfig) -> None:
         super().__init__(proposer.interface, proposer.execute_steps)
         self.proposer, self.config = proposer, config

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core.errors import BadInput
+from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec
 from sim.embedded.camera import Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
+from sim.embedded.view import TaskView
 from sim.starts import episode_rng
 from sim.tasks import TASKS
 
@@ -67,6 +69,7 @@ class RealtimeWorld:
         self._physics = Physics(robot, self.task, 1, threads=1, randomise=randomise)
         self._cameras = Cameras(self._physics.model, cameras, image_size, later=True)
         self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
+        self._view = TaskView(self._physics.model, robot)
         self._lock = threading.Lock()  # the state, between physics and pictures
         self._shown: mujoco.MjData | None = None
         self.reset()
@@ -159,6 +162,10 @@ class RealtimeWorld:
     def objects(self) -> tuple[tuple[str, ...], Array]:
         """Names and values of the task's privileged vector."""
         return self.object_names, self.task.observe(self._physics.state())[0].astype(np.float64)
+
+    def scene(self) -> Scene:
+        """What stands around the arm, as it is now."""
+        return self._view.scene(*self._physics.positions(0))
 
     def external_torque(self) -> Array:
         """(n,) torque of contacts and joint stops on each joint of the arm [Nm]."""

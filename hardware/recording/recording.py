@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class _Row:
     stamp_ns: int  # of the target
     stamps: dict[str, float]
     asked: float
+    intervention: bool
 
 
 class Recording(Teleoperation):
@@ -153,7 +155,7 @@ class Recording(Teleoperation):
         if self._reported[0] != self.sample.stamp:
             self._reported = self.sample.stamp, now - max(steady - self.sample.stamp, 0.0)
         stamps |= {"action": now, "device": self._reported[1]}
-        self._rows.append(_Row(observation, q, target, action, stamp_ns, stamps, steady))
+        self._rows.append(_Row(observation, q, target, action, stamp_ns, stamps, steady, self.sample.intervention))
 
     def _resolve(self) -> None:
         """Hand over the rows whose executed action is there by now, but for the newest."""
@@ -172,7 +174,8 @@ class Recording(Teleoperation):
     def _hand_over(self, reward: float) -> None:
         if self._newest is not None:
             row, action = self._newest
-            self._storage.put(lambda: self.session.writer.add(row.observation, action, reward, stamps=row.stamps))
+            add = partial(self.session.writer.add, intervention=row.intervention, stamps=row.stamps)
+            self._storage.put(lambda: add(row.observation, action, reward))
             self._newest = None
             self._count += 1
 

@@ -75,6 +75,7 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
     switch = (topics.ARM, topics.DISARM, topics.RESET)
     simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
     begin = (topics.SIM_RESET,) if contract.simulated else ()
+    scene = (topics.SIM_SCENE,) if contract.simulated else ()  # never the policy's
     found = {
         "safety": Permissions(
             publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, *events),
@@ -96,11 +97,11 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
             lifecycle=False,
         ),
         "teleop": Permissions(
-            publish=(topics.TARGET, topics.DEADMAN), subscribe=(states, topics.SAFETY_STATE), request=switch
+            publish=(topics.TARGET, topics.DEADMAN), subscribe=(states, topics.SAFETY_STATE, *scene), request=switch
         ),
         "record": Permissions(
             publish=(topics.TARGET, topics.DEADMAN),
-            subscribe=(*measured, topics.SAFETY_STATE, topics.ACCEPTED, *simulated),
+            subscribe=(*measured, topics.SAFETY_STATE, topics.ACCEPTED, *simulated, *scene),
             request=(*switch, *begin),
         ),
         "doctor": Permissions(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
@@ -110,7 +111,7 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
         heard = (of["gripper"], *((contract.gripper_states or contract.joint_states).topic,))
         found["gripper"] = Permissions(subscribe=heard, call=actions_of(contract.gripper.action))
     if contract.simulated:
-        found["sim_arm"] = Permissions(publish=(*measured, *simulated), subscribe=commands, reply=begin)
+        found["sim_arm"] = Permissions(publish=(*measured, *simulated, *scene), subscribe=commands, reply=begin)
     return found
 
 

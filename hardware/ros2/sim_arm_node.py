@@ -27,9 +27,11 @@ from std_srvs.srv import Trigger
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.realtime import step_back
+from hardware.ros2.scene import MarkerArray, SceneMarkers
 from hardware.ros2.sending_time import sent_at
 from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core.errors import BadInput, RobolearnError
+from robolearn.core.scene import Scene
 from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, WRENCH, Contract
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ Array = NDArray[np.float64]
 
 MAX_BEHIND_S = 0.05  # what the physics catches up with at once; beyond, simulated time slips
 MONITOR_PERIOD_S = 0.5
+SCENE_PERIOD_S = 0.05
 CAMERA_NICE = 5
 # More than a controller keeps: one that reads only the newest skips set-points whenever it is held up, and then the
 # monitor would count steps that nobody commanded. Every command is seen and followed, in order.
@@ -74,6 +77,10 @@ class World(Protocol):
 
     def external_torque(self) -> Array:
         """(n,) torque of contacts on each joint of the arm [Nm]."""
+        ...
+
+    def scene(self) -> Scene:
+        """What stands around the arm."""
         ...
 
     def image(self, camera: str) -> NDArray[np.uint8]:
@@ -140,6 +147,8 @@ class SimArmNode(StationNode):
         }
         self._episodes = self.create_publisher(messages.String, topics.SIM_EPISODE, qos.latched(10))
         self._summaries = self.create_publisher(messages.String, topics.SIM_MONITOR, qos.latched())
+        self._scenes = self.create_publisher(MarkerArray, topics.SIM_SCENE, qos.latched())
+        self._markers = SceneMarkers(c.frames.base)
         kind = messages.message_type(c.command.type)
         self._inputs = [self.poll(kind, c.command.topic, self._on_command, COMMANDS)]
         if c.gripper is not None:
@@ -150,6 +159,7 @@ class SimArmNode(StationNode):
 
     def activate(self) -> None:
         self._last: float | None = None  # when the physics was advanced
+        self._scene_due = 0.0
         self._still = self.beat(1.0 / self.value("joint_hz"), self._tick)
         self._summing = self.every(MONITOR_PERIOD_S, self._publish_summary)
         if self._images:
@@ -174,6 +184,7 @@ class SimArmNode(StationNode):
             *self._images.values(),
             self._episodes,
             self._summaries,
+            self._scenes,
         ):
             if publisher is not None:
                 self.destroy_publisher(publisher)
@@ -205,6 +216,10 @@ class SimArmNode(StationNode):
             log.warning("%.0f ms behind: simulated time slips whenever this machine is too busy", 1e3 * behind)
         self._pass_time(min(behind, MAX_BEHIND_S))
         self._publish_states(now)
+        if now >= self._scene_due:
+            self._scene_due = now + SCENE_PERIOD_S
+            if (scene := self._markers.message(self.world.scene(), self._stamp())) is not None:
+                self._scenes.publish(scene)
         outcome = self.world.outcome
         if outcome is not None and not self._reported:
             self._reported = True

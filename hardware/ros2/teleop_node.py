@@ -5,6 +5,7 @@ The device shows the state of things in a thread of its own; everything else run
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import threading
@@ -26,11 +27,13 @@ from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.realtime import step_back
 from hardware.ros2.runtime import Value
+from hardware.ros2.scene import MarkerArray, read_scene
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.setpoints import GRIPPER
 from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
+from robolearn.core.scene import Scene
 from robots.stations import Contract
 
 log = logging.getLogger(__name__)
@@ -125,6 +128,11 @@ class TeleopNode(StationNode):
             self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
             *self._observation_inputs.inputs,
         ]
+        # The screen's thread takes it: the control loop has nothing to do with it.
+        self._scene: Scene | None = None
+        self._take_scene: Callable[[], None] = lambda: None
+        if contract.simulated:
+            self._take_scene = self.poll(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched())
         sys.setswitchinterval(0.001)  # a thread that shows or encodes must not hold up the arm for 5 ms
         self._wake = threading.Event()  # of the screen
         session.on_change = self._wake.set
@@ -205,6 +213,9 @@ class TeleopNode(StationNode):
         if report is not None and self.session is not None:
             self.session.safety(report)
 
+    def _on_scene(self, message: Any, info: MessageInfo) -> None:
+        self._scene = read_scene(message) or self._scene
+
     def _tick(self) -> None:
         assert self.session is not None
         try:
@@ -227,7 +238,8 @@ class TeleopNode(StationNode):
         while not self._ended:
             status = session.status
             try:
-                device.show(status)
+                self._take_scene()
+                device.show(dataclasses.replace(status, scene=self._scene))
             except Exception:
                 log.exception("the device shows nothing any more")
                 return

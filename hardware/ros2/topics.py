@@ -25,6 +25,7 @@ ESTOP = "estop"
 SIM_RESET = "sim_arm/reset"
 SIM_EPISODE = "sim_arm/episode"
 SIM_MONITOR = "sim_arm/monitor"
+SIM_SCENE = "sim_arm/scene"  # sim_arm → pages: what stands around the arm, for people's eyes
 
 
 def namespace_of_nodes(station: str) -> str:

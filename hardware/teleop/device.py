@@ -14,6 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.core.scene import Scene
+
 WAITING = "waiting"  # `Status.state`: for START
 RECORDING = "recording"
 
@@ -40,6 +42,9 @@ class Sample:
       events: what the operator asked since the last sample, in order.
       stamp: `time.monotonic()` of the newest report of the device [s].
       note: one line for the operator: why the device is not engaged, what it waits for; mostly empty.
+      intervention: a person moves the arm in the place of a policy.
+      released: whether the operator let go of the dead-man on purpose, and did not lose it by a silence; None where
+        the device cannot tell.
     """
 
     action: NDArray[np.float32] | None
@@ -47,6 +52,8 @@ class Sample:
     events: tuple[EpisodeEvent, ...]
     stamp: float
     note: str = ""
+    intervention: bool = False
+    released: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class Status:
       seconds: time in the episode so far [s].
       joints: (n,) measured joint positions [rad], or None.
       images: camera name → (H, W, 3) uint8.
+      opening: of the gripper, measured [m]; NaN: not known.
+      scene: what stands around the arm, from a simulation; None on a real one. For people's eyes alone.
     """
 
     state: str
@@ -72,6 +81,8 @@ class Status:
     seconds: float
     joints: NDArray[np.float64] | None = None
     images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    opening: float = float("nan")
+    scene: Scene | None = None
 
 
 @runtime_checkable

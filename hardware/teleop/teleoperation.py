@@ -354,6 +354,7 @@ class Teleoperation:
             step=self.step_count if recording else 0,
             seconds=self.clock() - self._begun if recording else 0.0,
             joints=None if q is None else q.copy(),
+            opening=self.observer.joints.width,
             images={key.removeprefix("images."): v for key, v in observation.items() if key.startswith("images.")},
         )
 

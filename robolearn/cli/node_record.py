@@ -109,6 +109,22 @@ class RecordingSetup:
         return device
 
 
+def supervised(device: Device, path: str | Path, contract: Contract, seed: int) -> Device:
+    """The policy at `path`, with `device` to take over; the device is closed where the policy does not fit."""
+    from hardware.teleop.chunk_player import ChunkPlayer
+    from hardware.teleop.supervised import Supervised
+    from policies.loading import open_policy
+    from robolearn.core import bind_policy
+
+    try:
+        policy = open_policy(path)
+        bind_policy(policy, contract.interface, what=f"policy {path} on contract {contract.name}")
+        return Supervised(device, ChunkPlayer(policy, seed), contract.interface)
+    except BaseException:
+        device.close()
+        raise
+
+
 def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool) -> Any:
     """The data set, with room for the stamps of a recording.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from robolearn.cli.choices import DemoQuality, SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
-from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer
+from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer, supervised
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
 SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
@@ -38,6 +38,9 @@ class Record(Command):
     """The robot contract, by name or as a file of your own."""
     teleop: str = "keyboard"
     """keyboard, gamepad, spacemouse, browser, leader, or scripted (on the simulated arm: by itself)."""
+    policy: Path | None = None
+    """A policy that moves the arm while you watch, a run or its checkpoint folder: hold the dead-man's switch of the
+    device to take over, let go to hand back. Your steps are stored as interventions."""
     task: str = ""
     """The task in words; on the simulated arm those of --sim-task."""
     episodes: int = 10
@@ -94,6 +97,8 @@ class Record(Command):
         prepare()
         choose_domain(self.domain, contract.simulated)
         device = setup.device(contract)  # before anything is written or started: it may not be there
+        if self.policy is not None:
+            device = supervised(device, self.policy, contract, self.seed)
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
                 result = self._record(contract, device, writer, task)

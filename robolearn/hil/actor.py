@@ -10,16 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, Step
 from robolearn.hil.agent import Operator, SteeredAgent
+from robolearn.hil.curriculum import Curriculum
 from robolearn.hil.link import Link
 from robolearn.hil.pacing import Pacer
 from robolearn.hil.person import ActorStatus, Ask, Person
-from robolearn.hil.settings import NOISE, OPERATOR, STARTS, Lesson, episode_seed
+from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, Lesson, episode_seed
 from robolearn.hil.spool import Spool
 from robolearn.hil.weights import TwoSets
 from robolearn.rollout import Engine, Episodes
@@ -68,6 +70,7 @@ class Actor:
         self._lesson, self._name, self._features = lesson, name, tuple(features)
         self._make_operator, self._person = make_operator, person
         self._lockstep = lesson.pace == "lockstep"
+        self._curriculum = Curriculum(lesson.curriculum if make_operator else NO_CURRICULUM, lesson.seed, name)
         self._pacer = Pacer(None if self._lockstep else env.interface.control_hz)
         self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step)
         self._episode = self._index = 0
@@ -81,6 +84,7 @@ class Actor:
           BadInput: the learner refuses.
         """
         number, first = self._spool.tail()
+        self._curriculum.replay(islice(self._spool.read(), first))
         if first < len(self._spool) and not self._lockstep:
             number, first = number + 1, len(self._spool)
         episodes = steps = interventions = 0
@@ -101,12 +105,14 @@ class Actor:
     def _play(self, number: int, first: int, stop: Callable[[], bool]) -> tuple[int, int, bool]:
         """One episode, whose first record has the number `first`: (steps, of an operator, whether it came to its
         end)."""
-        seeds = [episode_seed(self._lesson.seed, self._name, number, use) for use in (STARTS, NOISE, OPERATOR)]
+        starts, freely = self._curriculum.begin(number)
+        of_use = ((starts, STARTS), (number, NOISE), (number, OPERATOR))
+        seeds = [episode_seed(self._lesson.seed, self._name, episode, use) for episode, use in of_use]
         self._engine.reset(seeds[0])
         if self._lockstep:
             self._sets.swap()
         self._sets.seed(seeds[1])
-        self._agent.start(self._make_operator(seeds[2]) if self._make_operator is not None else None)
+        self._agent.start(self._make_operator(seeds[2]) if self._make_operator is not None else None, freely)
         self._episode, self._index = number, 0
         self._pacer.begin()
         interventions = 0
@@ -138,6 +144,7 @@ class Actor:
         raise AssertionError  # the quota is one episode
 
     def _write(self, number: int, record: Record) -> None:
+        self._curriculum.take(record)
         if number < len(self._spool):
             if self._spool.encode(record) != self._spool.raw(number):
                 raise OtherWorld(f"record {number} comes out otherwise than before")

@@ -24,6 +24,10 @@ class Operator(Protocol):
         """A new episode begins in the worlds (N,) that are true."""
         ...
 
+    def steer(self) -> None:
+        """Steer until the episode ends; a person is asked to."""
+        ...
+
     def command(self, observation: Observation) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Before each control step: (N,) where it steers, and (N, Da) with what."""
         ...
@@ -56,13 +60,15 @@ class SteeredAgent:
         self._held = self._steering = False
         self.label: Ask | None = None
 
-    def start(self, operator: Operator | None) -> None:
-        """An episode begins, watched by `operator`."""
+    def start(self, operator: Operator | None, freely: bool = False) -> None:
+        """An episode begins, watched by `operator`, who steers all of it where `freely` is true."""
         self._operator, self._chunk = operator, []
         self._held = self._steering = False
         self.label = None
         if operator is not None:
             operator.begin(np.ones(1, np.bool_))
+            if freely:
+                operator.steer()
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """The episode has ended; see `start`."""

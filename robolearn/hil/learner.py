@@ -17,9 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from policies.checkpoint import save_policy
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
@@ -136,6 +138,7 @@ class Learner:
         order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
         counters = {"wall_s": self.wall_s, "summed": self._summed}
         save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": order, **counters})
+        save_policy(self.algorithm.policy, self.run.policy_dir)
 
     # --- one piece of work ----------------------------------------------------------------------------------------
 
@@ -297,6 +300,8 @@ def result_of(learner: Learner) -> dict[str, Any]:
         "env_steps": steps,
         "robot_minutes": steps / hz / 60.0,
         "intervention_rate": rate,
+        "cycle_s": np.mean(quick).item() / hz if (quick := [o.steps for o in free if o.success]) else None,
+        "policy": str(learner.run.policy_dir),
         "updates": learner.updates,
         "utd": learner.updates / max(steps, 1),
         "period_ms": None if slowest is None else {"p50": slowest.p50, "p99": slowest.p99},

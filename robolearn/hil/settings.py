@@ -26,6 +26,26 @@ HilConfig = ProposalsConfig | RlpdConfig | DsrlConfig
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurriculumConfig:
+    """What an operator does beyond taking over from failures; see `robolearn.hil.curriculum`."""
+
+    free: float = 0.8
+    """Share of the first episodes that the operator steers from their start; it falls to 0 over --free-steps."""
+    free_steps: int = 5000
+    """Control steps until the operator only corrects."""
+    revisit: float = 0.5
+    """Share of the episodes that begin as one in which the policy failed or was helped, while there are any."""
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.free <= 1.0 and 0.0 <= self.revisit <= 1.0 and self.free_steps >= 0):
+            got = (self.free, self.free_steps, self.revisit)
+            raise BadInput("--free, --free-steps, --revisit", got=got, expected="0 to 1, at least 0, 0 to 1")
+
+
+NO_CURRICULUM = CurriculumConfig(free=0.0, free_steps=0, revisit=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lesson:
     """What the learner decides, and its actors have to know.
 
@@ -34,12 +54,14 @@ class Lesson:
       settings: of the algorithm.
       pace: see `Pace`.
       seed: of starts, noise and everything else.
+      curriculum: of the operators, where there are any.
     """
 
     algo: str
     settings: OffPolicyConfig
     pace: Pace = "lockstep"
     seed: int = 0
+    curriculum: CurriculumConfig = NO_CURRICULUM
 
     def to_text(self) -> str:
         """As JSON."""
@@ -58,7 +80,13 @@ class Lesson:
             settings = TypeAdapter(kind).validate_python(values["settings"])
             if values["pace"] not in ("lockstep", "realtime") or values["settings"].keys() != asdict(settings).keys():
                 raise ValueError("other settings")
-            return Lesson(algo=values["algo"], settings=settings, pace=values["pace"], seed=int(values["seed"]))
+            return Lesson(
+                algo=values["algo"],
+                settings=settings,
+                pace=values["pace"],
+                seed=int(values["seed"]),
+                curriculum=TypeAdapter(CurriculumConfig).validate_python(values["curriculum"]),
+            )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
             raise BadInput("the learner's settings", got=str(error).splitlines()[0]) from None
 
@@ -101,7 +129,20 @@ def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:
     return int(words[0])
 
 
-STARTS, NOISE, OPERATOR = range(3)
+STARTS, NOISE, OPERATOR, CURRICULUM = range(4)
 
-__all__ = ["HIL_ALGORITHMS", "NOISE", "OPERATOR", "STARTS", "Budget", "HilConfig", "LearnerSettings",
-           "Lesson", "Pace", "episode_seed"]  # fmt: skip
+__all__ = [
+    "CURRICULUM",
+    "HIL_ALGORITHMS",
+    "NOISE",
+    "NO_CURRICULUM",
+    "OPERATOR",
+    "STARTS",
+    "Budget",
+    "CurriculumConfig",
+    "HilConfig",
+    "LearnerSettings",
+    "Lesson",
+    "Pace",
+    "episode_seed",
+]  # fmt: skip

@@ -161,6 +161,10 @@ class Physics:
         width = qpos[:, self.finger_q].sum(1)
         return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 
+    def positions(self, world: int) -> tuple[Array, Array, Array]:
+        """(nq,) positions of the joints, (nmocap, 3) and (nmocap, 4) wxyz of the mocap bodies of one world."""
+        return self.qpos[world], self._mocap_pos[world], self._mocap_quat[world]
+
     def external_torque(self) -> Array:
         """(N, n) torque of contacts and joint stops on each joint of the arms in the last step [Nm]."""
         return self.batch.qfrc_constraint[:, self.arm_v]

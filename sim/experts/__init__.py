@@ -32,10 +32,15 @@ def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality
     return ScriptedExpert(_script(task), interface, num_envs, quality, seed)
 
 
+HASTE = Patience(limit=3.0, against=2.0)  # a peg that is pressed askew for half a second cannot be saved any more
+PATIENCE = {"peg_insert": HASTE, "peg_insert_tight": HASTE}
+
+
 def make_operator(
     task: str, interface: Interface, num_envs: int, seed: int, patience: Patience | None = None
 ) -> ScriptedOperator:
-    """The operator of an embedded task who watches a policy and intervenes."""
+    """The operator of an embedded task who watches a policy and intervenes; by default with the task's patience."""
+    patience = PATIENCE.get(task) if patience is None else patience
     return ScriptedOperator(_script(task), interface, num_envs, seed, patience)
 
 

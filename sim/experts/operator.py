@@ -90,6 +90,11 @@ class ScriptedOperator:
         for expert in self._experts:
             expert.reset(worlds)
 
+    def steer(self) -> None:
+        """Steer in every world until its episode ends, by a strategy that is drawn anew."""
+        self._holding[:] = np.inf
+        self._which[:] = [rng.integers(len(self._experts)) for rng in self._rngs]
+
     def command(self, observation: Observation) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Before each control step: (N,) where the operator steers now, and (N, 7) with what."""
         watching = self._holding == 0

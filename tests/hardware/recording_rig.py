@@ -88,6 +88,7 @@ class Paper:
     def __init__(self) -> None:
         self.rows: list[tuple[dict, np.ndarray, float, dict]] = []
         self.episodes: list[tuple[dict, list]] = []
+        self.interventions: list[bool] = []  # of all rows
         self.discarded = 0
         self.on_add: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
@@ -95,6 +96,7 @@ class Paper:
     def add(self, observation, action, reward=0.0, *, intervention=False, stamps=None) -> None:
         self.on_add()
         self.rows.append((observation, np.asarray(action), reward, stamps))
+        self.interventions.append(intervention)
 
     def end(self, *, success, terminated=False, truncated=False, task="") -> int:
         self.on_end()
@@ -157,7 +159,9 @@ class RecordingRig:
     """Attributes: `now` [s], `q` of the arm, `commands` as (time, positions), `films` and `changes` of the camera,
     `sag` of the controller [rad], `sees`: the operator looks at the screen, `speaks`: the safety node reports."""
 
-    def __init__(self, *, recording: bool = True, **options: Any) -> None:
+    def __init__(
+        self, *, recording: bool = True, wrap: Callable[[Hand], Any] = lambda hand: hand, **options: Any
+    ) -> None:
         self.now = 10.0
         self.hand, self.paper, self.shelf = Hand(lambda: self.now), Paper(), Shelf()
         self.q, self.width, self.sag = HOME.copy(), 0.04, 0.0
@@ -170,7 +174,9 @@ class RecordingRig:
         self.monitor = LimitMonitor.of(CONTRACT.robot, PERIOD)
         self.observer = Observer(CONTRACT, tuple(CONTRACT.interface.observation), clock)
         if recording:
-            session = Session(CONTRACT, self.hand, CONTRACT.interface, self.paper, "wave", **{"episodes": 5, **options})
+            session = Session(
+                CONTRACT, wrap(self.hand), CONTRACT.interface, self.paper, "wave", **{"episodes": 5, **options}
+            )
             self.logic: Teleoperation = Recording(
                 session, self, self.observer, self.shelf, sim_reset=self._never, clock=clock, wall=wall
             )

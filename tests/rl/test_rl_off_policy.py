@@ -51,7 +51,7 @@ def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> WindowBatc
         reward=torch.linspace(0, 1, n),
         discount=torch.full((n,), 0.0 if ends else 0.9),
         next_observation={"proprio": torch.randn(n, 2, generator=rng)},
-        intervention=torch.zeros(n, dtype=torch.bool),
+        intervention=torch.full((n,), merit),
         merit=torch.full((n,), merit),
     )
 
@@ -158,12 +158,14 @@ def mean_proposal(algorithm: Proposals, observation: dict[str, torch.Tensor]) ->
 QUICK = {"imitate_lr": 3e-3, "imitate_average": 0.9}
 
 
-def test_the_copy_learns_what_was_worth_imitating() -> None:
-    """Half of the windows are of no merit; they hold another action, which nobody learns."""
-    algorithm = Proposals(base(), ProposalsConfig(**SMALL, **QUICK), seed=0)
-    batch, merit = windows(32), torch.arange(32) % 2 == 0
-    action = torch.where(merit[:, None, None], 0.3, -0.8).expand(32, 2, 1)
-    batch = replace(batch, action=action, merit=merit)
+@pytest.mark.parametrize("own", [False, True])
+def test_the_copy_learns_what_was_worth_imitating(own: bool) -> None:
+    """The other half of the windows holds another action, which nobody learns."""
+    algorithm = Proposals(base(), ProposalsConfig(**SMALL, **QUICK, imitate_own=own), seed=0)
+    batch, worth = windows(32), torch.arange(32) % 2 == 0
+    action = torch.where(worth[:, None, None], 0.3, -0.8).expand(32, 2, 1)
+    marks = {"merit": worth, "intervention": ~worth} if own else {"merit": ~worth, "intervention": worth}
+    batch = replace(batch, action=action, **marks)
     for _ in range(300):
         algorithm.update(batch)
     found = mean_proposal(algorithm, batch.observation)

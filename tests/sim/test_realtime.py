@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
+import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
+from robolearn.core.se3 import quat_to_matrix
 from robots import PANDA
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert
@@ -180,3 +182,27 @@ def test_pictures_show_the_arm_where_it_is() -> None:
     assert np.abs(world.image("front").astype(int) - first).mean() > 1.0
     assert world.image("wrist").std() > 5
     world.close()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_scene_is_where_mujoco_has_its_geoms(task: str) -> None:
+    world = RealtimeWorld(task, 4)
+    physics = world._physics
+    arm = {name for name in _names(mujoco.MjModel.from_xml_path(str(PANDA.mjcf))) if name != "world"}
+    geoms = [g for g in range(physics.model.ngeom) if physics.model.body(physics.model.geom_bodyid[g]).name not in arm]
+    seen = []
+    for _ in range(2):
+        scene, truth = world.scene(), physics.batch.get_data(0)
+        mujoco.mj_forward(physics.model, truth)
+        assert len(scene.shapes) == len(geoms)
+        for shape, pose, geom in zip(scene.shapes, scene.poses, geoms, strict=True):
+            assert shape.name.startswith(physics.model.body(physics.model.geom_bodyid[geom]).name + "/")
+            np.testing.assert_allclose(pose[:3], truth.geom_xpos[geom], atol=1e-9)
+            np.testing.assert_allclose(quat_to_matrix(pose[3:]), truth.geom_xmat[geom].reshape(3, 3), atol=1e-9)
+        seen.append(scene.poses)
+        world.reset()
+    assert np.abs(seen[0] - seen[1]).max() > 1e-3, "another episode, another place"
+
+
+def _names(model: mujoco.MjModel) -> set[str]:
+    return {model.body(i).name for i in range(model.nbody)}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mujoco
 import numpy as np
 import trimesh
 import viser
 from numpy.typing import NDArray
 
+from hardware.teleop.browser.meshes import Rgba, draw_mesh, mesh_of
+from robolearn.core.se3 import quat_to_matrix
 from robots import RobotSpec
+from robots.geoms import geom_rgba, shape_of, visible_geoms
 
 Array = NDArray[np.float64]
 
-_EDGE_RAD = 0.6  # faces that meet at more than this angle keep their edge
-_HIDDEN_GROUP = 3  # MuJoCo's viewers hide geoms from this group on
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
 
@@ -58,53 +61,22 @@ class ArmView:
         return self._data.xpos[i].copy(), self._data.xquat[i].copy()
 
     def _draw(self, body: int) -> None:
-        first, count = int(self._model.body_geomadr[body]), int(self._model.body_geomnum[body])
-        parts: dict[tuple[float, ...], list[trimesh.Trimesh]] = {}
-        for geom in range(first, first + count):
-            mesh = geom_mesh(self._model, geom)
-            rgba = tuple(float(c) for c in self._model.geom_rgba[geom])
-            if mesh is not None and rgba[3] > 0 and self._model.geom_group[geom] < _HIDDEN_GROUP:
-                parts.setdefault(rgba, []).append(mesh)
+        parts: dict[Rgba, list[trimesh.Trimesh]] = {}
+        for geom in visible_geoms(self._model, [body]):
+            parts.setdefault(geom_rgba(self._model, geom), []).append(geom_mesh(self._model, geom))
         if not parts:
             return
         name = f"/arm/{self._model.body(body).name or body}"
         self._frames[body] = self._server.scene.add_frame(name, show_axes=False)
         for i, (rgba, meshes) in enumerate(parts.items()):
-            # Without it, shading would round the rims of cylinders and the edges of boxes.
-            mesh = trimesh.graph.smooth_shade(trimesh.util.concatenate(meshes), angle=_EDGE_RAD)
-            self._server.scene.add_mesh_simple(
-                f"{name}/{i}",
-                np.asarray(mesh.vertices, dtype=np.float32),
-                np.asarray(mesh.faces, dtype=np.uint32),
-                color=(rgba[0], rgba[1], rgba[2]),
-                opacity=rgba[3] if rgba[3] < 1 else None,
-            )
+            whole: Any = trimesh.util.concatenate(meshes)
+            draw_mesh(self._server, f"{name}/{i}", whole, rgba)
 
 
-def geom_mesh(model: mujoco.MjModel, geom: int) -> trimesh.Trimesh | None:
-    """The surface of a geom in its body's frame [m], or None for one without any that could be drawn (a plane)."""
-    size = model.geom_size[geom]
-    kind = mujoco.mjtGeom(int(model.geom_type[geom]))
-    if kind == mujoco.mjtGeom.mjGEOM_BOX:
-        mesh = trimesh.creation.box(2 * size)
-    elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
-        # MuJoCo measures the cylindrical part by its half, from the middle.
-        mesh = trimesh.creation.capsule(height=2 * size[1], radius=size[0], count=[24, 12])
-        mesh.apply_translation(-mesh.bounds.mean(axis=0))
-    elif kind == mujoco.mjtGeom.mjGEOM_CYLINDER:
-        mesh = trimesh.creation.cylinder(radius=size[0], height=2 * size[1], sections=32)
-    elif kind in (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_ELLIPSOID):
-        mesh = trimesh.creation.icosphere(subdivisions=3)
-        mesh.apply_scale(size if kind == mujoco.mjtGeom.mjGEOM_ELLIPSOID else size[0])
-    elif kind == mujoco.mjtGeom.mjGEOM_MESH:
-        i = int(model.geom_dataid[geom])
-        vertices = slice(int(model.mesh_vertadr[i]), int(model.mesh_vertadr[i] + model.mesh_vertnum[i]))
-        faces = slice(int(model.mesh_faceadr[i]), int(model.mesh_faceadr[i] + model.mesh_facenum[i]))
-        mesh = trimesh.Trimesh(model.mesh_vert[vertices], model.mesh_face[faces])
-    else:
-        return None
+def geom_mesh(model: mujoco.MjModel, geom: int) -> trimesh.Trimesh:
+    """The surface of a visible geom in its body's frame [m]."""
+    mesh = mesh_of(shape_of(model, geom))
     pose = np.eye(4)
-    mujoco.mju_quat2Mat(matrix := np.empty(9), model.geom_quat[geom])
-    pose[:3, :3], pose[:3, 3] = matrix.reshape(3, 3), model.geom_pos[geom]
+    pose[:3, :3], pose[:3, 3] = quat_to_matrix(model.geom_quat[geom]), model.geom_pos[geom]
     mesh.apply_transform(pose)
     return mesh

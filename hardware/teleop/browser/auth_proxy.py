@@ -2,8 +2,8 @@
 
 viser has no TLS, no token and no check of origins: it listens on loopback alone, and only this proxy has the key to it
 (`inner_port`).
-`access` has the checks. The proxy also adds the dead-man's switch and the buttons to the page, and serves them on a
-websocket of their own (`heartbeat`).
+`access` has the checks. Beside viser's websocket it serves others that a page of ours has, as the dead-man's switch
+(`heartbeat`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
 from importlib import resources
@@ -26,14 +26,13 @@ from aiohttp import WSMsgType, web
 
 from hardware.teleop.browser.access import SERVER, Access, is_loopback, response
 from hardware.teleop.browser.connection_limits import ConnectionLimits
-from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.heartbeat import serve_heartbeats
 from hardware.teleop.browser.inner_port import HEADER
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
 
-BEAT = "/beat"
+Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
+
 LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
 LINE = 8192  # [bytes] of the request line, and of one header
 HEADERS = 128
@@ -49,36 +48,32 @@ class AuthProxy:
     Args:
       page: the HTML of the page.
       behind: host, port and key of viser.
-      arbiter: receives the heartbeats.
       host, port: where to listen; port 0 takes any that is free.
       tls: None on loopback alone.
-      status: what a page is sent besides the state of its switch; called in the proxy's thread.
+      sockets: path → who serves an open websocket there, in the proxy's thread; all others are viser's.
 
     Raises:
-      BadInput: `host` can be reached by others and there is no TLS, or `page` is not viser's.
+      BadInput: `host` can be reached by others and there is no TLS.
     """
 
     def __init__(
         self,
         page: str,
         behind: tuple[str, int, str],
-        arbiter: ControlArbiter,
         *,
         host: str,
         port: int,
         tls: ssl.SSLContext | None,
-        status: Callable[[], dict[str, Any]],
+        sockets: Mapping[str, Talk],
     ) -> None:
         if tls is None and not is_loopback(host):
             raise BadInput("page", got=f"host {host} without TLS", expected="TLS wherever others can reach it")
-        html = with_overlay(page).encode()
-        self._access = Access(host, tls=tls is not None, page=html, sockets=("/", BEAT))
+        self._access = Access(host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
         self._limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
         self._behind = behind
-        self._arbiter = arbiter
         self._host, self.port = host, port
         self._tls = tls
-        self._status = status
+        self._talks = dict(sockets)
         self._sockets: set[web.WebSocketResponse] = set()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,7 +96,7 @@ class AuthProxy:
           BadInput: the address is not this machine's, or another program listens there.
         """
         listening: Future[int] = Future()
-        self._thread = threading.Thread(target=self._run, args=(listening,), name="teleop-proxy", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(listening,), name="page-proxy", daemon=True)
         self._thread.start()
         try:
             self.port = listening.result()
@@ -183,8 +178,8 @@ class AuthProxy:
         log.debug("%s of %s opened", path, request.remote)
         self._sockets.add(socket)
         try:
-            if path == BEAT:
-                await serve_heartbeats(socket, self._arbiter, self._status)
+            if talk := self._talks.get(path):
+                await talk(socket)
             else:
                 await self._pass_on(socket)
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
@@ -242,10 +237,14 @@ async def _forward(source: Any, sink: Any) -> None:
             return  # e.g. a message that was too long: the websocket is closing
 
 
-def with_overlay(page: str) -> str:
-    """The page with the dead-man's switch and its heartbeats in it."""
-    overlay = resources.files("hardware.teleop.browser").joinpath("overlay.html").read_text(encoding="utf-8")
+def with_overlays(page: str, *overlays: str) -> str:
+    """viser's page with these pieces of HTML in its head."""
     head, end, rest = page.partition("</head>")
     if not end:
         raise BadInput("viser's page", got="no </head> in it", expected="a page of viser 1")
-    return head + overlay + end + rest
+    return head + "".join(overlays) + end + rest
+
+
+def overlay(package: str, name: str) -> str:
+    """A file of a package, for `with_overlays`."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")

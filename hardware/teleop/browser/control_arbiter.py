@@ -43,6 +43,7 @@ class ControlRequest:
       events: since the last request.
       stamp: of the newest heartbeat [s].
       note: why the dead-man is off, or nothing.
+      released: the operator switched it off; not lost by silence, a slow network or a page that is gone.
     """
 
     engaged: bool
@@ -51,6 +52,7 @@ class ControlRequest:
     events: tuple[EpisodeEvent, ...]
     stamp: float
     note: str
+    released: bool
 
 
 @dataclass
@@ -59,6 +61,7 @@ class _Client:
     beat_at: float = -np.inf
     press: int = 0  # the newest press of the switch that it reported
     void: int = 0  # presses up to this one do not count any more
+    large: bool = False  # it shows the cameras' pictures large
 
 
 class ControlArbiter:
@@ -81,6 +84,7 @@ class ControlArbiter:
         self._opening: float | None = None
         self._stamp = clock()
         self._moved = 0
+        self._released = False
 
     # --- pages -----------------------------------------------------------------------------------------------
 
@@ -98,7 +102,7 @@ class ControlArbiter:
         with self._lock:
             self._clients.pop(client, None)
             if client == self._controller:
-                self._controller, self._note = None, "the page at the controls is gone"
+                self._controller, self._note, self._released = None, "the page at the controls is gone", False
 
     def owner(self, key: str) -> int | None:
         """Whose key this is."""
@@ -124,7 +128,10 @@ class ControlArbiter:
             if client == self._controller:
                 self._stamp = self._clock()
                 if press == 0 and facts.press > facts.void:
-                    self._note = "the dead-man is off"  # else it was lost: the reason stays until the next press
+                    # Else it was lost: the reason stays until the next press.
+                    self._note, self._released = "the dead-man is off", True
+                elif press > facts.void:
+                    self._released = False
             facts.beat_at, facts.press = self._clock(), press
             if received is not None and not 0 <= (late := facts.beat_at - received) <= self.heartbeat_s + DELAY_S:
                 self._let_go(client, facts, f"the network is slow: word and answer took {late:.1f} s")
@@ -177,8 +184,21 @@ class ControlArbiter:
                 "press": facts.press if facts else 0,
                 "note": self.note,
                 "opening": self._opening,
+                "large": facts is not None and facts.large,
                 "target": [] if self._target is None else [*self._target[0], *matrix_to_quat(self._target[1])],
             }
+
+    def enlarge(self, client: int, large: bool) -> None:
+        """A page, in control or not, shows the cameras' pictures large, or small again."""
+        with self._lock:
+            if facts := self._clients.get(client):
+                facts.large = large
+
+    @property
+    def enlarged(self) -> bool:
+        """Whether any page shows them large."""
+        with self._lock:
+            return any(facts.large for facts in self._clients.values())
 
     # --- what the controlling page asks for; from others it is not heard -------------------------------------
 
@@ -237,9 +257,8 @@ class ControlArbiter:
         with self._lock:
             engaged = self.engaged
             events, self._events = tuple(self._events), []
-            return ControlRequest(
-                engaged, self._target, self._opening, events, self._stamp, "" if engaged else self._note
-            )
+            note, released = ("", False) if engaged else (self._note, self._released)
+            return ControlRequest(engaged, self._target, self._opening, events, self._stamp, note, released)
 
     def peek(self) -> tuple[tuple[Array, Array] | None, float | None, int]:
         """Target, opening, and how often the target was put back to the arm."""
@@ -261,5 +280,5 @@ class ControlArbiter:
 
     def _let_go(self, client: int | None, facts: _Client, why: str) -> None:
         if facts.press > facts.void and client == self._controller:
-            self._note = why
+            self._note, self._released = why, False
         facts.void = max(facts.void, facts.press)

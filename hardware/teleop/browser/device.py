@@ -6,7 +6,6 @@ it is there. `control_arbiter` decides which page has control, `auth_proxy` who 
 
 from __future__ import annotations
 
-import io
 import logging
 import threading
 import time
@@ -26,7 +25,6 @@ from robolearn.core.specs import Interface
 from robots import RobotSpec, make_control
 
 if TYPE_CHECKING:
-    from hardware.teleop.browser.auth_proxy import AuthProxy
     from hardware.teleop.browser.page import Page
 
 log = logging.getLogger(__name__)
@@ -84,7 +82,6 @@ class Browser:
         self.url = ""
         self.notice = ""
         self._page: Page | None = None
-        self._proxy: AuthProxy | None = None
         self._status: Status | None = None
         self._shown_at = 0.0
         self._moved_away, self._prepared = True, False
@@ -100,31 +97,24 @@ class Browser:
         if self._page is not None:
             return
         try:
-            from hardware.teleop.browser.access import is_loopback
-            from hardware.teleop.browser.auth_proxy import AuthProxy
+            from hardware.teleop.browser.auth_proxy import overlay
+            from hardware.teleop.browser.guarded_viser import Place
+            from hardware.teleop.browser.heartbeat import BEAT, serve_heartbeats
             from hardware.teleop.browser.page import Page
         except ImportError as error:
             raise BadInput(
                 "browser", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
             ) from error
-        tls, proof = None, ""
-        if not is_loopback(self._host):
-            from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
-
-            certificate = self._certificate or own_certificate(self._folder)
-            tls, proof = server_context(certificate, self._key), fingerprint(certificate)
         page = Page(self.arbiter, self._robot)
         try:
-            html = _fetch(*page.address)
-            self._proxy = AuthProxy(
-                html, page.address, self.arbiter, host=self._host, port=self._port, tls=tls, status=self._status_shown
-            )
-            self._proxy.open()
+            place = Place(self._host, self._port, self._certificate, self._key, self._folder)
+            sockets = {BEAT: lambda socket: serve_heartbeats(socket, self.arbiter, self._status_shown)}
+            overlays = [overlay("hardware.teleop.browser", name) for name in ("overlay.html", "pictures.html")]
+            page.guarded.serve(place, overlays, sockets, "Whoever has this address can move the arm.")
         except BaseException:
             page.close()
             raise
-        self._page = page
-        self._announce(self._proxy, proof)
+        self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
         self._end.clear()
         self._thread = threading.Thread(target=self._refresh, name="teleop-page", daemon=True)
         self._thread.start()
@@ -135,11 +125,9 @@ class Browser:
         self._end.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
-        if self._proxy is not None:
-            self._proxy.close()
         if self._page is not None:
             self._page.close()
-        self._thread = self._proxy = self._page = None
+        self._thread = self._page = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """The step towards the target; None while the dead-man is off or nothing was observed yet."""
@@ -148,7 +136,7 @@ class Browser:
         action = None
         if request.engaged and q is not None and request.target is not None and request.opening is not None:
             action = action_towards(self._interface.action_kind, self._robot, q, *request.target, request.opening)
-        return Sample(action, request.engaged, request.events, request.stamp, request.note)
+        return Sample(action, request.engaged, request.events, request.stamp, request.note, released=request.released)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""
@@ -205,45 +193,3 @@ class Browser:
             except Exception:  # a picture that cannot be drawn must not leave the page standing still
                 log.exception("the page could not be updated")
                 self._end.wait(1.0)
-
-    def _announce(self, server: AuthProxy, proof: str) -> None:
-        from hardware.teleop.browser.certificate import addresses
-
-        everywhere = self._host in ("", "0.0.0.0", "::")
-        hosts = (addresses() or ["127.0.0.1"]) if everywhere else [self._host]
-        urls = [
-            f"{server.scheme}://{f'[{host}]' if ':' in host else host}:{server.port}/?token={server.token}"
-            for host in hosts
-        ]
-        self.url = urls[0]
-        lines = [f"Open {self.url}"]
-        if proof:
-            lines += [f"  or {url}" for url in urls[1:3]]
-            lines += ["The browser will warn once: the certificate is our own. Its SHA-256 fingerprint:", f"  {proof}"]
-            lines += ["Whoever has this address can move the arm.", _qr(self.url)]
-        self.notice = "\n".join(lines)
-
-
-def _fetch(host: str, port: int, key: str) -> str:
-    """viser's page, from viser itself."""
-    from http.client import HTTPConnection
-
-    from hardware.teleop.browser.inner_port import HEADER
-
-    connection = HTTPConnection(host, port, timeout=10.0)
-    try:
-        connection.request("GET", "/", headers={HEADER: key})
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()
-
-
-def _qr(url: str) -> str:
-    """A QR code of half blocks, or nothing without the library."""
-    try:
-        import segno
-    except ImportError:
-        return ""
-    out = io.StringIO()
-    segno.make(url, error="l", micro=False).terminal(out=out, border=2, compact=True)
-    return out.getvalue()

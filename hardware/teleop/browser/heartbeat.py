@@ -12,6 +12,7 @@ from aiohttp import WSMessage, WSMsgType, web
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.device import EpisodeEvent
 
+BEAT = "/beat"  # where pages find it
 STATUS_S = 0.1  # between two messages to a page about the state of things
 HELLO_S = 10.0  # for the first message, with the page's key
 UNKNOWN_KEY = 4403  # close code
@@ -49,6 +50,8 @@ async def serve_heartbeats(
                 arbiter.ask(client, EpisodeEvent(content["event"]))
             if isinstance(content.get("grip"), (int, float)):
                 arbiter.grip(client, float(content["grip"]))
+            if isinstance(content.get("large"), bool):
+                arbiter.enlarge(client, content["large"])
             if content.get("hidden"):
                 why = "the page is not on the screen any more"
                 arbiter.silence(client, why)

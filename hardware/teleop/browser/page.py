@@ -6,76 +6,29 @@ hidden, and the control arbiter ignores them.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-import cv2
 import numpy as np
-import rich
 import viser
 from numpy.typing import NDArray
 
-from hardware.teleop.browser.arm import ArmView
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.inner_port import behind
+from hardware.teleop.browser.guarded_viser import GuardedViser
+from hardware.teleop.browser.pictures import Pictures
+from hardware.teleop.browser.stage import Stage, Viewpoint
 from hardware.teleop.device import Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
 
-log = logging.getLogger(__name__)
-
 Array = NDArray[np.float64]
 
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
-CELL = (168, 224)  # room for a camera's picture: height and width [px]
 IMAGE_EVERY = 2  # updates
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
 
-@dataclass(frozen=True)
-class Viewpoint:
-    """Where the page's camera stands at first, and how large things are.
-
-    Attributes:
-      size: of the arm: distance of the tcp from the base at home [m].
-      position, look_at: [m]; the camera's up is z.
-      fov: from bottom to top [rad].
-      gizmo: length of the target's arrows [m].
-    """
-
-    size: float
-    position: tuple[float, float, float]
-    look_at: tuple[float, float, float]
-    fov: float
-    gizmo: float
-
-    @staticmethod
-    def of(robot: RobotSpec, aspect: float = 1.6) -> Viewpoint:
-        """The one for this arm in a window of so many times its height in width; further off in a narrow one."""
-        size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
-        far = size * max(1.0, 0.65 / max(aspect, 0.2))
-        x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
-        return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
-
-    def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
-        """Where (3,) [m] is seen in a window of (width, height) [px]."""
-        eye = np.array(self.position)
-        forward = np.array(self.look_at) - eye
-        forward /= np.linalg.norm(forward)
-        right = np.cross(forward, [0.0, 0.0, 1.0])
-        right /= np.linalg.norm(right)
-        ray = np.asarray(point) - eye
-        # x = w/2 + f r·p / d·p,  y = h/2 − f u·p / d·p,  f = h / (2 tan(fov/2))
-        f = 0.5 * window[1] / np.tan(0.5 * self.fov) / (forward @ ray)
-        return 0.5 * window[0] + f * (right @ ray), 0.5 * window[1] - f * (np.cross(right, forward) @ ray)
-
-
 class Page:
-    """viser on loopback: it has no protection of its own, so only who has the key in `address` gets an answer.
+    """What is on the page; `guarded` serves it.
 
     Args:
       arbiter: receives what each client asks for.
@@ -85,33 +38,29 @@ class Page:
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         self._arbiter = arbiter
         self._robot = robot
-        self._key = secrets.token_urlsafe(32)
-        with _quiet(), behind(self._key):
-            self._server = _Server(host="127.0.0.1", port=0, label="robolearn", verbose=False)
+        self.guarded = GuardedViser()
+        self._server = self.guarded.server
         self._lock = threading.Lock()
         self._clients: dict[int, _Client] = {}
-        self._picture: viser.GuiImageHandle | None = None
+        self._pictures = Pictures(self._server)
         self._updates = 0
         tcp_pos, tcp_rot = (array[0] for array in robot.chain.forward(np.array([robot.home])))
-        self._view = Viewpoint.of(robot)
-        self._size = self._view.size
         self._home = tcp_pos, tcp_rot
-        self._scene()
-        self.arm = ArmView(self._server, robot)
+        self._stage = Stage(self._server, robot)
+        self._view = self._stage.view
+        self._marker = self._server.scene.add_icosphere(
+            "/goal", radius=0.025 * self._view.size, color=(23, 92, 211), opacity=0.6, position=tcp_pos
+        )
         self._server.on_client_connect(self._join)
         self._server.on_client_disconnect(self._leave)
-
-    @property
-    def address(self) -> tuple[str, int, str]:
-        """Host and port that viser listens on, and the key that it demands."""
-        return self._server.get_host(), self._server.get_port(), self._key
 
     def update(self, status: Status | None) -> None:
         """Show how things are; called about 20 times a second, by one thread."""
         target, opening, moves = self._arbiter.peek()
         controller = self._arbiter.controller
         if status is not None and status.joints is not None:
-            self.arm.move(np.asarray(status.joints, dtype=np.float64), 1.0 if opening is None else opening)
+            asked = 1.0 if opening is None else opening
+            self._stage.show(status.joints, status.opening, status.scene, otherwise=asked)
         with self._lock:
             clients = list(self._clients.values())
         if target is not None:
@@ -119,13 +68,12 @@ class Page:
         for client in clients:
             client.update(client.id == controller, target, opening, moves)
         if status is not None and self._updates % IMAGE_EVERY == 0:
-            self._show(status.images)
+            self._pictures.show(status.images, large=self._arbiter.enlarged)
         self._updates += 1
 
     def close(self) -> None:
         """Disconnect everybody."""
-        with _quiet():
-            self._server.stop()
+        self.guarded.close()
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -143,41 +91,9 @@ class Page:
         with self._lock:
             self._clients.pop(handle.client_id, None)
 
-    def _scene(self) -> None:
-        server, size = self._server, self._size
-        server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
-        # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
-        server.scene.configure_environment_map(None)
-        server.scene.configure_default_lights(False)
-        server.scene.add_light_hemisphere(
-            "/sky", sky_color=(255, 255, 255), ground_color=(170, 165, 160), intensity=1.7, wxyz=(0.7071, 0.7071, 0, 0)
-        )
-        server.scene.add_light_directional(
-            "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
-        )
-        server.scene.add_grid(
-            "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
-        )
-        server.initial_camera.look_at = self._view.look_at
-        server.initial_camera.position = self._view.position
-        server.initial_camera.fov = self._view.fov
-        self._marker = server.scene.add_icosphere(
-            "/goal", radius=0.025 * size, color=(23, 92, 211), opacity=0.6, position=self._home[0]
-        )
-
     def _mark(self, position: Array) -> None:
         if np.abs(self._marker.position - position).max() > _MOVED:
             self._marker.position = position
-
-    def _show(self, images: Mapping[str, NDArray[np.uint8]]) -> None:
-        if not images:
-            return
-        label = " · ".join(images)
-        picture = mosaic(list(images.values()))
-        if self._picture is None:
-            self._picture = self._server.gui.add_image(picture, label=label, format="jpeg", order=100.0)
-        else:
-            self._picture.label, self._picture.image = label, picture
 
 
 class _Client:
@@ -225,37 +141,3 @@ class _Client:
             position, wxyz = target[0], matrix_to_quat(target[1])
             if max(np.abs(self._gizmo.position - position).max(), np.abs(self._gizmo.wxyz - wxyz).max()) > _MOVED:
                 self._gizmo.position, self._gizmo.wxyz = position, wxyz
-
-
-class _Server(viser.ViserServer):
-    """Without viser's tunnel to the open Internet, which any client could ask for."""
-
-    def request_share_url(self, verbose: bool = True) -> str | None:
-        log.warning("a page asked to be shared on the Internet; it was not")
-        return None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """viser prints its address, and that it stopped, through rich's console, with `verbose=False` too."""
-    console = rich.get_console()
-    before, console.quiet = console.quiet, True
-    try:
-        yield
-    finally:
-        console.quiet = before
-
-
-def mosaic(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """(H, W, 3) pictures of any size, one or two in a row, each as large as its `CELL` allows."""
-    columns = min(len(images), 2)
-    rows = -(-len(images) // columns)
-    out = np.full((rows * CELL[0], columns * CELL[1], 3), 255, np.uint8)
-    for i, image in enumerate(images):
-        scale = min(CELL[0] / image.shape[0], CELL[1] / image.shape[1])
-        size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
-        small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top = i // columns * CELL[0] + (CELL[0] - size[1]) // 2
-        left = i % columns * CELL[1] + (CELL[1] - size[0]) // 2
-        out[top : top + size[1], left : left + size[0]] = small
-    return out

@@ -13,7 +13,7 @@ from typing import Any
 
 from robolearn.cli.command import Command, at_least, check_seed, peek
 from robolearn.core import BadInput
-from robolearn.hil.settings import HIL_ALGORITHMS, Budget, HilConfig, LearnerSettings, Lesson, Pace
+from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
 from robolearn.rl.off_policy_settings import ProposalsConfig
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class Teaching(Command):
     """Seconds between two checkpoints."""
     resume: bool = False
     """Go on with the run in --out, exactly."""
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     settings: HilConfig = field(default_factory=ProposalsConfig)
 
     @classmethod
@@ -116,7 +117,9 @@ class HilLearner(Teaching):
         os.nice(self.nice)
         torch.set_num_threads(1)
         base = load_chunk_policy(self.policy, resolve_device(self.device))
-        lesson = Lesson(algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed)
+        lesson = Lesson(
+            algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed, curriculum=self.curriculum
+        )
         digest = policy_hash(base)
         demos = Dataset.open(self.demos) if self.demos else None
         stored = {
@@ -127,6 +130,7 @@ class HilLearner(Teaching):
             "demos": None if demos is None else {"path": str(self.demos), "frames": demos.frames},
             "algo": self.algo,
             "settings": plain(self.settings),
+            "curriculum": plain(self.curriculum),
             "pace": self.pace,
             "seed": self.seed,
             "env_steps": self.env_steps,

@@ -76,10 +76,10 @@ class HilRun(Teaching):
         return {**result, "task": self.task, "wall_s": result["wall_s"] | {"run": time.monotonic() - begun}}
 
     def _learner(self, address: str) -> list[str]:
-        own = {f.name for f in fields(Teaching)} - {"settings", "resume", "json", "verbose"}
+        own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
         words = [word for f in fields(self) if f.name in own for word in _flag(f.name, getattr(self, f.name))]
-        for f in fields(self.settings):
-            words += _flag(f.name, getattr(self.settings, f.name))
+        for part in (self.settings, self.curriculum):
+            words += [word for f in fields(part) for word in _flag(f.name, getattr(part, f.name))]
         words += ["--listen", address, "--go-on", "--json"]
         return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
 

@@ -3,7 +3,7 @@
     a_i ~ π(· | s),  C(s) = {a_i} ∪ {clip(f_i a_i)},  f_i ~ U(1 − τ/2, 1 + τ)                             i = 1 … P
     act:    the candidate that all critics hold to be ahead of a_1 (`policies.chosen`)
     V(s') = min_{e ∈ S} Q'_e(s', c*),  c* chosen in the same way among some of C(s')
-    L_π   = the loss of flow matching or denoising, on windows of an operator, and on those that led to success unaided
+    L_π   = the loss of flow matching or denoising, on what an operator did (and, if asked for, on own successes)
 
 After EXPO (`Servo97/EXPO`: proposals and edits, the maximum for acting and in the target). Departures: an edit is one
 number, the tempo of a chunk. An edit policy that climbs Q in all components of a chunk left what critics know and
@@ -71,7 +71,7 @@ class Proposals(OffPolicy):
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
         self.policy.trusted.fill_(float(self.updates >= self.settings.trust_after))
-        worth = torch.nonzero(batch.merit).flatten()
+        worth = torch.nonzero(batch.merit if self.settings.imitate_own else batch.intervention).flatten()
         if not len(worth):
             return {}
         some = torch.randperm(len(worth), generator=self.order)[: self.settings.imitate_rows]
@@ -90,7 +90,7 @@ class Proposals(OffPolicy):
         self.adam.step()
         with torch.no_grad():
             self._follow(list(self.policy.proposer.net.parameters()), list(self.student.parameters()), 0)
-        return {"imitation": loss.detach(), "worth": batch.merit.float().mean()}
+        return {"imitation": loss.detach(), "worth": len(worth) / torch.tensor(float(len(batch)))}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return super().optimizers() | {"student": self.adam}

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.teleop.browser.page import Viewpoint
+from hardware.teleop.browser.stage import Viewpoint
 from robolearn.core.se3 import quat_to_matrix
 from robots import RobotSpec
 
@@ -38,6 +38,14 @@ def find_chromium() -> str:
         if path := shutil.which(name):
             return path
     raise RuntimeError(f"no Chromium among {', '.join(PROGRAMS)}: run .ci/browser")
+
+
+# three.js hands every scene that it makes to its developer tools, where there are any.
+WATCH_THREE = """
+  window.__THREE_DEVTOOLS__ = new EventTarget();
+  window.scenes = [];
+  __THREE_DEVTOOLS__.addEventListener("observe", ({ detail }) => { if (detail.isScene) scenes.push(detail); });
+"""
 
 
 class Chromium:
@@ -113,6 +121,8 @@ class Chromium:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, target, session, size, touch, sharpness)
+        tab.call("Page.enable")
+        tab.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH_THREE)
         tab.go(url)
         return tab
 
@@ -228,6 +238,24 @@ class Tab:
     def picture(self, path: Path) -> None:
         """Save what is seen as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def meshes(self) -> list[tuple[str, np.ndarray]]:
+        """What the 3-D view draws, by three.js itself: colour as hex, (3,) middle of its bounding box [m], z up."""
+        found = self.js("""(() => {
+          const out = [];
+          for (const scene of scenes) scene.traverse((o) => {
+            if (!o.isMesh || !o.material?.color || !o.geometry) return;
+            for (let p = o; p; p = p.parent) if (!p.visible) return;
+            o.updateWorldMatrix(true, false);
+            o.geometry.computeBoundingBox();
+            const b = o.geometry.boundingBox;
+            const v = b.min.clone().add(b.max).multiplyScalar(0.5).applyMatrix4(o.matrixWorld);
+            out.push([o.material.color.getHexString(), v.x, v.y, v.z]);
+          });
+          return out;
+        })()""")
+        # The page turns its world so that z is up; three.js has y there.
+        return [(colour, np.array([-z, -x, y])) for colour, x, y, z in found]
 
     def close(self) -> None:
         """Close the tab."""

@@ -18,9 +18,9 @@ from page_client import VISER, cookies, device, get, knock, port_of, socket_to
 
 from hardware.teleop.browser import Browser
 from hardware.teleop.browser.access import COOKIE, is_loopback
-from hardware.teleop.browser.auth_proxy import BEAT, AuthProxy, with_overlay
+from hardware.teleop.browser.auth_proxy import AuthProxy, with_overlays
 from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
-from hardware.teleop.browser.control_arbiter import ControlArbiter
+from hardware.teleop.browser.heartbeat import BEAT
 from hardware.teleop.browser.inner_port import HEADER
 from robolearn.core import BadInput
 from robots import ROBOTS
@@ -104,7 +104,7 @@ def test_the_fingerprint_shown_is_the_one_served(closed_page: Browser) -> None:
 
 
 def test_viser_itself_answers_nobody_else_and_shares_nothing(open_page: Browser) -> None:
-    host, port, key = open_page._page.address  # type: ignore[union-attr]
+    host, port, key = open_page._page.guarded.address  # type: ignore[union-attr]
     assert is_loopback(host)
     for offered in ({}, {HEADER: ""}, {HEADER: "guessed"}, {HEADER: key[:-1]}):
         connection = http.client.HTTPConnection(host, port, timeout=10)
@@ -144,6 +144,6 @@ def test_addresses_that_cannot_be_listened_on(open_page: Browser) -> None:
     with pytest.raises(BadInput, match="address of the page"):
         device(host="127.0.0.1.example.invalid", certificate=own_certificate(Path(open_page._folder or "/tmp"))).open()
     with pytest.raises(BadInput, match="without TLS"):
-        AuthProxy("</head>", ("127.0.0.1", 1, "key"), ControlArbiter(), host="0.0.0.0", port=0, tls=None, status=dict)
+        AuthProxy("", ("127.0.0.1", 1, "key"), host="0.0.0.0", port=0, tls=None, sockets={})
     with pytest.raises(BadInput, match="viser's page"):
-        with_overlay("<html>")
+        with_overlays("<html>", "overlay")

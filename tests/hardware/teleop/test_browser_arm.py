@@ -11,7 +11,9 @@ import viser
 
 from hardware.teleop.browser.arm import ArmView, geom_mesh
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.page import Page, Viewpoint, mosaic
+from hardware.teleop.browser.page import Page
+from hardware.teleop.browser.pictures import mosaic
+from hardware.teleop.browser.stage import Viewpoint
 from robolearn.core.se3 import quat_to_matrix
 from robots import ROBOTS
 
@@ -64,14 +66,14 @@ def test_meshes_have_the_size_of_their_geoms() -> None:
     halves = [box, (0.1, 0.1, 0.3), (0.1, 0.1, 0.2), (0.3, 0.3, 0.3), box, mesh_, (0.2, 0.1, 0.3)]
     for geom, half in enumerate(halves):
         mesh = geom_mesh(model, geom)
-        assert mesh is not None
         if half is not None:
             assert mesh.extents == pytest.approx(2 * np.array(half), rel=0.01)
             middle = (1, 2, 3) if geom == 6 else (0, 0, 0)
             assert mesh.bounds.mean(axis=0) == pytest.approx(middle, abs=1e-6)
         else:
             assert mesh.volume == pytest.approx(1 / 6, rel=1e-5)
-    assert geom_mesh(model, 7) is None
+    plane = geom_mesh(model, 7)
+    assert plane.extents == pytest.approx((2, 2, 0)) and (plane.face_normals == (0, 0, 1)).all()
 
 
 def test_projection_agrees_with_a_camera_matrix() -> None:

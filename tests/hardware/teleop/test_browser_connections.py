@@ -21,10 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from page_client import session, trusting
 
 from hardware.teleop.browser import auth_proxy
-from hardware.teleop.browser.auth_proxy import BEAT, AuthProxy
+from hardware.teleop.browser.auth_proxy import AuthProxy
 from hardware.teleop.browser.certificate import own_certificate, server_context
 from hardware.teleop.browser.connection_limits import ConnectionLimits
 from hardware.teleop.browser.control_arbiter import ControlArbiter
+from hardware.teleop.browser.heartbeat import BEAT, serve_heartbeats
 from hardware.teleop.browser.rare_log import RareLog
 
 pytestmark = pytest.mark.realtime
@@ -46,7 +47,15 @@ class Line(asyncio.Transport):
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., AuthProxy]]:
+def arbiter() -> ControlArbiter:
+    """That all proxies of a test share."""
+    return ControlArbiter()
+
+
+@pytest.fixture
+def impatient(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arbiter: ControlArbiter
+) -> Iterator[Callable[..., AuthProxy]]:
     """Proxies in front of nothing, with short limits."""
     monkeypatch.setattr(auth_proxy, "PATIENCE_S", 0.4)
     monkeypatch.setattr(auth_proxy, "CONNECTIONS", 3)
@@ -54,9 +63,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
 
     def start(*, tls: bool = False) -> AuthProxy:
         context = server_context(own_certificate(tmp_path / "robolearn")) if tls else None
-        proxy = AuthProxy(
-            "</head>", ("127.0.0.1", 1, "key"), ControlArbiter(), host="127.0.0.1", port=0, tls=context, status=dict
-        )
+        sockets = {BEAT: lambda socket: serve_heartbeats(socket, arbiter, dict)}
+        proxy = AuthProxy("", ("127.0.0.1", 1, "key"), host="127.0.0.1", port=0, tls=context, sockets=sockets)
         proxy.open()
         opened.append(proxy)
         return proxy
@@ -92,9 +100,9 @@ def test_a_client_that_takes_its_time_is_cut_off(impatient: Callable[..., AuthPr
             assert time.monotonic() - began > 0.2
 
 
-def test_a_websocket_lasts_longer_than_a_request(impatient: Callable[..., AuthProxy]) -> None:
+def test_a_websocket_lasts_longer_than_a_request(impatient: Callable[..., AuthProxy], arbiter: ControlArbiter) -> None:
     proxy = impatient()
-    key = proxy._arbiter.join(1)
+    key = arbiter.join(1)
     with beating(proxy) as beat:
         beat.send(json.dumps({"key": key}))
         end = time.monotonic() + 1.0
@@ -184,9 +192,9 @@ def test_refusals_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     ]  # fmt: skip
 
 
-def test_closing_tells_every_websocket(impatient: Callable[..., AuthProxy]) -> None:
+def test_closing_tells_every_websocket(impatient: Callable[..., AuthProxy], arbiter: ControlArbiter) -> None:
     proxy = impatient()
-    key = proxy._arbiter.join(1)
+    key = arbiter.join(1)
     with beating(proxy) as beat:
         beat.send(json.dumps({"key": key}))
         beat.recv(timeout=10)

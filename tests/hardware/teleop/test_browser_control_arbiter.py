@@ -44,17 +44,20 @@ def test_the_switch_must_be_kept(arbiter: ControlArbiter, clock: Clock) -> None:
     assert arbiter.request().engaged
     arbiter.beat(1, 0)
     assert not arbiter.request().engaged and arbiter.request().note == "the dead-man is off"
+    assert arbiter.request().released
 
 
 def test_a_silent_page_has_let_go_and_must_press_anew(arbiter: ControlArbiter, clock: Clock) -> None:
     arbiter.beat(1, 1)
     clock.now += 0.31
     request = arbiter.request()
-    assert not request.engaged and "silent" in request.note and request.stamp == 100.0
+    assert not request.engaged and "silent" in request.note and request.stamp == 100.0 and not request.released
     arbiter.beat(1, 1)  # beats again, still with the press that was lost
+    assert not arbiter.request().released
     assert not arbiter.request().engaged and "silent" in arbiter.request().note
     arbiter.beat(1, 0)
     assert "silent" in arbiter.request().note  # the reason stays until the next press
+    assert not arbiter.request().released, "it had let go before"
     arbiter.beat(1, 2)
     assert arbiter.request().engaged and arbiter.request().note == ""
 
@@ -104,7 +107,7 @@ def test_ends_of_a_page(arbiter: ControlArbiter, end: str) -> None:
         "silence": lambda: arbiter.silence(1, "gone"),
         "release": lambda: arbiter.release("x"),
     }[end]()
-    assert not arbiter.request().engaged
+    assert not arbiter.request().engaged and not arbiter.request().released
     arbiter.beat(1, 1)
     assert not arbiter.request().engaged
 

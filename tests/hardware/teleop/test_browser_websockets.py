@@ -16,7 +16,8 @@ from page_client import socket_to
 
 from hardware.teleop import Status
 from hardware.teleop.browser import Browser
-from hardware.teleop.browser.auth_proxy import BEAT, LONGEST
+from hardware.teleop.browser.auth_proxy import LONGEST
+from hardware.teleop.browser.heartbeat import BEAT
 
 pytestmark = pytest.mark.realtime
 

@@ -1,0 +1,144 @@
+"""A page of viser that is reached through the auth proxy alone: on loopback with a token, elsewhere with TLS too."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+
+import rich
+import viser
+
+from hardware.teleop.browser.access import is_loopback
+from hardware.teleop.browser.auth_proxy import AuthProxy, Talk, with_overlays
+from hardware.teleop.browser.certificate import addresses, fingerprint, own_certificate, server_context
+from hardware.teleop.browser.inner_port import HEADER, behind
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page is served.
+
+    Attributes:
+      host: loopback, or an address of this machine (``0.0.0.0``: all), then with TLS.
+      port: 0 takes any that is free.
+      certificate, key: files to be used for TLS in place of a certificate of our own.
+      folder: where our own is kept; by default ``~/.config/robolearn``.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+    folder: Path | None = None
+
+
+class GuardedViser:
+    """viser, started on loopback behind a key that only its proxy has.
+
+    Attributes:
+      server: what to put on the page.
+      url: the address to open, with its token; empty before `serve`.
+      notice: what to print in a terminal after `serve`: addresses, fingerprint, QR code. Not for logs: has the token.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_urlsafe(32)
+        with _quiet(), behind(self._key):
+            self.server = _Server(host="127.0.0.1", port=0, label="robolearn", verbose=False)
+        self.url = self.notice = ""
+        self._proxy: AuthProxy | None = None
+
+    @property
+    def address(self) -> tuple[str, int, str]:
+        """Host and port that viser listens on, and the key that it demands."""
+        return self.server.get_host(), self.server.get_port(), self._key
+
+    def serve(self, place: Place, overlays: Sequence[str], sockets: Mapping[str, Talk], risk: str) -> None:
+        """Let in who has the token.
+
+        Args:
+          place: where.
+          overlays: pieces of HTML that are put into the page.
+          sockets: path → who serves the websockets there, beside viser's own.
+          risk: what somebody with the address can do; a sentence of the notice beyond loopback.
+
+        Raises:
+          BadInput: the address cannot be listened on, or the certificate cannot be used.
+        """
+        tls, proof = None, ""
+        if not is_loopback(place.host):
+            certificate = place.certificate or own_certificate(place.folder)
+            tls, proof = server_context(certificate, place.key), fingerprint(certificate)
+        html = with_overlays(_fetch(*self.address), *overlays)
+        proxy = AuthProxy(html, self.address, host=place.host, port=place.port, tls=tls, sockets=sockets)
+        proxy.open()
+        self._proxy = proxy
+        everywhere = place.host in ("", "0.0.0.0", "::")
+        hosts = (addresses() or ["127.0.0.1"]) if everywhere else [place.host]
+        urls = [
+            f"{proxy.scheme}://{f'[{host}]' if ':' in host else host}:{proxy.port}/?token={proxy.token}"
+            for host in hosts
+        ]
+        self.url = urls[0]
+        lines = [f"Open {self.url}"]
+        if proof:
+            lines += [f"  or {url}" for url in urls[1:3]]
+            lines += ["The browser will warn once: the certificate is our own. Its SHA-256 fingerprint:", f"  {proof}"]
+            lines += [risk, _qr(self.url)]
+        self.notice = "\n".join(lines)
+
+    def close(self) -> None:
+        """Disconnect everybody; more than once is no fault."""
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+        with _quiet():
+            self.server.stop()
+
+
+class _Server(viser.ViserServer):
+    """Without viser's tunnel to the open Internet, which any client could ask for."""
+
+    def request_share_url(self, verbose: bool = True) -> str | None:
+        log.warning("a page asked to be shared on the Internet; it was not")
+        return None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """viser prints its address, and that it stopped, through rich's console, with `verbose=False` too."""
+    console = rich.get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
+def _fetch(host: str, port: int, key: str) -> str:
+    """viser's page, from viser itself."""
+    connection = HTTPConnection(host, port, timeout=10.0)
+    try:
+        connection.request("GET", "/", headers={HEADER: key})
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def _qr(url: str) -> str:
+    """A QR code of half blocks, or nothing without the library."""
+    try:
+        import segno
+    except ImportError:
+        return ""
+    out = io.StringIO()
+    segno.make(url, error="l", micro=False).terminal(out=out, border=2, compact=True)
+    return out.getvalue()

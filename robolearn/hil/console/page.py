@@ -1,0 +1,149 @@
+"""What viser shows of the loop: scene and cameras, who is in control, buttons, when to help, curves.
+
+STOP is no button of viser's: it lies above the page (`stop.html`) and has a websocket of its own (`stop_socket`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+import viser
+from viser import uplot
+
+from hardware.teleop.browser.auth_proxy import overlay
+from hardware.teleop.browser.guarded_viser import GuardedViser
+from hardware.teleop.browser.pictures import Pictures
+from hardware.teleop.browser.stage import Stage
+from robolearn.hil.console.curves import Curves
+from robolearn.hil.console.latches import ButtonView, ConsoleView
+from robolearn.hil.console.schedule import HelpSchedule
+from robolearn.hil.status import CURVES, HilCommand, HilStatus
+from robots import RobotSpec
+
+BLUE, GREEN, ORANGE, GREY = (23, 92, 211), (6, 118, 71), (181, 71, 8), (71, 84, 103)
+COLOURS = {  # from top to bottom, below a banner whose height does not change
+    HilCommand.TAKE_OVER: BLUE,
+    HilCommand.HAND_BACK: BLUE,
+    HilCommand.SUCCESS: GREEN,
+    HilCommand.FAILURE: ORANGE,
+    HilCommand.RETURN: GREY,
+    HilCommand.RELEASE: GREY,
+}
+TITLES = {
+    "success": ("Success without help", "%"),
+    "intervention_rate": ("Steps by the person", "%"),
+    "cycle_s": ("Cycle time", "s"),
+    "q": ("Q", ""),
+    "utd": ("UTD", ""),
+    "latency_ms": ("Latency p99", "ms"),
+}
+SHARES = ("success", "intervention_rate")  # shown in per cent
+
+
+def overlays() -> list[str]:
+    """What lies on top of viser's page: STOP, and pictures that grow at a click."""
+    return [overlay("robolearn.hil.console", "stop.html"), overlay("hardware.teleop.browser", "pictures.html")]
+
+
+class ConsolePage:
+    """The widgets; one set for all pages that are open.
+
+    Args:
+      robot: the arm to draw.
+      schedule: when to help.
+      press: takes what a button asks for; called in threads of viser.
+    """
+
+    def __init__(self, robot: RobotSpec, schedule: HelpSchedule, press: Callable[[HilCommand], None]) -> None:
+        self.guarded = GuardedViser()
+        server = self.guarded.server
+        self._schedule, self._press = schedule, press
+        self._stage = Stage(server, robot)
+        server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
+        self._banner = server.gui.add_html("", order=0.0)
+        self._banner_shown = ""
+        self._buttons: dict[HilCommand, viser.GuiButtonHandle] = {}
+        self._shown: dict[HilCommand, ButtonView] = {}
+        for number, (command, colour) in enumerate(COLOURS.items()):
+            self._buttons[command] = server.gui.add_button(command, color=colour, order=10.0 + number)
+            self._buttons[command].on_click(self._on_click(command))
+        self._pictures = Pictures(server)
+        self._curves = Curves()
+        self._plots: dict[str, viser.GuiUplotHandle] = {}
+        with server.gui.add_folder("Curves over robot time", order=200.0):
+            for name, (title, unit) in TITLES.items():
+                self._plots[name] = server.gui.add_uplot(
+                    (np.zeros(1), np.zeros(1)),
+                    (uplot.Series(label="min"), uplot.Series(label=unit or title, stroke="#175cd3", width=2)),
+                    scales={"x": uplot.Scale(time=False)},
+                    title=title,
+                    aspect=2.2,
+                    visible=False,  # until there is something to see
+                )
+
+    def update(self, status: HilStatus | None, view: ConsoleView) -> None:
+        """Show how things are; called by one thread."""
+        self._show_banner(status, view)
+        for command in COLOURS:
+            button = view.buttons[command]
+            if self._shown.get(command) != button:
+                self._shown[command] = button
+                handle = self._buttons[command]
+                handle.label, handle.disabled, handle.visible = button.label, not button.enabled, button.visible
+        if status is None:
+            return
+        if status.joints is not None:
+            self._stage.show(status.joints, status.opening, status.scene)
+        self._pictures.show(status.images, large=True)
+        if status.metrics is not None and self._curves.add(status.metrics):
+            self._draw_curves()
+
+    def close(self) -> None:
+        """Disconnect everybody."""
+        self.guarded.close()
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _on_click(self, command: HilCommand) -> Callable[[object], None]:
+        def pressed(_: object) -> None:
+            self._press(command)
+
+        return pressed
+
+    def _show_banner(self, status: HilStatus | None, view: ConsoleView) -> None:
+        red, green, grey = "#d92d20", "#067647", "#475467"
+        colour = red if view.stopped else green if status is not None else grey
+        clock = help_ = message = ""
+        in_control = "nobody"
+        if status is not None:
+            in_control = status.in_control.value
+            clock = f"episode {status.episode + 1} · {status.seconds:.0f} s · robot {status.robot_minutes:.1f} min"
+            help_, message = self._schedule.sentence(status), status.message
+        if view.stopped:
+            help_ = "The arm is stopped. See that all is safe, then release the stop."
+        html = (
+            f'<div data-robolearn-hil data-in-control="{in_control}" data-stopped="{str(view.stopped).lower()}" '
+            'style="padding:0.2em 0.8em 0.5em;font:14px/1.35 system-ui,sans-serif;height:12em;overflow:auto">'
+            f'<div class="headline" style="padding:0.5em 0.7em;border-radius:0.5em;color:#fff;background:{colour};'
+            f'font-weight:600">{escape(view.headline)}</div>'
+            f'<div class="clock" style="color:#667085;margin-top:0.3em">{escape(clock)}</div>'
+            f'<div class="help" style="margin-top:0.3em;font-weight:600">{escape(help_)}</div>'
+            f'<div class="message" style="margin-top:0.3em">{escape(message)}</div></div>'
+        )
+        if html != self._banner_shown:
+            self._banner_shown = self._banner.content = html
+
+    def _draw_curves(self) -> None:
+        for name in CURVES:
+            x, y = self._curves.curve(name)
+            if not len(x):
+                continue
+            title, unit = TITLES[name]
+            y = 100.0 * y if name in SHARES else y
+            plot = self._plots[name]
+            plot.data = (x, y)
+            plot.title = f"{title}: {y[-1]:.3g}{f' {unit}' if unit else ''}"
+            if not plot.visible:
+                plot.visible = True

@@ -1,0 +1,136 @@
+"""The console as a web page: on loopback with a token by default, elsewhere with TLS too."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robolearn.core.errors import BadInput
+from robolearn.hil.console.latches import Latches
+from robolearn.hil.console.schedule import HelpSchedule
+from robolearn.hil.status import HilCommand, HilStatus
+from robots import RobotSpec
+
+if TYPE_CHECKING:
+    from robolearn.hil.console.page import ConsolePage
+
+log = logging.getLogger(__name__)
+
+UPDATE_HZ = 10.0  # of what the page shows; a press is shown at once
+
+
+class WebConsole:
+    """A `robolearn.hil.status.Console`.
+
+    Args:
+      robot: the arm.
+      schedule: when to help.
+      host: where to listen: loopback, or an address of this machine (``0.0.0.0``: all), then with TLS and a token.
+      port: 0 takes any that is free.
+      certificate, key: files to be used for TLS in place of a certificate of our own.
+      folder: where our own is kept; by default ``~/.config/robolearn``.
+
+    Attributes:
+      url: the address to open, with its token; empty before `open`.
+      notice: what to print in a terminal after `open`: addresses, fingerprint, QR code. Not for logs: has the token.
+    """
+
+    def __init__(
+        self,
+        robot: RobotSpec,
+        schedule: HelpSchedule | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8071,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        if not 0 <= port < 1 << 16:
+            raise BadInput("console: port", got=port, expected="0 to 65535")
+        self._robot, self._schedule = robot, schedule or HelpSchedule()
+        self._where = (host, port, certificate, key, folder)
+        self._latches = Latches()
+        self.url = self.notice = ""
+        self._page: ConsolePage | None = None
+        self._status: HilStatus | None = None
+        self._wake, self._end = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> WebConsole:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Serve the page.
+
+        Raises:
+          BadInput: viser is not installed, or the address cannot be listened on.
+        """
+        if self._page is not None:
+            return
+        try:
+            from hardware.teleop.browser.guarded_viser import Place
+            from robolearn.hil.console.page import ConsolePage, overlays
+            from robolearn.hil.console.stop_socket import STOP_PATH, serve_stop
+        except ImportError as error:
+            raise BadInput(
+                "console", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
+            ) from error
+        page = ConsolePage(self._robot, self._schedule, self._pressed)
+        try:
+            sockets = {STOP_PATH: lambda socket: serve_stop(socket, self._stop, lambda: self._latches.view().stopped)}
+            risk = "Whoever has this address can stop the arm and hand it to the person at the device."
+            page.guarded.serve(Place(*self._where), overlays(), sockets, risk)
+        except BaseException:
+            page.close()
+            raise
+        self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
+        self._end.clear()
+        self._thread = threading.Thread(target=self._refresh, name="hil-console", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take the page away; more than once is no fault."""
+        self._end.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        if self._page is not None:
+            self._page.close()
+        self._thread = self._page = None
+
+    def show(self, status: HilStatus) -> None:
+        """See `Console.show`."""
+        self._latches.update(status)
+        self._status = status
+
+    def poll(self) -> tuple[HilCommand, ...]:
+        """See `Console.poll`."""
+        return self._latches.poll()
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _pressed(self, command: HilCommand) -> None:
+        self._latches.press(command)
+        self._wake.set()
+
+    def _stop(self) -> None:
+        self._pressed(HilCommand.STOP)
+
+    def _refresh(self) -> None:
+        page = self._page
+        assert page is not None
+        while not self._end.is_set():
+            self._wake.clear()
+            try:
+                page.update(self._status, self._latches.view())
+            except Exception:  # a picture that cannot be drawn must not leave the page standing still
+                log.exception("the console could not be updated")
+                self._end.wait(1.0)
+            self._wake.wait(1.0 / UPDATE_HZ)

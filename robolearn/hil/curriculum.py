@@ -1,0 +1,65 @@
+"""When an operator helps beyond taking over from failures: freely at first, and by going back to what failed.
+
+    P(episode is steered from its start) = free · max(0, 1 − steps / free_steps)
+    P(episode begins as one that failed) = revisit, while there are any
+
+An operator who only corrects says nothing of the steps before things go wrong, and late corrections cannot save every
+episode: so they show the task freely at first, from the starts as they come. Who corrects later puts things back to
+where the policy failed or was helped, so that rare failures are seen often. Everything follows from the records and the
+seed: after a kill the schedule goes on as it would have.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+
+from robolearn.data.replay import Record, Step
+from robolearn.hil.settings import CURRICULUM, CurriculumConfig, episode_seed
+
+REMEMBERED = 20  # failures that wait to be visited again
+
+
+class Curriculum:
+    """What each episode begins with.
+
+    Args:
+      seed, actor: of whom.
+    """
+
+    def __init__(self, config: CurriculumConfig, seed: int, actor: str) -> None:
+        self._config, self._seed, self._actor = config, seed, actor
+        self._steps = 0
+        self._helped = self._alone = False  # in the running episode
+        self._failed: deque[int] = deque(maxlen=REMEMBERED)
+        self._starts_of: dict[int, int] = {}
+
+    def begin(self, episode: int) -> tuple[int, bool]:
+        """(the episode whose starts are those of `episode`, whether an operator steers it from its start)."""
+        rng = np.random.default_rng(episode_seed(self._seed, self._actor, episode, CURRICULUM))
+        again, freely = rng.random(2)
+        starts = self._failed.popleft() if self._failed and again < self._config.revisit else episode
+        self._starts_of = {episode: starts}
+        self._helped = self._alone = False
+        # P = free · max(0, 1 − steps / free_steps)
+        left = max(0.0, 1.0 - self._steps / self._config.free_steps) if self._config.free_steps else 0.0
+        return starts, bool(freely < self._config.free * left)
+
+    def take(self, record: Record) -> None:
+        """What happened next in the episode that was begun."""
+        if isinstance(record, Step):
+            self._steps += 1
+            self._helped |= record.intervention
+            self._alone |= not record.intervention
+            return
+        if self._alone and (self._helped or not record.success):
+            self._failed.append(self._starts_of.get(record.episode, record.episode))
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Come to where the schedule was after whole episodes, whose records these are."""
+        for record in records:
+            if isinstance(record, Step) and record.index == 0:
+                self.begin(record.episode)
+            self.take(record)

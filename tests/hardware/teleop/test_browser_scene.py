@@ -1,0 +1,153 @@
+"""The task's bodies on the page, in a real Chromium: simulated arm ► ROS 2 ► teleoperation ► viser ► three.js.
+
+What three.js draws is compared with where MuJoCo has its geoms, before and after they were moved.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from browser_driver import Chromium, Tab
+from browser_rig import Rig
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2.background import Background
+from hardware.ros2.sim_arm_node import SimArmNode
+from hardware.ros2.teleop_node import TeleopNode
+from hardware.teleop.browser import Browser
+from robolearn.cli.node_sim_arm import make_world
+from robots import PANDA
+from robots.stations import load_contract
+
+pytestmark = pytest.mark.realtime
+
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
+WINDOW = (800, 600)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    with Chromium() as browser:
+        yield browser
+
+
+@contextmanager
+def shown(task: str) -> Iterator[tuple[SimArmNode, Browser]]:
+    """A simulated arm, and a browser that teleoperates it; no safety node, so nothing moves by itself."""
+    contract = load_contract("sim").with_cameras(())
+    with Background(DOMAIN) as ros:
+        device = Browser(contract.interface, contract.robot, port=0)
+        device.open()
+        arm = SimArmNode(make_world, contract=contract, context=ros.context, overrides={"task": task})
+        teleop = TeleopNode(lambda contract, name: device, contract=contract, context=ros.context)
+        for node in (arm, teleop):
+            node.start()
+            ros.add(node)
+        yield arm, device
+        assert ros.errors == []
+
+
+def truth(arm: SimArmNode) -> dict[str, tuple[str, np.ndarray]]:
+    """Geom → its colour as the page has it, and (3,) where MuJoCo's own forward kinematics has it [m]."""
+    physics = arm.world._physics  # type: ignore[attr-defined]
+    model, data = physics.model, physics.batch.get_data(0)
+    mujoco.mj_forward(model, data)
+    robot = mujoco.MjModel.from_xml_path(str(PANDA.mjcf))
+    links = {robot.body(i).name for i in range(1, robot.nbody)}
+    found = {}
+    for geom in range(model.ngeom):
+        body = model.body(model.geom_bodyid[geom]).name
+        if body not in links:
+            colour = "".join(f"{round(255 * float(c)):02x}" for c in model.geom_rgba[geom][:3])
+            found[f"{body}/{geom}"] = (colour, data.geom_xpos[geom].copy())
+    return found
+
+
+def missing(tab: Tab, wanted: dict[str, tuple[str, np.ndarray]]) -> str:
+    """The geoms that three.js has not drawn, in their colour and at their place to a millimetre; or nothing."""
+    drawn = tab.meshes()
+    lost = []
+    for name, (colour, place) in wanted.items():
+        # viser cuts colours to whole numbers, MuJoCo rounds none.
+        near = [
+            at
+            for hex_, at in drawn
+            if all(abs(int(hex_[i : i + 2], 16) - int(colour[i : i + 2], 16)) <= 1 for i in (0, 2, 4))
+        ]
+        if not any(np.linalg.norm(at - place) < 1e-3 for at in near):
+            lost.append(f"{name} {colour} at {place.round(3)}: {[at.round(3).tolist() for at in near]}")
+    return "; ".join(lost)
+
+
+def wait_drawn(tab: Tab, arm: SimArmNode, timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while lost := missing(tab, truth(arm)):
+        assert time.monotonic() < deadline, lost
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("task", ["lift", "peg_insert"])
+def test_every_body_stands_where_mujoco_has_it(chromium: Chromium, task: str) -> None:
+    with shown(task) as (arm, device):
+        tab = chromium.open(device.url, WINDOW, sharpness=0.25)
+        wait_drawn(tab, arm, 60.0)
+        before = truth(arm)
+
+        # Something moves them: an episode, or a hand.
+        physics: Any = arm.world._physics  # type: ignore[attr-defined]
+        body = next(iter(physics._free))
+        q, _ = physics._free[body]
+        with arm.world._lock:  # type: ignore[attr-defined]
+            physics.qpos[0, q : q + 3] += [0.06, -0.11, 0.0]
+        deadline = time.monotonic() + 5.0
+        while not missing(tab, before) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert missing(tab, before), "the page still shows where it was"
+        wait_drawn(tab, arm)
+        (moved,) = (name for name in before if name.startswith(f"{body}/"))
+        assert np.linalg.norm(truth(arm)[moved][1] - before[moved][1]) > 0.1
+        tab.close()
+
+
+def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) -> None:
+    with Rig(heartbeat_s=3.0) as rig:
+        pixels = np.zeros((480, 640, 3), np.uint8)
+        pixels[:, :320] = (200, 30, 30)
+        show = rig.device.show
+
+        def with_pictures(status: Any) -> None:
+            status.images["front"] = status.images["wrist"] = pixels
+            show(status)
+
+        rig.device.show = with_pictures  # type: ignore[method-assign]
+        tab = chromium.open(rig.device.url, WINDOW, sharpness=0.25)
+        small = "[...document.querySelectorAll('img')].find((e) => /^(blob|data:image.jpeg)/.test(e.src))"
+        tab.wait(f"{small}?.naturalWidth > 0", 60.0)
+        assert tab.js(f"{small}.naturalWidth") == 448 and tab.js(f"{small}.clientWidth") < 300
+        assert tab.js("document.querySelector('#robolearn-large').hidden")
+        x, y = tab.js(f"(() => {{ const r = {small}.getBoundingClientRect(); return [r.x + 20, r.y + 20]; }})()")
+        tab.path([(x, y)])
+        tab.wait("document.querySelector('#robolearn-large img').clientWidth > 500")
+        # And each comes as it was taken, to everybody while anybody looks closely.
+        tab.wait("document.querySelector('#robolearn-large img').naturalWidth === 1280")
+        assert rig.device.arbiter.enlarged
+        tab.key("Escape")
+        tab.wait("document.querySelector('#robolearn-large').hidden")
+        tab.wait(f"{small}?.naturalWidth === 448")
+        tab.path([(x, y)])
+        tab.wait("!document.querySelector('#robolearn-large').hidden")
+        tab.press("#robolearn-large")
+        tab.wait("document.querySelector('#robolearn-large').hidden")
+        tab.close()
+        rig.wait(lambda: not rig.device.arbiter.enlarged)

@@ -1,0 +1,213 @@
+"""The console in a real Chromium: every button, what latches, the curves' numbers, and a wrong token."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "hardware" / "teleop"))
+from browser_driver import Chromium, Tab
+
+from robolearn.core.scene import Scene, Shape
+from robolearn.hil.console import WebConsole
+from robolearn.hil.console.latches import CALM_S
+from robolearn.hil.status import HilCommand, HilMetrics, HilStatus, InControl
+from robots import PANDA
+
+pytestmark = pytest.mark.realtime
+
+WINDOW = (1000, 1400)
+BANNER = "document.querySelector('[data-robolearn-hil]')"
+PLACES = "[...document.querySelectorAll('button')].filter((e) => e.textContent).map((e) => e.getBoundingClientRect().y)"
+CUBE = Shape("cube/0", "box", (0.02, 0.02, 0.02), (0.85, 0.22, 0.18, 1.0))
+IMAGE = np.full((240, 320, 3), 90, np.uint8)
+
+
+def status(**changes: Any) -> HilStatus:
+    scene = Scene((CUBE,), np.array([[0.5, 0.1, 0.02, 1.0, 0.0, 0.0, 0.0]]))
+    base = HilStatus(
+        InControl.POLICY, episode=3, seconds=4.2, robot_minutes=6.5, joints=np.array(PANDA.home), opening=0.04,
+        images={"front": IMAGE}, scene=scene,
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    with Chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def console() -> Iterator[WebConsole]:
+    with WebConsole(PANDA, port=0) as made:
+        yield made
+
+
+def opened(chromium: Chromium, console: WebConsole) -> Tab:
+    tab = chromium.open(console.url, WINDOW, sharpness=0.25)
+    tab.wait(f"!!{BANNER}", 60.0)
+    return tab
+
+
+def until(condition: Callable[[], Any], what: str, limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def hears(console: WebConsole, *wanted: HilCommand) -> None:
+    heard: list[HilCommand] = []
+    until(lambda: heard.extend(console.poll()) or heard, f"{wanted}")
+    assert tuple(heard) == wanted
+
+
+def enabled(tab: Tab) -> set[str]:
+    labels = ["STOP (space)", "Take over", "Hand back", "Success", "Failure", "Return to start", "Release the stop"]
+    found = tab.js("[...document.querySelectorAll('button')].filter((e) => !e.disabled).map((e) => e.textContent)")
+    return set(labels) & set(found)
+
+
+def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -> None:
+    console.show(status(message="grip <b>gently</b>"))
+    tab = opened(chromium, console)
+    tab.wait(f"{BANNER}.innerText.includes('The policy moves the arm')")
+    assert tab.js(f"{BANNER}.innerText").count("grip <b>gently</b>") == 1, "words are words"
+    assert "Let it try" in tab.js(f"{BANNER}.innerText") and "robot 6.5 min" in tab.js(f"{BANNER}.innerText")
+    tab.wait("[...document.querySelectorAll('button')].some((e) => e.textContent === 'STOP (space)')")
+    able = {"STOP (space)", "Take over", "Success", "Failure", "Return to start"}
+    until(lambda: enabled(tab) == able, "the policy moves the arm")
+
+    # No button moves under the mouse when the words above it change.
+    places = tab.js(PLACES)
+    console.show(status(in_control=InControl.NOBODY, asks_help=True, message="x " * 30))
+    tab.wait(f"{BANNER}.dataset.inControl === 'nobody'")
+    assert tab.js(PLACES) == places
+    console.show(status())
+    tab.wait(f"{BANNER}.dataset.inControl === 'policy'")
+    tab.press("button", "Take over")
+    hears(console, HilCommand.TAKE_OVER)
+    tab.wait("[...document.querySelectorAll('button')].some((e) => e.textContent === 'Taking over …' && e.disabled)")
+    console.show(status(in_control=InControl.PERSON, in_control_s=20.0))
+    tab.wait(f"{BANNER}.dataset.inControl === 'person' && {BANNER}.innerText.includes('Hand back now')")
+    until(lambda: "Hand back" in enabled(tab), "hand back")
+    assert "Take over" not in enabled(tab)
+    tab.press("button", "Hand back")
+    hears(console, HilCommand.HAND_BACK)
+    console.show(status())
+    tab.wait(f"{BANNER}.dataset.inControl === 'policy'")
+
+    endings = {"Success": HilCommand.SUCCESS, "Failure": HilCommand.FAILURE, "Return to start": HilCommand.RETURN}
+    for episode, (label, command) in enumerate(endings.items(), start=4):
+        console.show(status(episode=episode))
+        until(lambda: set(endings) <= enabled(tab), "a new episode can be judged")
+        tab.press("button", label)
+        hears(console, command)
+        tab.wait(f"[...document.querySelectorAll('button')].some((e) => e.textContent === '{label} ✓' && e.disabled)")
+        assert not set(endings) & enabled(tab)
+
+    # The scene is there, the pictures are large at a click.
+    until(lambda: any(np.allclose(at, (0.5, 0.1, 0.02), atol=1e-3) for _, at in tab.meshes()), "the cube")
+    tab.press("img[src^='blob:'], img[src^='data:image/jpeg']")
+    tab.wait("document.querySelector('#robolearn-large img').naturalWidth === 320")
+
+    # A second page shows the stop of the first, and haste does not release it.
+    other = opened(chromium, console)
+    for _ in range(3):
+        tab.press("#robolearn-stop")
+    for page in (tab, other):
+        page.wait("document.querySelector('#robolearn-stop').textContent === 'STOPPED'")
+        page.wait(f"{BANNER}.dataset.stopped === 'true' && {BANNER}.innerText.includes('STOPPED')")
+        until(lambda page=page: enabled(page) == {"Release the stop"}, "nothing but the release")
+    assert console.poll() == console.poll() == (HilCommand.STOP,)
+    console.show(status(in_control=InControl.PERSON, episode=9))
+    time.sleep(CALM_S)
+    assert tab.js(f"{BANNER}.dataset.stopped") == "true" and console.poll() == (HilCommand.STOP,)
+    other.press("button", "Release the stop")
+    other.press("button", "Sure? Release the stop")
+    until(lambda: console.poll() == (HilCommand.RELEASE,), "the release")
+    tab.wait(f"{BANNER}.dataset.stopped === 'false'")
+
+    tab.key(" ")
+    hears(console, HilCommand.STOP)
+    tab.wait("document.querySelector('#robolearn-stop').textContent === 'STOPPED'")
+    console.close()
+    tab.wait("document.querySelector('#robolearn-stop').textContent === 'not connected'")
+    tab.press("#robolearn-stop")
+    tab.wait("document.querySelector('#robolearn-stop').textContent.includes('not heard')")
+    tab.close()
+    other.close()
+
+
+def test_the_curves_have_the_numbers(chromium: Chromium, console: WebConsole) -> None:
+    tab = opened(chromium, console)
+    given = {
+        "Success without help": (lambda k: 10.0 * k, "success"),
+        "Steps by the person": (lambda k: 80.0 - 7.0 * k, "intervention_rate"),
+        "Cycle time": (lambda k: 9.0 - 0.5 * k, "cycle_s"),
+        "Q": (lambda k: -1.0 + 0.25 * k, "q"),
+        "UTD": (lambda k: 4.0 + 0.125 * k, "utd"),
+        "Latency p99": (lambda k: 20.0 + 3.0 * k, "latency_ms"),
+    }
+    shares = ("success", "intervention_rate")
+    for k in range(9):
+        values = {name: value(k) * (0.01 if name in shares else 1.0) for value, name in given.values()}
+        console.show(status(metrics=HilMetrics(0.5 * k, **values)))
+        until(lambda k=k: f"UTD: {4.0 + 0.125 * k:.3g}" in tab.js("document.body.innerText"), f"point {k}")
+    # uPlot itself says which point lies under the mouse: the first, one in the middle, the last.
+    plots = tab.js("""[...document.querySelectorAll('.u-over')].map((over) => {
+      const root = over.closest('.uplot');
+      return root.querySelector('.u-title')?.textContent ?? root.parentElement.textContent;
+    })""")
+    assert len(plots) == len(given)
+    for number, (title, (value, _)) in enumerate(given.items()):
+        assert plots[number].startswith(title + ":"), plots
+        for k in (0, 4, 8):
+            until(
+                lambda k=k, number=number, value=value: np.allclose(
+                    under_mouse(tab, number, k / 8), (0.5 * k, value(k)), atol=0.01
+                ),
+                f"{title}, point {k}",
+            )
+    tab.close()
+
+
+def under_mouse(tab: Tab, number: int, share: float) -> list[float]:
+    """What a plot's legend says when the mouse is at this share of its width."""
+    x, y = tab.js(f"""(() => {{
+      const over = document.querySelectorAll('.u-over')[{number}];
+      over.scrollIntoView({{block: 'center'}});
+      const r = over.getBoundingClientRect();
+      return [r.x + 2 + (r.width - 4) * {share}, r.y + r.height / 2 + 4 * Math.random()];
+    }})()""")
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    return tab.js(f"""[...document.querySelectorAll('.u-over')[{number}].closest('.uplot')
+      .querySelectorAll('.u-value')].map((e) => parseFloat(e.textContent.replace('−', '-').replace(',', '')) || 0)""")
+
+
+def test_a_wrong_token_gets_nothing(chromium: Chromium, console: WebConsole) -> None:
+    place, _, token = console.url.partition("/?token=")
+    host = place.removeprefix("http://")
+    for path in ("/", f"/?token={token[:-1]}x", "/index.html"):
+        connection = http.client.HTTPConnection(host, timeout=10)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert answer.status == 403 and b"viser" not in answer.read()
+    tab = chromium.open(f"{place}/?token=wrong", WINDOW, sharpness=0.25)
+    tab.wait("document.body?.innerText.includes('token')")
+    assert not tab.js(f"!!{BANNER}")
+    refused = "new Promise((r) => { const s = new WebSocket(location.origin.replace('http', 'ws')); s.onclose = () => r(true); s.onopen = () => r(false); })"  # noqa: E501
+    assert tab.js(refused) is True
+    tab.go(console.url)
+    tab.wait(f"!!{BANNER}", 60.0)
+    assert "token" not in tab.js("location.href") and tab.js("document.cookie") == ""
+    tab.close()

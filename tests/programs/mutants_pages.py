@@ -1,0 +1,67 @@
+"""Mutation check of the pages: one line of scene, console or handing over is wrong, and a test fails.
+
+Those whose judge is a browser take half a minute each.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+MARKERS, LOGIC = ("tests/hardware/test_scene_markers.py",), ("tests/hil/console/test_console_logic.py",)
+GEOMS, WORLD = ("tests/robots/test_geoms.py",), ("tests/sim/test_realtime.py",)
+TAKING = ("tests/hardware/teleop/test_supervised.py",)
+PAGE, CONSOLE = ("tests/hardware/teleop/test_browser_scene.py",), ("tests/hil/console/test_console_chromium.py",)
+ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/latches.py", "hardware/teleop/supervised.py"
+PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
+
+MUTANTS: dict[str, Mutant] = {
+    "material-forgotten": Mutant("robots/geoms.py", "if material >= 0 and", "if False and", GEOMS),
+    "hidden-geoms-shown": Mutant("robots/geoms.py", "model.geom_group[geom] < _HIDDEN_GROUP", "True", GEOMS),
+    "mocap-forgotten": Mutant(
+        "sim/embedded/view.py", "self._data.mocap_quat = qpos, mocap_pos,", "_ = qpos, mocap_pos,", WORLD
+    ),
+    "geom-frame-ignored": Mutant("sim/embedded/view.py", "self._data.geom_xmat[geom]", "self._data.xmat[1]", WORLD),
+    "half-size-markers": Mutant(ROS, "Vector3(x=2 * half[0], y", "Vector3(x=half[0], y", MARKERS),
+    "caps-unturned": Mutant(ROS, "quat_to_matrix(pose[3:]) @ offset", "offset", MARKERS),
+    "slow-motion-lost": Mutant(ROS, "_poses[moved] = scene.poses[moved]", "_poses = scene.poses.copy()", MARKERS),
+    "nan-drawn": Mutant(ROS, "np.isfinite(pose).all() and", "True and", MARKERS),
+    "scene-stale": Mutant(f"{BROWSER}/scene.py", "self._nodes[i].position, self._nodes[i].wxyz =", "_ =", PAGE),
+    "scene-not-taken": Mutant("hardware/ros2/teleop_node.py", "                self._take_scene()\n", "", PAGE),
+    "scene-once": Mutant(
+        "hardware/ros2/sim_arm_node.py", "self._scene_due = now + SCENE_PERIOD_S", "self._scene_due = now + 1e9", PAGE
+    ),
+    "small-pictures": Mutant(f"{BROWSER}/page.py", "large=self._arbiter.enlarged", "large=False", PAGE),
+    "stop-not-latched": Mutant(LATCHES, "if self._stop else tuple(asked)", "if False else tuple(asked)", LOGIC),
+    "stop-released-in-haste": Mutant(LATCHES, " or self._clock() < self._stop_at + CALM_S", "", LOGIC),
+    "stop-released-at-once": Mutant(LATCHES, "if self._clock() > self._sure_until:", "if False:", LOGIC),
+    "pressed-while-stopped": Mutant(LATCHES, "if self._stopped() or self._status", "if self._status", LOGIC),
+    "two-labels": Mutant(LATCHES, "free = able and label is None", "free = able", LOGIC),
+    "label-for-ever": Mutant(LATCHES, "self._label[1] != status.episode", "False", LOGIC),
+    "free-for-ever": Mutant("robolearn/hil/console/schedule.py", "if left > 0:", "if True:", LOGIC),
+    "long-help": Mutant("robolearn/hil/console/schedule.py", "status.in_control_s > self.long_s", "False", LOGIC),
+    "markup-of-others": Mutant("robolearn/hil/console/page.py", "{escape(message)}", "{message}", CONSOLE),
+    "shares-as-they-are": Mutant("robolearn/hil/console/page.py", "100.0 * y if", "1.0 * y if", CONSOLE),
+    "wrong-button": Mutant(
+        "robolearn/hil/console/page.py", "self._press(command)", "self._press(HilCommand.RETURN)", CONSOLE
+    ),
+    "stop-unheard": Mutant("robolearn/hil/console/stop_socket.py", "                stop()\n", "", CONSOLE),
+    "no-interventions": Mutant(SUPERVISED, "intervention=True", "intervention=False", TAKING),
+    "policy-goes-on-where-it-was": Mutant(
+        SUPERVISED, "age > MEANT_S\n            self._player.begin()", "age > MEANT_S", TAKING
+    ),
+    "gripper-jumps": Mutant(SUPERVISED, "action[self._gripper] = self._grip", "pass", TAKING),
+    "silence-hands-back": Mutant(SUPERVISED, "False, age > MEANT_S", "False, False", TAKING),
+    "nobody-needed": Mutant(SUPERVISED, "age <= ALIVE_S and", "True and", TAKING),
+    "intervention-not-stored": Mutant(
+        "hardware/recording/recording.py", "intervention=row.intervention", "intervention=False", TAKING
+    ),
+    "chunk-from-its-start": Mutant(PLAYER, "self._chunk[min(k, len", "self._chunk[min(k - 1, len", TAKING),
+    "chunk-of-another-life": Mutant(PLAYER, "if job.life == self._life:", "if True:", TAKING),
+    "last-action-for-ever": Mutant(PLAYER, "k >= len(self._chunk) + GRACE", "False", TAKING),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("pages", MUTANTS))
