@@ -155,7 +155,7 @@ def mean_proposal(algorithm: Proposals, observation: dict[str, torch.Tensor]) ->
     return algorithm.policy.propose(observation, noise).mean(1).detach()
 
 
-QUICK = {"imitate_lr": 3e-3, "imitate_average": 0.9}
+QUICK: dict[str, Any] = {"imitate_lr": 3e-3, "imitate_average": 0.9}
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -338,7 +338,9 @@ def test_a_corridor_is_learned_from_four_slow_demonstrations(kind: str) -> None:
     if kind == "rlpd":
         algorithm = Rlpd(policy, RlpdConfig(**SMALL, gamma=0.9, lr=1e-3), seed=0)
     else:
-        settings = ProposalsConfig(**SMALL, gamma=0.9, lr=1e-3, imitate_lr=1e-3, trust_after=200)
+        settings = ProposalsConfig(
+            **SMALL, gamma=0.9, lr=1e-3, imitate_lr=1e-3, trust_after=200, caution=0.5, imitate_own=True
+        )
         algorithm = Proposals(policy, settings, seed=0)
     assert solved(algorithm)[0] < 0.2
     world, order = Corridor(0), torch.Generator().manual_seed(0)
