@@ -87,6 +87,16 @@ def test_what_is_read_is_what_was_sent() -> None:
     assert read_scene(moved).pose("cube/0")[2] == pytest.approx(1.2e-5)  # type: ignore[union-attr, arg-type]
 
 
+def test_slow_motion_beside_a_fast_one_adds_up() -> None:
+    markers, now = SceneMarkers("base"), scene()
+    for step in range(4):
+        poses = now.poses.copy()
+        poses[1, 2], poses[2, 2] = 4e-6 * step, 1.0 * step
+        sent = markers.message(Scene(SHAPES, poses), 3.0)
+        assert sent is not None
+    assert read_scene(sent).pose("cube/0")[2] == pytest.approx(1.2e-5)  # type: ignore[union-attr]
+
+
 def test_nonsense_is_not_drawn() -> None:
     def marker(**fields: object) -> Marker:
         made = Marker(ns="thing", type=Marker.CUBE)

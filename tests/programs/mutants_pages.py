@@ -36,7 +36,6 @@ MUTANTS: dict[str, Mutant] = {
     "stop-not-latched": Mutant(LATCHES, "if self._stop else tuple(asked)", "if False else tuple(asked)", LOGIC),
     "stop-released-in-haste": Mutant(LATCHES, " or self._clock() < self._stop_at + CALM_S", "", LOGIC),
     "stop-released-at-once": Mutant(LATCHES, "if self._clock() > self._sure_until:", "if False:", LOGIC),
-    "pressed-while-stopped": Mutant(LATCHES, "if self._stopped() or self._status", "if self._status", LOGIC),
     "two-labels": Mutant(LATCHES, "free = able and label is None", "free = able", LOGIC),
     "label-for-ever": Mutant(LATCHES, "self._label[1] != status.episode", "False", LOGIC),
     "free-for-ever": Mutant("robolearn/hil/console/schedule.py", "if left > 0:", "if True:", LOGIC),
@@ -49,10 +48,10 @@ MUTANTS: dict[str, Mutant] = {
     "stop-unheard": Mutant("robolearn/hil/console/stop_socket.py", "                stop()\n", "", CONSOLE),
     "no-interventions": Mutant(SUPERVISED, "intervention=True", "intervention=False", TAKING),
     "policy-goes-on-where-it-was": Mutant(
-        SUPERVISED, "age > MEANT_S\n            self._player.begin()", "age > MEANT_S", TAKING
+        SUPERVISED, "False, not meant\n            self._player.begin()", "False, not meant", TAKING
     ),
     "gripper-jumps": Mutant(SUPERVISED, "action[self._gripper] = self._grip", "pass", TAKING),
-    "silence-hands-back": Mutant(SUPERVISED, "False, age > MEANT_S", "False, False", TAKING),
+    "silence-hands-back": Mutant(SUPERVISED, "False, not meant", "False, False", TAKING),
     "nobody-needed": Mutant(SUPERVISED, "age <= ALIVE_S and", "True and", TAKING),
     "intervention-not-stored": Mutant(
         "hardware/recording/recording.py", "intervention=row.intervention", "intervention=False", TAKING

@@ -187,6 +187,14 @@ def test_a_chunk_goes_on_where_time_is_and_is_renewed_before_it_ends() -> None:
     assert played == [None, 0.01, 0.02, 0.03, 3.01, 3.02, 3.03, 6.01]
     player.begin()
     assert [play(player, k) for k in range(20, 22)] == [None, 20.01] and policy.begun == 2
+    # What was asked before is of no use afterwards.
+    policy.gate.clear()
+    player.begin()
+    play(player, 40)
+    player.begin()
+    policy.gate.set()
+    time.sleep(0.1)
+    assert [play(player, k) for k in range(20, 22)] == [None, 20.01]
     # One that is late: the tail, then its last action for a moment, then stillness.
     policy.gate.clear()
     late = [play(player, 22 + k) for k in range(8)]
