@@ -13,6 +13,7 @@ from time import monotonic
 BAND_M = 0.003  # openings that differ by less are the same
 NOISE_M = 0.001  # so little is no motion: a policy's openings are never quite the same
 STEADY_S = 0.1  # unchanged for so long: it has come to rest
+AGAIN_S = 0.5  # after which a goal that was refused is asked again
 MOVING_S = 0.06  # on its way for so long: the gripper goes, too
 
 
@@ -33,6 +34,7 @@ class GripperGoals:
         self._wanted = math.nan
         self._from = math.nan  # where it last stood
         self._changed = self._left = -math.inf  # when it last changed, and when it left there
+        self._not_before = -math.inf
         self.goal = math.nan
         self.busy = False
 
@@ -55,6 +57,8 @@ class GripperGoals:
     def due(self) -> bool:
         """Whether another goal than the present one is wanted by now."""
         now = self._clock()
+        if now < self._not_before:
+            return False
         if now - self._changed >= STEADY_S:
             return self._differs(self._wanted)
         return now - self._left >= MOVING_S and self._differs(self._ahead())
@@ -74,7 +78,7 @@ class GripperGoals:
         return self.goal, bool(self.goal < before)
 
     def done(self, *, started: bool = True) -> None:
-        """The goal under way has ended; one that was never `started` is wanted again."""
+        """The goal under way has ended; one that was never `started` is wanted again after a while."""
         self.busy = False
         if not started:
-            self.goal = math.nan
+            self.goal, self._not_before = math.nan, self._clock() + AGAIN_S

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.border import Border
 from robots import make_control
+from robots.ik import solve
 from robots.stations import Contract
 
 Array = NDArray[np.float64]
@@ -24,6 +26,7 @@ class SetPoints:
     def __init__(self, contract: Contract) -> None:
         self._control = make_control(contract.action_kind, contract.robot)
         self._relative = contract.action_kind == "tcp_delta"
+        self._robot, self._border = contract.robot, Border(contract)
         self.names = (*contract.joints, GRIPPER)
         self.spec = self._control.spec
         # Compile now, not while the arm moves.
@@ -31,8 +34,15 @@ class SetPoints:
         self.action(home, self.target(home, np.zeros(self.spec.size)))
 
     def target(self, q: Array, action: NDArray) -> Array:
-        """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad]."""
-        goal, width = self._control.targets(q[None], None, action[None])
+        """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad], not over the border."""
+        chain = self._robot.chain
+        now = chain.forward(q[None])
+        goal, width = self._control.targets(q[None], now, action[None])
+        if self._relative:  # joint positions are wanted as such
+            pos, rot = chain.forward(goal)
+            inside = self._border.inside(pos[0], rot[0], (now[0][0], now[1][0]))
+            if not np.array_equal(inside, pos[0]):
+                goal = solve(chain, q[None], inside[None], rot, rest=np.asarray(self._robot.home))
         return np.concatenate([goal[0], width])
 
     def at_rest(self, action: NDArray) -> bool:

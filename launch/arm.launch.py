@@ -10,9 +10,9 @@ from pathlib import Path
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
-from launch.conditions import IfCondition
+from launch.conditions import IfCondition, UnlessCondition
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import EqualsSubstitution, LaunchConfiguration
+from launch.substitutions import EqualsSubstitution, LaunchConfiguration, OrSubstitution
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
@@ -20,7 +20,7 @@ SIM_ARM = Path(__file__).with_name("sim_arm.launch.py")
 
 
 def generate_launch_description() -> LaunchDescription:
-    """The safety node, and for ``robot:=sim`` the simulated arm."""
+    """The safety node, what passes openings on to a gripper that knows only actions, for ``robot:=sim`` the arm."""
     robot = LaunchConfiguration("robot")
     contract = ParameterValue(robot, value_type=str)
     priority = ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int)
@@ -55,6 +55,18 @@ def generate_launch_description() -> LaunchDescription:
                 output="screen",
                 # Never restarted: whoever looks why it ended also looks at the arm.
                 on_exit=Shutdown(reason="the safety node has ended, and nothing may move without it"),
+            ),
+            # Whether the gripper knows only actions stands in the contract, which is not read here.
+            Node(
+                package="robolearn",
+                executable="gripper_node",
+                namespace=LaunchConfiguration("namespace"),
+                name="gripper",
+                parameters=[{"contract": contract, "if_needed": True}],
+                output="screen",
+                condition=UnlessCondition(
+                    OrSubstitution(EqualsSubstitution(robot, "sim"), LaunchConfiguration("dry_run"))
+                ),
             ),
             IncludeLaunchDescription(
                 PythonLaunchDescriptionSource(str(SIM_ARM)), condition=IfCondition(EqualsSubstitution(robot, "sim"))

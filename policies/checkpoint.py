@@ -18,8 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from policies.config_file import CONFIG, FORMAT, VERSION, WEIGHTS, interface_of, policy_folder, read_config
-from policies.kinds import build_net, config_from_json, config_to_json
-from policies.normalize import Normalizer
+from policies.kinds import LearnedPolicy, build_policy, kind_to_json
 from policies.policy import ChunkPolicy
 from policies.settings import POLICIES
 from robolearn.core import BadInput, NonFinite
@@ -28,7 +27,7 @@ from robolearn.io.atomic import write_bytes, write_text
 _OF_CONFIG = "the weights of its config.json"
 
 
-def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
+def save_policy(policy: LearnedPolicy, folder: str | os.PathLike[str]) -> Path:
     """Write a checkpoint into `folder`, which is made if need be, and return its path.
 
     Raises:
@@ -42,8 +41,7 @@ def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
     config = {
         "format": FORMAT,
         "version": VERSION,
-        "kind": policy.net.name,
-        "settings": config_to_json(policy.net.config),
+        **kind_to_json(policy),
         "interface": policy.interface.to_json(),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +50,7 @@ def save_policy(policy: ChunkPolicy, folder: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> ChunkPolicy:
+def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> LearnedPolicy:
     """The policy in a checkpoint folder, or in the ``policy/`` folder of a run.
 
     Raises:
@@ -62,17 +60,25 @@ def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu"
     folder = policy_folder(path)
     config = read_config(folder / CONFIG)
     what = f"policy {folder / CONFIG}"
-    if config["kind"] not in POLICIES:
-        raise BadInput(f"{what}: kind", got=config["kind"], available=POLICIES)
-    settings = config_from_json(POLICIES[config["kind"]], config["settings"], what)
     interface = interface_of(config, folder / CONFIG)
     # A config.json may ask for more than the memory holds: its weights are there first.
-    with torch.device("meta"):
-        shapes = ChunkPolicy(build_net(settings, interface, "meta"), Normalizer(interface), interface).state_dict()
+    shapes = build_policy(config, interface, what, "meta").state_dict()
     tensors = _read_weights(folder / WEIGHTS, {key: tuple(value.shape) for key, value in shapes.items()})
-    policy = ChunkPolicy(build_net(settings, interface), Normalizer(interface), interface)
+    policy = build_policy(config, interface, what)
     policy.load_state_dict(tensors)
     return policy.to(device).eval()
+
+
+def load_chunk_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> ChunkPolicy:
+    """The flow or diffusion policy in a folder; see `load_policy`.
+
+    Raises:
+      BadInput: also where it is of another kind.
+    """
+    policy = load_policy(path, device)
+    if not isinstance(policy, ChunkPolicy):
+        raise BadInput(f"policy {path}: kind", got=kind_to_json(policy)["kind"], available=POLICIES)
+    return policy
 
 
 def _read_weights(file: Path, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The kinds of policy by name: configuration ↔ JSON, and configuration → network."""
+"""The kinds of policy by name: configuration ↔ JSON, configuration → network, JSON → policy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from policies.chosen import ChosenPolicy
 from policies.flow import FlowPolicy
-from policies.settings import BEFORE, RENAMED, FlowConfig, PolicyConfig
+from policies.gaussian import GaussianPolicy
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from policies.settings import BEFORE, POLICIES, RENAMED, ActorConfig, ChosenConfig, FlowConfig, PolicyConfig
+from policies.steered import SteeredPolicy
 from robolearn.core import BadInput, Interface
 
 Config = TypeVar("Config")
+LearnedPolicy = ChunkPolicy | ChosenPolicy | SteeredPolicy | GaussianPolicy
+AROUND: dict[str, tuple[type[ChosenPolicy | SteeredPolicy], type[Any]]] = {
+    "chosen": (ChosenPolicy, ChosenConfig),
+    "steered": (SteeredPolicy, ActorConfig),
+}  # kinds that hold a flow or diffusion policy, the "proposer" of their config.json
+GAUSSIAN = "gaussian"
 
 
 def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -> nn.Module:
@@ -27,6 +38,46 @@ def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -
         from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
 
         return DiffusionPolicy(config, interface)
+
+
+def kind_to_json(policy: LearnedPolicy) -> dict[str, Any]:
+    """Kind and settings of a policy, as they stand in its config.json."""
+    if isinstance(policy, ChunkPolicy):
+        return {"kind": policy.net.name, "settings": config_to_json(policy.net.config)}
+    settings = config_to_json(policy.config)
+    if isinstance(policy, GaussianPolicy):
+        return {"kind": GAUSSIAN, "settings": settings}
+    kind = next(name for name, (cls, _) in AROUND.items() if isinstance(policy, cls))
+    return {"kind": kind, "settings": settings, "proposer": kind_to_json(policy.proposer)}
+
+
+def build_policy(data: Mapping[str, Any], interface: Interface, what: str, device: str = "cpu") -> LearnedPolicy:
+    """A fresh policy of the kind and settings that `kind_to_json` wrote; see `build_net` for `device`.
+
+    Args:
+      what: where `data` comes from, for messages.
+
+    Raises:
+      BadInput: an unknown kind, or settings that it does not have.
+    """
+    if not isinstance(data, Mapping):
+        raise BadInput(f"{what}: proposer", got=type(data).__name__, expected="an object with kind and settings")
+    kind, settings = data.get("kind"), data.get("settings")
+    if kind in AROUND:
+        cls, config = AROUND[kind]
+        proposer = build_policy(data.get("proposer", {}), interface, what, device)
+        if not isinstance(proposer, ChunkPolicy):
+            raise BadInput(f"{what}: proposer", got=data["proposer"]["kind"], available=POLICIES)
+        with torch.device(device):
+            return cls(proposer, config_from_json(config, settings, what))
+    if kind == GAUSSIAN:
+        with torch.device(device):
+            return GaussianPolicy(Normalizer(interface), interface, config_from_json(ActorConfig, settings, what))
+    if kind not in POLICIES:
+        raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *AROUND, GAUSSIAN])
+    net = build_net(config_from_json(POLICIES[kind], settings, what), interface, device)
+    with torch.device(device):
+        return ChunkPolicy(net, Normalizer(interface), interface)
 
 
 def config_to_json(config: Any) -> dict[str, Any]:

@@ -147,6 +147,62 @@ class DiffusionConfig:
                 raise BadInput(what, got=value, available=available)
 
 
+@dataclass(frozen=True)
+class CriticsConfig:
+    """An ensemble of critics that is part of a policy."""
+
+    critics: int = 4
+    """Members of the ensemble."""
+    width: int = 128
+    """Units of a hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.critics <= MOST and 1 <= self.width <= MOST and 1 <= self.depth <= DEEPEST):
+            got = (self.critics, self.width, self.depth)
+            raise BadInput("critics, width, depth", got=got, expected=f"positive numbers up to {MOST}")
+
+
+@dataclass(frozen=True)
+class ChosenConfig(CriticsConfig):
+    """A policy whose chunks critics choose; see `policies.chosen`."""
+
+    proposals: int = 4
+    """P, chunks that are proposed in each state."""
+    tempo: float = 0.5
+    """How much quicker the twin of a proposal is; 0 for no twins."""
+    caution: float = 0.5
+    """κ, standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (1 <= self.proposals <= MOST and 0.0 <= self.tempo <= 4.0 and 0.0 <= self.caution <= 100.0):
+            got = (self.proposals, self.tempo, self.caution)
+            raise BadInput("proposals, tempo, caution", got=got, expected="at least 1; 0 to 4; 0 to 100")
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """A policy that is one squashed Gaussian, of chunks (`policies.gaussian`) or of noise (`policies.steered`)."""
+
+    execute: int = 4
+    """Ta, actions in a chunk."""
+    width: int = 128
+    """Units of a hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    magnitude: float = 1.0
+    """The largest component."""
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.execute <= MOST and 1 <= self.width <= MOST and 1 <= self.depth <= DEEPEST):
+            got = (self.execute, self.width, self.depth)
+            raise BadInput("execute, width, depth", got=got, expected=f"positive numbers up to {MOST}")
+        if not 0.0 < self.magnitude <= 10.0:
+            raise BadInput("magnitude", got=self.magnitude, expected="0 to 10")
+
+
 PolicyConfig = FlowConfig | DiffusionConfig
 POLICIES: dict[str, type[FlowConfig] | type[DiffusionConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
 RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name

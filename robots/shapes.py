@@ -7,11 +7,9 @@ A piece is the convex hull of a few points, grown by a radius. Every geom lies w
     cylinder          two twelve-sided disks, moved in by m and grown by √2 m
     mesh, ellipsoid   the box around it
 
-and what is swept (below) by m larger.
-
 All geoms count, those without collisions too: they are what the arm looks like. Joints that are not of the chain
 (fingers, a jaw) may stand anywhere in their range, so their geoms are swept over it: where the gripper is, is known
-only from its driver.
+only from its driver. What a slide sweeps is the hull of its two ends, exactly; what a hinge sweeps is up to m larger.
 """
 
 from __future__ import annotations
@@ -137,19 +135,20 @@ def _swept(
     kind = int(model.jnt_type[joint])
     if len(extra) > 1 or not model.jnt_limited[joint] or kind not in (_HINGE, _SLIDE):
         raise BadInput(f"joint {model.joint(joint).name} of {file}", expected="a hinge or slide with a range, alone")
-    from scipy.spatial import ConvexHull  # takes a moment to import, and few commands need it
-
     low, high = model.jnt_range[joint]
     address = model.jnt_qposadr[joint]
     clouds = []
-    for q in np.linspace(low, high, SWEEP):
+    for q in (low, high) if kind == _SLIDE else np.linspace(low, high, SWEEP):
         data.qpos[address] = q
         clouds.append(_in_link(model, data, geom, body, points))
     data.qpos[address] = 0.0
-    if kind == _HINGE:
-        # Between two positions a point moves on an arc, outside its chord by at most ρ (1 − cos Δ/2).
-        far = float(np.linalg.norm(model.geom_pos[geom] - model.jnt_pos[joint])) + float(model.geom_rbound[geom])
-        radius += far * (1.0 - math.cos(0.5 * (high - low) / (SWEEP - 1)))
+    if kind == _SLIDE:
+        return np.concatenate(clouds), radius
+    from scipy.spatial import ConvexHull  # takes a moment to import, and few commands need it
+
+    # Between two positions a point moves on an arc, outside its chord by at most ρ (1 − cos Δ/2).
+    far = float(np.linalg.norm(model.geom_pos[geom] - model.jnt_pos[joint])) + float(model.geom_rbound[geom])
+    radius += far * (1.0 - math.cos(0.5 * (high - low) / (SWEEP - 1)))
     cloud = np.concatenate(clouds)
     kept: list[Array] = []
     for point in cloud[ConvexHull(cloud, qhull_options="QJ").vertices]:

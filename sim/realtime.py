@@ -41,6 +41,7 @@ class RealtimeWorld:
       robot: the arm.
       randomise: draw friction and masses anew in each episode, those of world 0 of `MujocoWorlds` with this seed;
         without, it is world 0 of ``MujocoWorlds(randomise=False)``.
+      limit_s: longest episode [s]; by default the task's, which is for an arm at its full speed.
 
     Raises:
       BadInput: an unknown task or camera, or an arm without a parallel gripper.
@@ -55,12 +56,14 @@ class RealtimeWorld:
         *,
         robot: RobotSpec = PANDA,
         randomise: bool = True,
+        limit_s: float | None = None,
     ) -> None:
         if task not in TASKS:
             raise BadInput("task", got=task, available=TASKS)
         self.robot, self.task, self.seed = robot, TASKS[task](), seed
         self.control_hz, self.object_names = CONTROL_HZ, tuple(self.task.observation_names)
         self.episode = -1
+        self._most = self.task.max_episode_steps if limit_s is None else round(limit_s * CONTROL_HZ)
         self._physics = Physics(robot, self.task, 1, threads=1, randomise=randomise)
         self._cameras = Cameras(self._physics.model, cameras, image_size, later=True)
         self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
@@ -132,7 +135,7 @@ class RealtimeWorld:
         state = self._physics.state()
         success = bool(self.task.success(state)[0])
         terminated = success or bool(self.task.failure(state)[0])
-        truncated = not terminated and self.steps >= self.task.max_episode_steps
+        truncated = not terminated and self.steps >= self._most
         if terminated or truncated:
             self._outcome = {"success": success, "truncated": truncated, "steps": self.steps}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rclpy
@@ -25,9 +25,11 @@ class Background:
     As a context manager it ends in the order that DDS needs: executor, thread, nodes, context.
     """
 
-    def __init__(self, domain_id: int | None = None) -> None:
+    def __init__(self, domain_id: int | None = None, args: Sequence[str] = ()) -> None:
         self.context = Context()
-        rclpy.init(args=[], context=self.context, domain_id=domain_id, signal_handler_options=SignalHandlerOptions.NO)
+        rclpy.init(
+            args=list(args), context=self.context, domain_id=domain_id, signal_handler_options=SignalHandlerOptions.NO
+        )
         self.executor = SingleThreadedExecutor(context=self.context)
         self.errors: list[Exception] = []
         self._nodes: list[Any] = []

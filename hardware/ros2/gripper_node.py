@@ -3,6 +3,8 @@
     franka_msgs/action/Grasp            franka_gripper: `<name>/move` opens, `<name>/grasp` closes with `force`
     control_msgs/action/GripperCommand  Robotiq's and others: the position of the gripper's joint, `force` as its effort
 
+With the parameter `if_needed` it ends at once where the contract has no such action: launch files cannot read one.
+
 It listens to the contract's gripper topic only while the action's servers are there: the safety node does not arm an
 arm whose gripper nobody listens for.
 """
@@ -10,6 +12,7 @@ arm whose gripper nobody listens for.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Unpack
 
 from rclpy.action.client import ActionClient
@@ -20,6 +23,7 @@ from std_msgs.msg import Float64MultiArray
 from hardware.gripper_goals import GripperGoals
 from hardware.observer import JointReader
 from hardware.ros2 import messages, qos
+from hardware.ros2.action_goal import ActionGoal
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core import BadInput
@@ -52,17 +56,22 @@ class GripperNode(StationNode):
     """Openings in, goals out. Args: see `StationNode`."""
 
     def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("gripper", {}, **station)
+        super().__init__("gripper", {"if_needed": False}, **station)
 
     def configure(self) -> None:
         contract = self.contract = self.station()
+        self._actions: dict[bool, ActionClient] = {}  # closing → client
         if contract.gripper is None or contract.gripper.action is None:
+            if self.value("if_needed"):
+                log.info("contract %s has no gripper.action: nothing to do", contract.name)
+                self.done = True
+                return
             raise BadInput(f"contract {contract.name}", got="no gripper.action", expected="one, for this node")
         self._action: GripperAction = contract.gripper.action
+        self._topic = contract.gripper.topic
         self._goals = GripperGoals(contract.robot.gripper.max_width)
         self._reader = JointReader(contract)
         self._joints = hear_joints(self, contract, self._on_joints)
-        self._actions: dict[bool, ActionClient] = {}  # closing → client
         kind, name = self._action.type, self._action.name
         if kind == FRANKA_GRASP:
             self._actions[False] = ActionClient(
@@ -71,49 +80,84 @@ class GripperNode(StationNode):
             self._actions[True] = ActionClient(self, messages.installed_type(kind), f"{name}/grasp")
         else:
             self._actions[False] = self._actions[True] = ActionClient(self, messages.installed_type(kind), name)
-        self._heard: Any = None  # the subscription to openings
-        self._handle: Any = None  # of the goal under way
-        self._cancelling = False
-        self.every(LOOK_S, self._look)
-        self.every(TICK_S, self._tick)
+        self._take: Callable[[], None] | None = None  # the openings that have come; None: not listening
+        self._goal: ActionGoal | None = None  # under way
+        self._refused = 0
+
+    def activate(self) -> None:
+        if self.done:
+            return
+        self._looking = self.every(LOOK_S, self._look)
+        # A stream of openings wakes an executor a few hundred times a second, which is a whole core: see `beat`.
+        self._still = self.beat(TICK_S, self._tick)
+
+    def deactivate(self) -> None:
+        if self.done:
+            return
+        self._still()
+        self.destroy_timer(self._looking)
+        self._stop_listening()
+
+    def cleanup(self) -> None:
+        for subscription in list(self.subscriptions):
+            self.destroy_subscription(subscription)
+        for client in {id(one): one for one in self._actions.values()}.values():
+            client.destroy()
 
     def _look(self) -> None:
         there = all(client.server_is_ready() for client in self._actions.values())
-        assert self.contract.gripper is not None
-        topic = self.contract.gripper.topic
-        if there and self._heard is None:
-            self._heard = self.create_subscription(Float64MultiArray, topic, self._on_opening, qos.CONTROLLER)
-        elif not there and self._heard is not None:
+        if there and self._take is None:
+            self._take = self.poll(Float64MultiArray, self._topic, self._on_opening, qos.CONTROLLER)
+        elif not there and self._take is not None:
             log.error("the gripper's action servers are gone")
-            self.destroy_subscription(self._heard)
-            self._heard = self._handle = None
-            self._cancelling = False
-            self._goals.done(started=False)
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """The safety node does not arm an arm whose gripper nobody listens for."""
+        self._take = None
+        for subscription in [one for one in self.subscriptions if one.topic_name == self._topic]:
+            self.destroy_subscription(subscription)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._goal is not None:
+            self._goal.forget()
+            self._ended(False)
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         self._reader.update(*messages.named(message), messages.seconds(message.header.stamp))
 
-    def _on_opening(self, message: Float64MultiArray) -> None:
+    def _on_opening(self, message: Float64MultiArray, info: MessageInfo) -> None:
         values = list(message.data)
         if not values:
             return
         self._goals.want(values[0] if self.contract.gripper_takes_opening else self.contract.gripper_width(values))
 
     def _tick(self) -> None:
-        for take in self._joints:
+        for take in (*self._joints, *([self._take] if self._take else [])):
             take()
-        goals = self._goals
-        if not goals.due or self._heard is None:
+        if self._take is None:
             return
-        if not goals.busy:
-            width, closing = goals.begin(self._reader.width)
-            future = self._actions[closing].send_goal_async(self._goal(width, closing))
-            future.add_done_callback(self._on_answer)
-        elif self._handle is not None and not self._cancelling:
-            self._cancelling = True
-            self._handle.cancel_goal_async()
+        if self._goal is not None and self._goal.silent:
+            log.error("the gripper's driver does not answer: its goal of %.3f m is given up", self._goals.goal)
+            self._give_up()
+        elif not self._goals.due:
+            return
+        elif self._goal is not None:
+            self._goal.cancel()
+        else:
+            width, closing = self._goals.begin(self._reader.width)
+            self._goal = ActionGoal(self._actions[closing], self._message(width, closing), self._ended)
 
-    def _goal(self, width: float, closing: bool) -> Any:
+    def _ended(self, taken: bool) -> None:
+        self._goal = None
+        if not taken:
+            self._refused += 1
+            if self._refused == 1:
+                log.error("the gripper did not take a goal of %.3f m; asked again twice a second", self._goals.goal)
+        self._goals.done(started=taken)
+
+    def _message(self, width: float, closing: bool) -> Any:
         action = self._action
         kind = messages.installed_type(action.type)
         if action.type != FRANKA_GRASP:
@@ -127,16 +171,3 @@ class GripperNode(StationNode):
         # Whatever is held is held: the policy says how far to close, not what it holds.
         goal.epsilon.inner = goal.epsilon.outer = self.contract.robot.gripper.max_width
         return goal
-
-    def _on_answer(self, future: Any) -> None:
-        handle = future.result()
-        if handle is None or not handle.accepted:
-            log.error("the gripper refused a goal of %.3f m", self._goals.goal)
-            self._goals.done(started=False)
-            return
-        self._handle = handle
-        handle.get_result_async().add_done_callback(self._on_result)
-
-    def _on_result(self, future: Any) -> None:
-        self._handle, self._cancelling = None, False
-        self._goals.done()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -33,6 +33,7 @@ class SafetyClient:
       background: where its node spins; by default a context and a thread of its own.
       name: of its node.
       station: the namespace of the station, see `Contract.namespace`.
+      args: ROS arguments of a context of its own, e.g. its enclave.
 
     Attributes:
       report: the newest of the safety node, or None.
@@ -40,9 +41,16 @@ class SafetyClient:
       policy, streamer: the newest of their status topics.
     """
 
-    def __init__(self, background: Background | None = None, *, name: str = "operator", station: str = "") -> None:
+    def __init__(
+        self,
+        background: Background | None = None,
+        *,
+        name: str = "operator",
+        station: str = "",
+        args: Sequence[str] = (),
+    ) -> None:
         self._own = background is None
-        self._background = background or Background()
+        self._background = background or Background(args=args)
         namespace = topics.namespace_of_nodes(station)
         self.node = self._background.add(Node(name, namespace=namespace, context=self._background.context))
         self.report: SafetyReport | None = None

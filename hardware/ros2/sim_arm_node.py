@@ -274,6 +274,13 @@ class SimArmNode(StationNode):
             return
         self._follow(None, float(values[0]) if opening else c.gripper_width(values))
 
+    def _hear_no_openings(self) -> None:
+        """The gripper is moved by actions, as a double of its driver has them."""
+        self._inputs = self._inputs[:1]
+        gripper = self.contract.gripper
+        for subscription in [one for one in self.subscriptions if gripper and one.topic_name == gripper.topic]:
+            self.destroy_subscription(subscription)
+
     def _positions(self, message: Any, joints: tuple[str, ...]) -> list[float]:
         """Set-points in the order of `joints`; empty where their names are ambiguous."""
         if not isinstance(message, messages.JointTrajectory):

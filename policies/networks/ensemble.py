@@ -45,3 +45,10 @@ class EnsembleMlp(nn.Module):
             h = torch.baddbmm(chosen(bias), h, chosen(weight))
             h = F.relu(torch.addcmul(chosen(shift), F.layer_norm(h, h.shape[-1:]), chosen(scale)))
         return torch.baddbmm(chosen(self.biases[-1]), h, chosen(self.weights[-1]))
+
+
+def evaluate(net: EnsembleMlp, features: Tensor, actions: Tensor, members: Tensor | None = None) -> Tensor:
+    """(B, F) and (B, C, D) → (E, B, C) what each critic says of each of C actions."""
+    count, among = actions.shape[:2]
+    pairs = torch.cat((features[:, None].expand(-1, among, -1), actions), -1).flatten(0, 1)
+    return net(pairs, members).view(-1, count, among)

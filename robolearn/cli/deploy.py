@@ -39,13 +39,15 @@ class Deploy(Command):
     device: str = "auto"
     """Where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:INDEX."""
     seconds: float = 30.0
-    """On a real arm: longest episode [s]."""
+    """On a real arm and in a rehearsal: longest episode [s]."""
     dry_run: bool = False
     """Everything but the last step: nothing is published to the controller."""
     yes: bool = False
     """On a real arm: do not ask before the first motion."""
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
+    enclaves: bool = False
+    """Every node in its enclave of `robolearn permissions` (SROS2); wants ROS_SECURITY_KEYSTORE and its keys."""
     logs: Path | None = None
     """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
     domain: int | None = None
@@ -68,7 +70,7 @@ class Deploy(Command):
                 return dataclasses.replace(self, robot=robot, rehearse=False).run()
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
-            names, simulation = _simulation(self.task, contract.driver)
+            names, simulation = _simulation(self.task, contract.driver, self.seconds)
             contract = contract.with_objects(names)
         elif not self.yes and not sys.stdin.isatty():
             raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
@@ -83,6 +85,7 @@ class Deploy(Command):
             dry_run=self.dry_run,
             realtime_priority=self.realtime_priority,
             simulation=simulation,
+            enclaves=self.enclaves,
         )
         operator = TerminalOperator(self.yes)
         return deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
@@ -104,7 +107,7 @@ class Deploy(Command):
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
 
 
-def _simulation(task: str, driver: str) -> tuple[tuple[str, ...], Simulation]:
+def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...], Simulation]:
     """The components of the task's privileged vector, and the simulated arm for it."""
     from robolearn.core import BadInput
     from robolearn.deploy import Simulation
@@ -115,6 +118,7 @@ def _simulation(task: str, driver: str) -> tuple[tuple[str, ...], Simulation]:
         raise BadInput("task of the simulated arm", got=task, available=TASKS)
     made = TASKS[task]()
     # Long enough for an episode whose time slips on a busy machine.
-    limit_s = 10.0 + 5.0 * made.max_episode_steps / CONTROL_HZ
-    module = ("robolearn.cli.node_driver_double", driver) if driver else ("robolearn.cli.node_sim_arm",)
+    limit_s = 10.0 + 5.0 * (seconds if driver else made.max_episode_steps / CONTROL_HZ)
+    double = ("robolearn.cli.node_driver_double", driver, str(seconds))
+    module = double if driver else ("robolearn.cli.node_sim_arm",)
     return tuple(made.observation_names), Simulation(task, module, limit_s)

@@ -61,7 +61,7 @@ class Finetune(Command):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.checkpoint import load_policy
+        from policies.checkpoint import load_chunk_policy
         from robolearn.core.device import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
@@ -73,7 +73,7 @@ class Finetune(Command):
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
         check_seed(self.seed)
         torch.set_num_threads(1)
-        policy = load_policy(self.policy, resolve_device(self.device))
+        policy = load_chunk_policy(self.policy, resolve_device(self.device))
         config = self.settings
         stored = {
             "command": "finetune",

@@ -1,12 +1,14 @@
-"""Doubles of drivers as programs: `python -m robolearn.cli.node_driver_double franka_ros2 --contract FILE --task lift`.
+"""Doubles of drivers as programs: `python -m robolearn.cli.node_driver_double franka_ros2 30 --contract FILE`.
 
-The contract is one with `simulated: true`; `robolearn deploy --rehearse` makes it of a real station's.
+The contract is one with `simulated: true`; `robolearn deploy --rehearse` makes it of a real station's. The number is
+the longest episode [s]: the limits of a station make its arm slower than that of the simulated task.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from robolearn.cli.node_sim_arm import FLAGS, make_world
@@ -15,25 +17,25 @@ from robolearn.deploy.nodes import leave, run_node
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Spin the double of the driver that the first word names; the exit code."""
+    """Spin the double of the driver that the first word names, with episodes as long as the second; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     found = {"franka_ros2": _franka, "ur_robot_driver": _ur}
     if not words or words[0] not in found:
         print(f"error: {BadInput('driver', got=words[0] if words else 'nothing', available=found)}", file=sys.stderr)
         return 2
-    return run_node(found[words[0]], FLAGS, words[1:])
+    return run_node(partial(found[words[0]], partial(make_world, limit_s=float(words[1]))), FLAGS, words[2:])
 
 
-def _franka() -> Any:
+def _franka(make: Callable[..., Any]) -> Any:
     from hardware.ros2.doubles.franka import FrankaDouble
 
-    return FrankaDouble(make_world)
+    return FrankaDouble(make)
 
 
-def _ur() -> Any:
+def _ur(make: Callable[..., Any]) -> Any:
     from hardware.ros2.doubles.ur import UrDouble
 
-    return UrDouble(make_world)
+    return UrDouble(make)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
-def make_world(contract: Contract, task: str, seed: int) -> RealtimeWorld:
+def make_world(contract: Contract, task: str, seed: int, limit_s: float | None = None) -> RealtimeWorld:
     """The world behind a contract: its robot, its cameras at the largest of their sizes."""
     from sim.realtime import RealtimeWorld
 
     edges = [edge for camera in contract.cameras.values() for edge in camera.size]
-    return RealtimeWorld(task, seed, tuple(contract.cameras), max(edges, default=96), robot=contract.robot)
+    cameras, edge = tuple(contract.cameras), max(edges, default=96)
+    return RealtimeWorld(task, seed, cameras, edge, robot=contract.robot, limit_s=limit_s)
 
 
 def _node() -> Any:

@@ -171,7 +171,7 @@ class Quickstart(QuickstartSettings):
         return read_config(policy_folder(self.out / "rl") / CONFIG)["settings"]["initial_noise_std"]
 
     def _evaluate(self, name: str, initial: float | None = None) -> Any:
-        from policies.checkpoint import load_policy
+        from policies.checkpoint import load_chunk_policy
         from robolearn.cli.evaluate import evaluate_policy
         from robolearn.core.device import resolve_device
         from robolearn.presets import WORLDS
@@ -179,7 +179,7 @@ class Quickstart(QuickstartSettings):
 
         env = make_env(self.task, WORLDS, robot=self.robot)
         try:
-            policy = load_policy(self.out / name, resolve_device(self.device))
+            policy = load_chunk_policy(self.out / name, resolve_device(self.device))
             if initial is not None:
                 policy = policy.with_initial_noise(initial)
             return evaluate_policy(env, policy, self.eval_episodes, 1000 + self.seed, self.json, name)

@@ -103,7 +103,7 @@ def _commands(q: QuickstartSettings) -> list[str]:
 
 
 def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
-    from policies.checkpoint import load_policy
+    from policies.checkpoint import load_chunk_policy
     from robolearn.eval.video import record_episodes
     from robolearn.presets import WORLDS
     from sim.registry import make_env
@@ -114,7 +114,7 @@ def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
             video
             for name, title, evaluation in (("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl))
             for video in record_episodes(
-                env, load_policy(q.out / name), evaluation, q.out / "videos" / name, title=title
+                env, load_chunk_policy(q.out / name), evaluation, q.out / "videos" / name, title=title
             )
         ]
     except RobolearnError as error:

@@ -68,6 +68,8 @@ class Record(Command):
     """The id that its calibration was given (lerobot-calibrate --teleop.id)."""
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
+    enclaves: bool = False
+    """Every node in its enclave of `robolearn permissions` (SROS2); wants ROS_SECURITY_KEYSTORE and its keys."""
     logs: Path | None = None
     """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
     domain: int | None = None
@@ -118,16 +120,16 @@ class Record(Command):
         from hardware.ros2.shared_memory import make_room_for_pictures
         from robolearn.core import RobolearnError
         from robolearn.deploy import Processes
-        from robolearn.deploy.programs import may_be_realtime
+        from robolearn.deploy.programs import enclave, may_be_realtime
         from robolearn.runs import Progress
 
-        first, simulated = writer.episodes, contract.simulated
+        first = writer.episodes
         wanted = max(self.episodes - first, 0)
         if not wanted:
             return self._result(contract, writer, task, first, None)
         make_room_for_pictures()
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-record-"))
-        nodes = Processes(self._programs(simulated, first), logs, {"OMP_NUM_THREADS": "1"})
+        nodes = Processes(self._programs(contract, first), logs, {"OMP_NUM_THREADS": "1"})
         failed, node = True, None
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
         if screen := self.teleop in SCREENS and sys.stderr.isatty():
@@ -142,7 +144,7 @@ class Record(Command):
             nonlocal node
             session = Session(
                 contract, device, contract.interface, writer, task, wanted, first=first, limit_s=self.seconds,
-                start_s=START_S, simulated=simulated, judged=self.teleop == "scripted", watch=watch,
+                start_s=START_S, simulated=contract.simulated, judged=self.teleop == "scripted", watch=watch,
             )  # fmt: skip
             priority = self.realtime_priority if may_be_realtime() else 0
             node = RecordNode(lambda _: session, overrides={"realtime_priority": priority})
@@ -150,7 +152,7 @@ class Record(Command):
 
         try:
             with nodes, _unhurried_logs(), nullcontext() if screen else progress:
-                if host(make_node, [sys.argv[0]]):
+                if host(make_node, [sys.argv[0], *enclave(contract, "record", self.enclaves)]):
                     raise RobolearnError("the recording failed; its log says why")
             if bad := {name: code for name, code in nodes.codes.items() if code}:
                 raise RobolearnError(f"nodes that did not end cleanly: {bad}")
@@ -166,17 +168,22 @@ class Record(Command):
             raise KeyboardInterrupt
         return self._result(contract, writer, task, first, node)
 
-    def _programs(self, simulated: bool, first: int) -> list[Any]:
-        from robolearn.deploy.programs import node_program
+    def _programs(self, contract: Any, first: int) -> list[Any]:
+        from robolearn.deploy.programs import enclave, gripper_program, node_program
+
+        def secured(node: str) -> tuple[str, ...]:
+            return enclave(contract, node, self.enclaves)
 
         # In the order in which they end: the arm last.
-        programs = [node_program("safety", self.robot, self.realtime_priority)]
-        if simulated:
+        programs = [node_program("safety", self.robot, self.realtime_priority, secured=secured("safety"))]
+        programs += gripper_program(contract, self.robot, secured("gripper"))
+        if contract.simulated:
             # A resumed recording must not meet the starts of the first part again.
             seed = self.seed * 1_000_003 + first
             module = ("robolearn.cli.node_sim_arm",)
+            arm = {"task": self.sim_task, "seed": seed}
             programs.append(
-                node_program("sim_arm", self.robot, self.realtime_priority, module, task=self.sim_task, seed=seed)
+                node_program("sim_arm", self.robot, self.realtime_priority, module, secured("sim_arm"), **arm)
             )
         return programs
 

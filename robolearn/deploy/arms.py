@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from robolearn.core import RobolearnError
 
+RESET_S = 30.0  # for the simulated arm to begin an episode: nothing moves, and the machine may be busy
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 
 
@@ -52,7 +53,7 @@ class SimulatedArm:
 
     def begin(self) -> None:
         """Reset the simulation; raises `RobolearnError` if its node refuses."""
-        done, message = self._client.call(self._reset_service)
+        done, message = self._client.call(self._reset_service, RESET_S)
         if not done:
             raise RobolearnError(f"the simulated arm does not begin an episode: {message}")
         self._episode = json.loads(message)["episode"]

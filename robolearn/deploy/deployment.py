@@ -15,7 +15,7 @@ from robolearn.core import RobolearnError
 from robolearn.core.device import resolve_device
 from robolearn.deploy.arms import Operator, RealArm, SimulatedArm
 from robolearn.deploy.processes import Processes, Program
-from robolearn.deploy.programs import choose_domain, may_be_realtime, node_program
+from robolearn.deploy.programs import choose_domain, enclave, gripper_program, may_be_realtime, node_program
 from robolearn.deploy.session import EpisodeResult, run_session
 from robots.stations import Contract
 
@@ -56,6 +56,7 @@ class Deployment:
       dry_run: nothing is published to the controller.
       realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
       simulation: the simulated arm, or None for a real one.
+      enclaves: whether every node runs in its enclave of `robolearn permissions`.
     """
 
     policy: str
@@ -68,6 +69,7 @@ class Deployment:
     dry_run: bool = False
     realtime_priority: int = 0
     simulation: Simulation | None = None
+    enclaves: bool = False
 
 
 def deploy(
@@ -127,21 +129,20 @@ def programs(deployment: Deployment) -> list[Program]:
         "device": deployment.device,
         **objects,
     }
-    found = [
-        node_program("policy", robot, priority, **policy),
-        node_program("streamer", robot, priority, **grace),
-        node_program("safety", robot, priority, dry_run=str(deployment.dry_run).lower()),
-    ]
-    if deployment.contract.gripper is not None and deployment.contract.gripper.action is not None:
-        from hardware.ros2.gripper_node import has_actions
 
-        if not deployment.dry_run and has_actions(deployment.contract):
-            found.append(
-                node_program("gripper", robot, 0)
-            )  # nobody waits for it: it may not take a core from the filter
+    def secured(node: str) -> tuple[str, ...]:
+        return enclave(deployment.contract, node, deployment.enclaves)
+
+    found = [
+        node_program("policy", robot, priority, secured=secured("policy"), **policy),
+        node_program("streamer", robot, priority, secured=secured("streamer"), **grace),
+        node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(deployment.dry_run).lower()),
+    ]
+    if not deployment.dry_run:
+        found += gripper_program(deployment.contract, robot, secured("gripper"))
     if simulation is not None:
         arm: dict[str, Any] = {"task": simulation.task, "seed": deployment.seed}
-        found.append(node_program("sim_arm", robot, priority, simulation.module, **arm))
+        found.append(node_program("sim_arm", robot, priority, simulation.module, secured("sim_arm"), **arm))
     return found
 
 
@@ -151,7 +152,8 @@ def _run(deployment: Deployment, operator: Operator, nodes: Processes, logs: Pat
     from robolearn.runs import Progress
 
     contract, simulation = deployment.contract, deployment.simulation
-    with nodes, SafetyClient(station=contract.namespace) as client:
+    ours = enclave(contract, "operator", deployment.enclaves)
+    with nodes, SafetyClient(station=contract.namespace, args=ours) as client:
         if may_be_realtime():
             realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
         try:

@@ -37,7 +37,7 @@ def main_safety(argv: Sequence[str] | None = None) -> int:
 
 def main_gripper(argv: Sequence[str] | None = None) -> int:
     """The gripper node."""
-    return run_node(_gripper_node, ("contract", "realtime_priority"), argv)
+    return run_node(_gripper_node, ("contract", "if_needed", "realtime_priority"), argv)
 
 
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from robolearn.core import BadInput
 from robolearn.deploy.processes import Program
+from robots.stations import Contract
 
 LAST_DOMAIN = 232  # of DDS: each domain has UDP ports of its own
 
@@ -39,7 +40,26 @@ def may_be_realtime() -> bool:
     return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
 
 
-def node_program(name: str, robot: str, priority: int, module: tuple[str, ...] = (), **flags: Any) -> Program:
+def enclave(contract: Contract, node: str, wanted: bool) -> tuple[str, ...]:
+    """ROS arguments that put a node into its enclave of `robolearn permissions`; none unless that is `wanted`."""
+    from hardware.ros2.topics import namespace_of_nodes
+
+    return ("--ros-args", "--enclave", f"{namespace_of_nodes(contract.namespace)}/{node}") if wanted else ()
+
+
+def gripper_program(contract: Contract, robot: str, secured: tuple[str, ...] = ()) -> list[Program]:
+    """The node that passes openings on, where the gripper of `contract` knows only actions."""
+    if contract.gripper is None or contract.gripper.action is None:
+        return []
+    from hardware.ros2.gripper_node import has_actions
+
+    # Nobody waits for it: it may not take a core from the filter.
+    return [node_program("gripper", robot, 0, secured=secured)] if has_actions(contract) else []
+
+
+def node_program(
+    name: str, robot: str, priority: int, module: tuple[str, ...] = (), secured: tuple[str, ...] = (), **flags: Any
+) -> Program:
     """A node as a program.
 
     Args:
@@ -47,8 +67,9 @@ def node_program(name: str, robot: str, priority: int, module: tuple[str, ...] =
       robot: the contract.
       priority: of SCHED_FIFO, where this machine permits it.
       module: another module to run, with its arguments.
+      secured: see `enclave`.
       flags: parameters of the node.
     """
     flags = {"contract": robot, "realtime_priority": priority if may_be_realtime() else 0, **flags}
     words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
-    return Program(name, (sys.executable, "-m", *(module or ("robolearn.deploy.nodes", name)), *words))
+    return Program(name, (sys.executable, "-m", *(module or ("robolearn.deploy.nodes", name)), *words, *secured))

@@ -14,10 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayBuffer, Step, WindowBatch
-from robolearn.hil.settings import NOTES, episode_seed
 from robolearn.rl.algorithms.off_policy import OffPolicy
 
 
@@ -61,8 +59,7 @@ class Experience:
     """See the module.
 
     Args:
-      algorithm: whose settings say how windows are made and drawn, and who annotates them.
-      seed: of the base's proposals for each row.
+      algorithm: whose settings say how windows are made and drawn.
       demonstrations: to begin with.
 
     Attributes:
@@ -70,22 +67,17 @@ class Experience:
       order, outcomes: of the episodes, in the order in which they were closed.
     """
 
-    def __init__(self, algorithm: OffPolicy, seed: int, demonstrations: Iterable[PlayedEpisode]) -> None:
-        self._algorithm, self._seed = algorithm, seed
-        self._notes = torch.Generator(algorithm.device)
+    def __init__(self, algorithm: OffPolicy, demonstrations: Iterable[PlayedEpisode]) -> None:
+        self._algorithm = algorithm
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
         self.order: list[Closed] = []
         self.outcomes: list[Outcome] = []
         config, interface = algorithm.config, algorithm.base.interface
         self.online, self.demonstrations = (
-            ReplayBuffer(
-                interface, algorithm.chunk, config.capacity, annotate=self._annotate, device=algorithm.device
-            )
-            for _ in range(2)
-        )  # fmt: skip
-        for number, episode in enumerate(demonstrations):
-            self._notes.manual_seed(episode_seed(seed, "", number, NOTES))
+            ReplayBuffer(interface, algorithm.chunk, config.capacity, device=algorithm.device) for _ in range(2)
+        )
+        for episode in demonstrations:
             self.demonstrations.add(episode)
 
     @property
@@ -131,7 +123,6 @@ class Experience:
         for buffer, only in ((self.online, False), (self.demonstrations, True)):
             if only and not episode.intervention.any():
                 continue
-            self._notes.manual_seed(episode_seed(self._seed, actor, len(self.order), NOTES))  # the same in both
             buffer.add(episode, only_interventions=only)
         self.order.append(Closed(actor, self.taken.get(actor, 0), cut))
         steered = episode.intervention
@@ -145,6 +136,3 @@ class Experience:
         )
         self.outcomes.append(outcome)
         return outcome
-
-    def _annotate(self, observation: dict[str, Tensor]) -> Tensor:
-        return self._algorithm.annotate(observation, self._notes)

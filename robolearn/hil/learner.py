@@ -64,7 +64,7 @@ class Learner:
         self.run, self.lesson, self.budget, self.intake, self.board = run, lesson, budget, intake, board
         self.settings = LearnerSettings() if settings is None else settings
         self.algorithm = make_off_policy(base, lesson)
-        self.experience = Experience(self.algorithm, lesson.seed, demonstrations)
+        self.experience = Experience(self.algorithm, demonstrations)
         self.draws = torch.Generator().manual_seed(lesson.seed)
         self._lockstep = lesson.pace == "lockstep"
         self._waiting: deque[tuple[str, Record]] = deque()  # what the logs had beyond the checkpoint

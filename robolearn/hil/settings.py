@@ -11,14 +11,18 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from robolearn.core import BadInput
-from robolearn.rl.off_policy_settings import OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 
 Pace = Literal["lockstep", "realtime"]
 """lockstep: at each episode's end the actor waits for the learner; what comes out depends on the seed alone. realtime:
 the actor keeps its rate, and the learner does what it can."""
 
-HIL_ALGORITHMS: dict[str, type[OffPolicyConfig]] = {"proposals": ProposalsConfig, "rlpd": RlpdConfig}
-HilConfig = ProposalsConfig | RlpdConfig
+HIL_ALGORITHMS: dict[str, type[OffPolicyConfig]] = {
+    "proposals": ProposalsConfig,
+    "rlpd": RlpdConfig,
+    "dsrl": DsrlConfig,
+}
+HilConfig = ProposalsConfig | RlpdConfig | DsrlConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,7 @@ def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:
     return int(words[0])
 
 
-STARTS, NOISE, OPERATOR, NOTES = range(4)
+STARTS, NOISE, OPERATOR = range(3)
 
-__all__ = ["HIL_ALGORITHMS", "NOISE", "NOTES", "OPERATOR", "STARTS", "Budget", "HilConfig", "LearnerSettings",
+__all__ = ["HIL_ALGORITHMS", "NOISE", "OPERATOR", "STARTS", "Budget", "HilConfig", "LearnerSettings",
            "Lesson", "Pace", "episode_seed"]  # fmt: skip

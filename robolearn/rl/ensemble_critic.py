@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from policies.networks.ensemble import EnsembleMlp
+from policies.networks.ensemble import EnsembleMlp, evaluate
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 
 
@@ -24,26 +24,23 @@ class EnsembleCritic:
     """E critics with their targets and optimiser.
 
     Args:
-      inputs: of features and actions together.
+      net: of features and actions together.
     """
 
-    def __init__(self, inputs: int, config: OffPolicyConfig, device: torch.device) -> None:
-        self.config = config
-        with torch.device("cpu"):  # one seed gives the same weights on any device
-            net = EnsembleMlp(config.critics, inputs, 1, width=config.width, depth=config.depth)
-        self.net = net.to(device)
+    def __init__(self, net: EnsembleMlp, config: OffPolicyConfig) -> None:
+        self.config, self.net = config, net
         self.target = copy.deepcopy(self.net).requires_grad_(False)
         self._follow = get_ema_multi_avg_fn(1.0 - config.tau)
         self.adam = torch.optim.Adam(self.net.parameters(), lr=config.lr, fused=True)
 
     def values(self, features: Tensor, actions: Tensor) -> Tensor:
         """(B, F) and (B, C, D) → (E, B, C), differentiable in the actions."""
-        return _evaluate(self.net, features, actions, None)
+        return evaluate(self.net, features, actions)
 
     def pessimistic(self, features: Tensor, actions: Tensor, generator: torch.Generator) -> Tensor:
         """(B, F) and (B, C, D) → (B, C): the smallest of a random subset of the targets."""
-        members = torch.randperm(self.config.critics, generator=generator)[: self.config.subset]
-        return _evaluate(self.target, features, actions, members.to(features.device)).amin(0)
+        members = torch.randperm(self.net.members, generator=generator)[: self.config.subset]
+        return evaluate(self.target, features, actions, members.to(features.device)).amin(0)
 
     def fit(self, features: Tensor, actions: Tensor, target: Tensor) -> dict[str, Tensor]:
         """One gradient step towards the target (B,) of actions (B, D); then the targets follow."""
@@ -55,10 +52,3 @@ class EnsembleCritic:
         with torch.no_grad():
             self._follow(list(self.target.parameters()), list(self.net.parameters()), 0)
         return {"critic_loss": loss.detach(), "q": found.detach().mean(), "q_spread": found.detach().std(0).mean()}
-
-
-def _evaluate(net: EnsembleMlp, features: Tensor, actions: Tensor, members: Tensor | None) -> Tensor:
-    count, candidates = actions.shape[:2]
-    seen = features[:, None].expand(-1, candidates, -1)
-    pairs = torch.cat((seen, actions), -1).flatten(0, 1)
-    return net(pairs, members).view(-1, count, candidates)

@@ -13,27 +13,27 @@ from robolearn.rl.settings import check_positive, check_range
 class OffPolicyConfig:
     """What the off-policy algorithms have in common."""
 
-    gamma: float = 0.98
-    """Discount of one control step."""
-    batch: int = 256
-    """Windows per gradient step, half of them demonstrations and interventions."""
+    gamma: float = 0.99
+    """Discount of one control step: what a quicker success is worth against a surer one."""
+    batch: int = 128
+    """Windows per gradient step."""
     demo_share: float = 0.5
     """Share of a batch that comes from demonstrations and interventions."""
-    utd: float = 2.0
+    utd: float = 1.0
     """Critic updates per control step (update-to-data ratio); it is kept, and logged."""
-    actor_every: int = 2
+    actor_every: int = 1
     """Critic updates per update of the actor."""
-    critics: int = 10
+    critics: int = 4
     """Members of the critic ensemble."""
     subset: int = 2
     """How many of them, drawn anew for each target, the minimum is taken of."""
     tau: float = 0.005
     """Share of the critics that moves into their targets with each update."""
     lr: float = 3e-4
-    """Learning rate of actor, critics and temperature."""
-    width: int = 256
-    """Units of a hidden layer."""
-    depth: int = 3
+    """Learning rate of critics, soft actors and their temperature."""
+    width: int = 128
+    """Units of a hidden layer of critics and soft actors."""
+    depth: int = 2
     """Hidden layers."""
     capacity: int = 200_000
     """Frames that the replay buffer keeps."""
@@ -51,40 +51,70 @@ class OffPolicyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RlpdConfig(OffPolicyConfig):
-    """RLPD: soft actor-critic with demonstrations in every batch."""
+class SoftConfig(OffPolicyConfig):
+    """What is particular to soft actor-critic."""
 
     temperature: float = 0.01
     """α to begin with; it follows the target entropy."""
     target_entropy: float = 0.5
     """Target of the entropy, as a multiple of −|A| nats, the number of action components."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RlpdConfig(SoftConfig):
+    """RLPD: soft actor-critic with demonstrations in every batch."""
+
+    critics: int = 10
+    """Members of the critic ensemble."""
     backup_entropy: bool = False
     """Count the entropy into the target of the critics."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProposalsConfig(OffPolicyConfig):
-    """Proposals and edits around a frozen policy."""
+class DsrlConfig(SoftConfig):
+    """DSRL: soft actor-critic on the initial noise of the frozen policy."""
 
-    proposals: int = 8
-    """Chunks that the frozen policy proposes in each state; each gets an edited twin."""
-    backup_proposals: int = 2
-    """How many of them, drawn anew, and their twins, the target's maximum is taken over."""
-    reach: float = 0.3
-    """The largest edit of an action component."""
-    edit_std: float = 0.1
-    """Standard deviation of an edit to begin with, as a share of --reach."""
-    imitate: float = 2.0
-    """Weight that keeps the edit of a step worth imitating (an operator's, or one that led to success unaided) at what
-    was executed."""
-    value: float = 1.0
-    """Weight of the critics in the loss of the edits."""
-    caution: float = 0.0
-    """Standard deviations of the ensemble that are taken off a candidate's value where one is chosen."""
+    magnitude: float = 1.5
+    """The largest component of the noise."""
+    noise_steps: int = 2
+    """Gradient steps of the noise's critics per update of the actor."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_positive(self, "magnitude")
+        if self.noise_steps < 1:
+            raise BadInput("--noise-steps", got=self.noise_steps, expected="at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalsConfig(OffPolicyConfig):
+    """A copy of the policy that goes on learning by imitation, and critics that choose among its chunks."""
+
+    proposals: int = 4
+    """Chunks that are proposed in each state; each gets a twin of another tempo."""
+    backup_proposals: int = 1
+    """How many the target's maximum is taken over, each with its twin."""
+    tempo: float = 0.5
+    """How much quicker a twin may be, for actions that are displacements; when exploring it may also be half as much
+    slower. 0 for no twins."""
+    caution: float = 0.5
+    """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+    trust_after: int = 6000
+    """Updates of the critics before they choose; until then the first proposal is executed."""
+    imitate_rows: int = 64
+    """Windows per gradient step of the imitation, as far as a batch has windows that are worth it."""
+    imitate_lr: float = 3e-4
+    """Learning rate of the imitation."""
+    imitate_average: float = 0.995
+    """Decay of the averaged weights, which propose."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("proposals", "imitate_rows"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if not 1 <= self.backup_proposals <= self.proposals:
             raise BadInput("--backup-proposals", got=self.backup_proposals, expected=f"1 to {self.proposals}")
-        check_range(self, imitate=(0.0, math.inf), value=(0.0, math.inf), caution=(0.0, math.inf))
-        check_positive(self, "edit_std", "reach")
+        check_range(self, tempo=(0.0, 4.0), caution=(0.0, math.inf), trust_after=(0, math.inf))
+        check_range(self, imitate_average=(0.0, 1.0))
+        check_positive(self, "imitate_lr")

@@ -26,19 +26,24 @@ stream_hz: 200
 joints: [{joints}]
 joint_states: {{topic: /joint_states, type: sensor_msgs/msg/JointState, max_age_s: 0.06}}
 command: {{topic: /arm/command, type: {command}, max_age_s: 0.1}}
-gripper: {{joints: [finger], topic: /hand/command, type: std_msgs/msg/Float64MultiArray, unit: opening}}
+gripper: {{joints: [finger], topic: /hand/command, type: std_msgs/msg/Float64MultiArray, unit: opening{states}}}
 cameras:
   front: {{topic: /front/image, type: sensor_msgs/msg/Image, size: [48, 64], max_age_s: 0.2}}
   wrist: {{topic: /wrist/compressed, type: sensor_msgs/msg/CompressedImage, size: [48, 64], max_age_s: 0.2}}
 """
 
 
-def write_contract(folder: Path, *, robot: str = "panda", kind: str = "tcp_delta", command: str = FLOATS) -> Path:
+STATES = ", states: {topic: /hand/joint_states, type: sensor_msgs/msg/JointState, max_age_s: 0.2}"
+
+
+def write_contract(
+    folder: Path, *, robot: str = "panda", kind: str = "tcp_delta", command: str = FLOATS, states: str = ""
+) -> Path:
     from robots import ROBOTS
 
     path = folder / "station.yaml"
     joints = ", ".join(f"left_{joint}" for joint in ROBOTS[robot].joints)
-    path.write_text(CONTRACT.format(robot=robot, kind=kind, joints=joints, command=command))
+    path.write_text(CONTRACT.format(robot=robot, kind=kind, joints=joints, command=command, states=states))
     return path
 
 
@@ -87,12 +92,15 @@ class Recorder:
             share = min(1.0, 2 * (t - knots[i]) / step)
             return path[i] + share * (path[i + 1] - path[i])
 
-        names = (*c.joints, "finger", "other_joint")
+        names = (*c.joints, "other" if c.gripper_states else "finger", "other_joint")
         order = self.rng.permutation(len(names))
         for t in self.times(200.0, until):
             positions = np.array([*q_at(int(t)), 0.02 + 0.01 * np.sin(1e-9 * (t - T0)), 7.0])
             message = self.make.joint_state([names[k] for k in order], positions[order], int(t))
             self.say(t, "/joint_states", JOINT_STATE, message, late=self.rng.uniform(2e5, 2e6))
+        for t in self.times(40.0, until) if c.gripper_states else ():
+            message = self.make.joint_state(["finger"], [0.02 + 0.01 * np.sin(1e-9 * (t - T0))], int(t))
+            self.say(t, "/hand/joint_states", JOINT_STATE, message, late=self.rng.uniform(2e5, 2e6))
         for t in self.times(100.0, until):
             i = min(int((t - begin) // step), frames - 1)
             values = goals[i]

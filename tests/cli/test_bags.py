@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bag_recorder import SIZE, T0, Recorder, heard, original, write_contract
+from bag_recorder import SIZE, STATES, T0, Recorder, heard, original, write_contract
 
 from robolearn.cli.main import main
 from robolearn.data import Dataset
@@ -100,6 +100,40 @@ def test_bag_to_set_to_bag(record: Record, tmp_path: Path, kind: str, command: s
     assert np.abs(first.action - second.action).max() < 1e-3
     for name, stamps in first.stamps.items():
         assert np.abs(stamps - second.stamps[name]).max() < 2e-6, name
+
+
+def test_a_gripper_that_is_measured_on_a_topic_of_its_own(record: Record, tmp_path: Path) -> None:
+    """As franka_ros2 has it; its bags were refused."""
+    bag, contract = record(states=STATES)
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set") == 0
+    first, said = Dataset.open(tmp_path / "set", cache=False), heard(bag)["/hand/joint_states"]
+    station = load_contract(contract)
+    stamps = np.array(sorted(said))
+    for at, row in zip(first.stamps["frame"], first.observation["proprio"], strict=True):
+        newest = said[stamps[np.searchsorted(stamps, 1e6 * at, side="right") - 1]]
+        width = station.gripper_width([newest.position[0]])
+        assert row[len(station.joints)] == pytest.approx(width, abs=1e-6)
+    assert np.ptp(first.observation["proprio"][:, len(station.joints)]) > 0.005
+
+    assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", contract, "--out",
+               tmp_path / "back.mcap") == 0  # fmt: skip
+    back = heard(tmp_path / "back.mcap")
+    assert all(message.name == ["finger"] for message in back["/hand/joint_states"].values())
+    assert all("finger" not in message.name for message in back["/joint_states"].values())
+    assert run("dataset", "import", tmp_path / "back.mcap", "--robot", contract, "--out", tmp_path / "again") == 0
+    second = Dataset.open(tmp_path / "again")
+    assert np.abs(first.observation["proprio"] - second.observation["proprio"]).max() < 1e-5
+    assert np.abs(first.action - second.action).max() < 1e-3
+
+
+def test_a_gripper_that_falls_silent_is_refused(record: Record, tmp_path: Path, capsys) -> None:
+    def silent(recorder: Recorder) -> None:
+        half = T0 + 1_000_000_000
+        recorder.said = [one for one in recorder.said if one[1] != "/hand/joint_states" or one[0] < half]
+
+    bag, contract = record(silent, states=STATES)
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set") == 2
+    assert "/hand/joint_states: episode 0" in capsys.readouterr().err
 
 
 def test_frames_hold_the_newest_message_before_them(record: Record, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
 from running import WAIT_S, Running
 from stopping import at_rest, silence
+from untrained import make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.monitor import LimitMonitor
@@ -28,28 +29,11 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.runtime import Node
 from hardware.safety import SafetyFilter
-from policies.checkpoint import save_policy
-from policies.kinds import build_net
-from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.settings import FlowConfig, NetworkConfig
-from robolearn.core import Interface
 from robots.stations import CONTRACTS, load_contract
 from sim.registry import make_env
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 KILLED = ("policy", "safety")  # what asks for motion, and what brakes; any of the four: `test_faults_processes`
-
-
-def make_policy(folder: Path, interface: Interface) -> Path:
-    """An untrained flow policy, written as training writes it."""
-    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2)), interface)
-    statistics = {
-        name: {"mean": np.zeros(spec.shape), "std": np.ones(spec.shape)} for name, spec in interface.observation.items()
-    }
-    size = interface.action.size
-    statistics["action"] = {"min": -np.ones(size), "max": np.ones(size)}
-    return save_policy(ChunkPolicy(net, Normalizer.from_statistics(interface, statistics), interface), folder)
 
 
 @pytest.fixture(scope="module")

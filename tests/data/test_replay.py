@@ -162,21 +162,6 @@ def test_pictures_lie_there_once_as_bytes() -> None:
     assert batch.observation["images.front"].dtype == torch.uint8
 
 
-def test_annotations_are_of_the_row() -> None:
-    calls = []
-
-    def annotate(observation: dict[str, torch.Tensor]) -> torch.Tensor:
-        calls.append(len(observation["proprio"]))
-        return observation["proprio"] * 2
-
-    buffer = ReplayBuffer(PLAIN, 2, 100, annotate=annotate)
-    buffer.add(played(1, 4))
-    batch = buffer.sample(50, GAMMA, torch.Generator())
-    assert calls == [5]
-    assert torch.equal(batch.note, 2 * batch.observation["proprio"])
-    assert torch.equal(batch.next_note, 2 * batch.next_observation["proprio"])
-
-
 def test_a_demonstration_ends_where_it_was_recorded_to() -> None:
     t = np.arange(5, dtype=np.float32)
     episode = Episode({"proprio": np.stack([t, t], 1)}, t[:, None] / 10, 0 * t, False, False, True, "a task")

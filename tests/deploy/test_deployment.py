@@ -69,6 +69,15 @@ def test_a_gripper_whose_actions_are_not_installed_is_refused_before_anything_st
     assert len(programs(simulated)) == 3, "the double follows the topic"
 
 
+def test_each_node_runs_in_its_own_enclave_where_that_is_asked_for(monkeypatch) -> None:
+    monkeypatch.setattr("hardware.ros2.gripper_node.has_actions", lambda contract: True)
+    real = replace(station(False), contract=replace(load_contract("fr3"), namespace="/left"), enclaves=True)
+    found = {p.name: p.command[-3:] for p in programs(real)}
+    assert set(found) == {"policy", "streamer", "safety", "gripper"}
+    assert found == {name: ("--ros-args", "--enclave", f"/left/robolearn/{name}") for name in found}
+    assert not any("--enclave" in p.command for p in programs(replace(real, enclaves=False)))
+
+
 def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(deployment, "Processes", None)
     with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
@@ -191,7 +200,7 @@ class SimNode:
     def subscribe_json(self, topic: str, callback: Any, depth: int = 1) -> None:
         self.listeners[topic.rpartition("/")[2]] = callback
 
-    def call(self, service: str) -> tuple[bool, str]:
+    def call(self, service: str, timeout_s: float = 5.0) -> tuple[bool, str]:
         self.episode += 1
         return self.works, json.dumps({"episode": self.episode}) if self.works else "no world"
 

@@ -11,16 +11,22 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 STATUS = "bool success\nstring error\n---\nfloat64 current_width\n"
+REACHED = "float64 position\nfloat64 effort\nbool stalled\nbool reached_goal\n"
 INTERFACES = {
     "franka_msgs": {
         "action/Move.action": "float64 width\nfloat64 speed\n---\n" + STATUS,
         "action/Grasp.action": "float64 width\nGraspEpsilon epsilon\nfloat64 speed\nfloat64 force\n---\n" + STATUS,
         "msg/GraspEpsilon.msg": "float64 inner 0.005\nfloat64 outer 0.005\n",
+    },
+    "control_msgs": {
+        "action/GripperCommand.action": "GripperCommand command\n---\n" + REACHED + "---\n" + REACHED,
+        "msg/GripperCommand.msg": "float64 position\nfloat64 max_effort\n",
     },
     "ur_dashboard_msgs": {
         "msg/RobotMode.msg": "int8 mode\n",
@@ -36,11 +42,11 @@ def buildable() -> bool:
     return bool(shutil.which("gcc") and shutil.which("g++")) and (PREFIX / "share" / "rosidl_generator_py").is_dir()
 
 
-def build(folder: Path) -> Path:
-    """Build all packages below `folder`; the folder to put on the path of Python."""
+def build(folder: Path, packages: Iterable[str] = INTERFACES) -> Path:
+    """Build packages, by default all, below `folder`; the folder to put on the path of Python."""
     os.environ.setdefault("AMENT_PREFIX_PATH", str(PREFIX))
-    for package, files in INTERFACES.items():
-        _build(package, files, folder)
+    for package in packages:
+        _build(package, INTERFACES[package], folder)
     return folder / "site"
 
 
@@ -111,6 +117,15 @@ def _generate(package: str, files: dict[str, str], source: Path, idl: Path, gene
     full = helpers.legacy_generator_arguments(**arguments("rosidl_generator_type_description", generated))
     with helpers.generator_arguments_file(**full, include_paths=others) as file:
         hashes = generate_type_hash(file)
+    # Each with those of its own folder: a message and an action of one name are told apart by nothing else.
+    described = [
+        one
+        for interface in interfaces
+        for one in helpers.build_type_description_tuples(
+            [interface],
+            [path for path in hashes if Path(path).parent.name == Path(interface.rpartition(":")[2]).parent.name],
+        )
+    ]
     for tool in ("rosidl_generator_c", "rosidl_typesupport_fastrtps_c"):
         name = f"{tool}__visibility_control.h"
         template = share / tool / "resource" / f"{name}.in"
@@ -120,7 +135,7 @@ def _generate(package: str, files: dict[str, str], source: Path, idl: Path, gene
     full = helpers.legacy_generator_arguments(**arguments("rosidl_generator_c", generated))
     with helpers.generator_arguments_file(
         **full,
-        type_description_tuples=helpers.build_type_description_tuples(interfaces, hashes),
+        type_description_tuples=described,
         ros_interface_files=[str(helpers.ros_interface_file_from_idl(one)) for one in interfaces],
     ) as file:
         generate_c(file)

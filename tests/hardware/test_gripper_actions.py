@@ -1,19 +1,31 @@
-"""Openings as goals of actions: when which goal is due, and over DDS with the real types of franka_ros2."""
+"""Openings as goals of actions: when which goal is due, and over DDS with the real types of the drivers."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rclpy.node import Node
 
 sys.path.insert(0, str(Path(__file__).parent))
 import driver_messages
 
-from hardware.gripper_goals import GripperGoals
-from robots.stations import load_contract
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.gripper_goals import AGAIN_S, GripperGoals
+from hardware.ros2 import messages, qos
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.doubles.gripper_controller import GripperController
+from hardware.ros2.doubles.hand import Hand
+from hardware.ros2.gripper_node import GripperNode
+from robots.stations import CONTRACTS, Contract, load_contract
+
+ROOT = Path(__file__).parents[2]
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 
 
 class Clock:
@@ -60,56 +72,183 @@ def test_what_is_no_opening_or_no_change_is_no_goal() -> None:
         clock.now += 0.3
         assert not goals.due
     goals.done(started=False)
+    assert not goals.due
+    clock.now += AGAIN_S
     assert goals.due, "one that was refused is wanted again"
     goals.want(9.0)
     clock.now += 0.3
     assert goals.begin(0.0) == (0.08, False)
 
 
+def test_a_gripper_that_refuses_is_asked_twice_a_second() -> None:
+    clock = Clock()
+    goals = GripperGoals(0.08, clock)
+    asked = 0
+    for _ in range(300):  # 3 s
+        clock.now += 0.01
+        goals.want(0.05)
+        if goals.due:
+            goals.begin(0.08)
+            goals.done(started=False)
+            asked += 1
+    assert 5 <= asked <= 6
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder with the drivers' message packages, on the path."""
+    if not driver_messages.buildable():
+        pytest.skip("no compilers here for the drivers' messages")
+    with pytest.MonkeyPatch.context() as patch:
+        made = driver_messages.build(tmp_path_factory.mktemp("messages"), ("franka_msgs", "control_msgs"))
+        patch.syspath_prepend(str(made))
+        yield made
+
+
+class Driver:
+    """A station with a gripper's driver, which the test makes, and what the safety node publishes."""
+
+    def __init__(self, ros: Background, contract: Contract) -> None:
+        assert contract.gripper is not None
+        self.contract, self.width, self.advance = contract, 0.08, lambda seconds: None
+        node = self.node = ros.add(Node("driver", context=ros.context))
+        self.wanted = node.create_publisher(messages.Float64MultiArray, contract.gripper.topic, qos.COMMAND)
+        topic = contract.gripper_states or contract.joint_states
+        self.states = node.create_publisher(messages.JointState, topic.topic, 10)
+        node.create_timer(0.01, self.tick)
+
+    def tick(self) -> None:
+        self.advance(0.01)
+        names = (*self.contract.joints, *self.contract.gripper_joints)
+        at = [0.0] * len(self.contract.joints) + list(self.contract.gripper_joint_positions(self.width))
+        self.states.publish(messages.joint_state(names, at, time.time()))
+
+    def follow(self, width: float) -> None:
+        self.width = width
+
+    def hand(self) -> Hand:
+        made = Hand(self.node, "/franka_gripper", 0.08, lambda: self.width, self.follow)
+        self.advance = made.advance
+        return made
+
+    @property
+    def heard(self) -> bool:
+        return self.wanted.get_subscription_count() == 1
+
+    def want(self, width: float, until: Callable[[], bool], seconds: float = 8.0, hz: float = 100.0) -> None:
+        """Publish an opening, as the safety node does at each step, until something has come of it."""
+        end = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < end, "nothing came of it"
+            values = list(self.contract.gripper_values(width))
+            self.wanted.publish(messages.Float64MultiArray(data=values))
+            time.sleep(1.0 / hz)
+
+
+@pytest.fixture
+def driver(drivers: Path) -> Iterator[Callable[[Contract], Driver]]:
+    with Background(DOMAIN) as ros:
+
+        def make(contract: Contract) -> Driver:
+            gripper = GripperNode(contract=contract, context=ros.context)
+            gripper.start()
+            made = Driver(ros, contract)
+            ros.add(gripper)
+            return made
+
+        yield make
+        assert not ros.errors
+
+
 @pytest.mark.realtime
-@pytest.mark.skipif(not driver_messages.buildable(), reason="no compilers here for the drivers' messages")
-def test_openings_become_moves_and_grasps_of_the_hand(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(driver_messages.build(tmp_path_factory.mktemp("messages"))))
-    from rclpy.node import Node
+def test_openings_become_moves_and_grasps_of_the_hand(driver: Callable[[Contract], Driver]) -> None:
+    rig = driver(load_contract("fr3"))
+    time.sleep(1.0)
+    assert not rig.heard, "nobody listens before the gripper's driver is there"
+    hand = rig.hand()
+    wait_until(lambda: rig.heard, 10.0, "the gripper node")
+    for width, kind in ((0.02, "grasp"), (0.07, "move")):
+        begun = len(hand.goals)
+        rig.want(
+            width, lambda w=width, n=begun: len(hand.goals) > n and hand.goals[-1][1] == w and abs(rig.width - w) < 1e-3
+        )
+        assert hand.goals[begun][0] == kind
+    assert hand.goals[0][2:] == (20.0, 0.08), "the force of the contract, and whatever is held is held"
+    hand.close()
+    wait_until(lambda: not rig.heard, 10.0, "the gripper node to notice")
 
-    import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-    from hardware.ros2 import messages, qos
-    from hardware.ros2.background import Background, wait_until
-    from hardware.ros2.doubles.hand import Hand
-    from hardware.ros2.gripper_node import GripperNode
 
-    contract = load_contract("fr3")
-    assert contract.gripper is not None
-    with Background(int(os.environ["ROS_DOMAIN_ID"]) + 9) as ros:
-        gripper = GripperNode(contract=contract, context=ros.context)
-        gripper.start()
-        ros.add(gripper)
-        client = ros.add(Node("driver", context=ros.context))
-        wanted = client.create_publisher(messages.Float64MultiArray, contract.gripper.topic, qos.COMMAND)
-        time.sleep(1.0)
-        assert wanted.get_subscription_count() == 0, "nobody listens before the gripper's driver is there"
-        fingers = [0.08]
-        hand = Hand(client, "/franka_gripper", 0.08, lambda: fingers[0], lambda width: fingers.__setitem__(0, width))
-        assert contract.gripper_states is not None
-        states = client.create_publisher(messages.JointState, contract.gripper_states.topic, 10)
+@pytest.mark.realtime
+def test_a_driver_that_hangs_in_mid_motion_is_asked_again_when_it_is_back(driver: Callable[[Contract], Driver]) -> None:
+    rig = driver(load_contract("fr3"))
+    hand = rig.hand()
+    wait_until(lambda: rig.heard, 10.0, "the gripper node")
+    rig.want(0.0, lambda: rig.width < 0.06)
+    rig.advance = lambda seconds: None  # it takes goals, and neither moves nor ends any
+    rig.want(0.08, lambda: len(hand.goals) > 1)
+    rig.advance = hand.advance
+    rig.want(0.08, lambda: rig.width > 0.075)
+    assert hand.goals[-1][0] == "move"
 
-        def tick() -> None:
-            hand.advance(0.01)
-            states.publish(messages.joint_state(contract.gripper_joints, [fingers[0] / 2] * 2, time.time()))
 
-        client.create_timer(0.01, tick)
-        wait_until(lambda: wanted.get_subscription_count() == 1, 10.0, "the gripper node")
-        for width, kind in ((0.02, "grasp"), (0.07, "move")):
-            begun = len(hand.goals)
-            for _ in range(400):
-                wanted.publish(messages.Float64MultiArray(data=[width]))
-                time.sleep(0.01)
-                if len(hand.goals) > begun and hand.goals[-1][1] == width and abs(fingers[0] - width) < 1e-3:
-                    break
-            assert abs(fingers[0] - width) < 1e-3 and hand.goals[-1][1] == width
-            assert hand.goals[begun][0] == kind
-        assert hand.goals[0][2:] == (20.0, 0.08), "the force of the contract, and whatever is held is held"
-        hand.close()
-        wait_until(lambda: wanted.get_subscription_count() == 0, 10.0, "the gripper node to notice")
+@pytest.mark.realtime
+def test_a_robotiq_gripper_behind_its_action_controller(driver: Callable[[Contract], Driver], tmp_path: Path) -> None:
+    text = (CONTRACTS / "ur5e.yaml").read_text()
+    path = tmp_path / "ur5e.yaml"
+    path.write_text(text.replace("# action: {", "action: {"))
+    contract = load_contract(path)
+    rig = driver(contract)
+    thing = 0.03  # [m] between the fingers
+
+    def measured() -> float:
+        return contract.gripper_joint_positions(rig.width)[0]
+
+    goal = [measured()]
+    controller = GripperController(
+        rig.node, "/robotiq_gripper_controller/gripper_cmd", measured, lambda p: goal.__setitem__(0, p)
+    )
+
+    def advance(seconds: float) -> None:
+        way = contract.gripper_width([goal[0]]) - rig.width
+        rig.width = max(rig.width + min(max(way, -0.1 * seconds), 0.1 * seconds), thing)
+        controller.advance(seconds)
+
+    rig.advance = advance
+    wait_until(lambda: rig.heard, 10.0, "the gripper node")
+    rig.want(0.0, lambda: bool(controller.ended), seconds=15.0)
+    assert controller.goals == [(pytest.approx(0.7929), 20.0)], "closed, in radians, with the contract's effort"
+    assert controller.ended == ["abort"] and goal[0] == pytest.approx(0.7929), "stalled on the thing, and holding it"
+    rig.want(0.085, lambda: "succeed" in controller.ended)
+    assert controller.goals[-1][0] == pytest.approx(0.0) and rig.width > 0.08
+    begun = len(controller.goals)
+    rig.want(0.0, lambda: rig.width < 0.07)
+    rig.want(0.085, lambda: rig.width > 0.08)
+    assert "canceled" in controller.ended, "one under way is given up for another"
+    assert len(controller.goals) == begun + 2
+
+
+@pytest.mark.realtime
+def test_the_node_costs_little_whatever_streams_by(drivers: Path) -> None:
+    """It once took a core: each message of the 200 Hz that the safety node sends woke its executor three times."""
+    env = {**os.environ, "ROS_DOMAIN_ID": str(DOMAIN + 1), "PYTHONPATH": os.pathsep.join([str(drivers), str(ROOT)])}
+    command = [sys.executable, "-m", "robolearn.deploy.nodes", "gripper", "--contract", "fr3"]
+    node = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
+    try:
+        with Background(DOMAIN + 1) as ros:
+            rig = Driver(ros, load_contract("fr3"))
+            hand = rig.hand()
+            wait_until(lambda: rig.heard, 30.0, "the gripper node")
+            begun = cpu_s(node.pid)
+            end = time.monotonic() + 3.0
+            rig.want(0.03, lambda: time.monotonic() > end, hz=200.0)
+            spent = cpu_s(node.pid) - begun
+            assert hand.goals and spent < 0.25 * 3.0, f"{spent:.2f} s in 3 s"
+    finally:
+        node.kill()
+        node.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has used [s]."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

@@ -190,11 +190,11 @@ def test_only_the_safety_node_may_publish_to_the_controller(graph: dict[str, dic
     for name in contract_names():
         contract = load_contract(name)
         commands = {contract.command.topic, *([contract.gripper.topic] if contract.gripper else [])}
-        allowed = permitted(policy_xml(contract))
-        assert [node for node, verbs in allowed.items() if commands & verbs["publish"]] == ["/robolearn/safety"]
-        assert commands <= allowed["/robolearn/safety"]["publish"]
-        holders = {node for node, verbs in allowed.items() if "/robolearn/deadman" in verbs["publish"]}
-        assert holders == {"/robolearn/operator", "/robolearn/teleop", "/robolearn/record"}
+        allowed, ours = permitted(policy_xml(contract)), f"{contract.namespace}/robolearn"
+        assert [node for node, verbs in allowed.items() if commands & verbs["publish"]] == [f"{ours}/safety"]
+        assert commands <= allowed[f"{ours}/safety"]["publish"]
+        holders = {node for node, verbs in allowed.items() if f"{ours}/deadman" in verbs["publish"]}
+        assert holders == {f"{ours}/operator", f"{ours}/teleop", f"{ours}/record"}
     publishers = [node for node, verbs in graph.items() if CONTRACT.command.topic in verbs["publish"]]
     assert publishers == ["/robolearn/safety"]
 

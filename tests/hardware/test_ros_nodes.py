@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +39,15 @@ from stopping import at_rest, silence  # noqa: E402
 
 pytestmark = pytest.mark.realtime
 
-CONTRACT = load_contract("sim")
+SIM = load_contract("sim")
+# Joint states as late as a station may call normal: four nodes share this process with whatever else the machine does.
+LATE_S = 0.2
+CONTRACT = replace(
+    SIM,
+    joint_states=replace(SIM.joint_states, max_age_s=LATE_S),
+    limits=SIM.limits.tightened(state_timeout_s=LATE_S),
+)
+BUSY = re.compile(r"\d s old|did not run|no heartbeat")  # why a machine that stands still for a moment stops the arm
 NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
 
 
@@ -50,7 +60,7 @@ class Station:
         self.swing = Swing(CONTRACT.with_cameras(()))
         self.arm = a.add(Arm(CONTRACT, context=a.context))
         self.safety = b.add(SafetyNode(contract=CONTRACT, context=b.context))
-        self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context))
+        self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context, overrides={"grace_ms": 150.0}))
         self.policy = d.add(PolicyNode(lambda *_: self.swing, contract=CONTRACT, context=d.context))
         for node in (self.arm, self.safety, self.streamer, self.policy):
             node.start()
@@ -83,6 +93,17 @@ class Station:
                 with contextlib.suppress(RobolearnError):  # latched again before anybody saw it armed
                     self.operator.arm()
             time.sleep(0.01)
+
+    def stopped_by(self, cause: Callable[[], None], why: str) -> None:
+        """In motion, `cause` latches with this reason; where the machine stood still before it could, once more."""
+        for _ in range(5):
+            self.move()
+            cause()
+            reason = self.operator.wait_for("latched", 5).reason
+            if why in reason or not BUSY.search(reason):
+                break
+            self.calm()
+        self.expect_latched(why)
 
     def expect_latched(self, why: str) -> None:
         report = self.operator.wait_for("latched", 3)
@@ -147,26 +168,19 @@ def test_chunks_follow_one_another_by_their_observations(station: Station) -> No
 
 
 def test_a_slow_policy_is_a_stop(station: Station) -> None:
-    station.move()
-    station.swing.think = lambda: time.sleep(0.5)
-    station.expect_latched("ran out")
+    station.stopped_by(lambda: setattr(station.swing, "think", lambda: time.sleep(0.5)), "ran out")
 
 
 def test_a_policy_that_fails_is_a_stop(station: Station) -> None:
-    station.move()
-
     def fail() -> None:
         raise RobolearnError("lost its mind")
 
-    station.swing.think = fail
-    station.expect_latched("ran out")
+    station.stopped_by(lambda: setattr(station.swing, "think", fail), "ran out")
     wait_until(lambda: "lost its mind" in station.operator.policy.get("reason", ""), 3, "the reason")
 
 
 def test_actions_that_are_not_finite_are_a_stop(station: Station) -> None:
-    station.move()
-    station.swing.spoil = lambda actions: actions * np.nan
-    station.expect_latched("not finite")
+    station.stopped_by(lambda: setattr(station.swing, "spoil", lambda actions: actions * np.nan), "not finite")
 
 
 def test_silent_joint_states_are_a_stop(station: Station) -> None:
@@ -178,7 +192,7 @@ def test_silent_joint_states_are_a_stop(station: Station) -> None:
     assert station.arm.monitor.summary()["violations"] == 0
 
 
-@pytest.mark.parametrize("held_s", [0.05, 0.6])
+@pytest.mark.parametrize("held_s", [0.05, 0.4])
 def test_a_command_whose_publishing_is_held_up(
     station: Station, monkeypatch: pytest.MonkeyPatch, held_s: float
 ) -> None:

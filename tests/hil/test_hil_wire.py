@@ -127,7 +127,7 @@ def test_settings_come_back_as_they_were_or_are_refused() -> None:
     lesson = make_lesson()
     assert Lesson.from_text(lesson.to_text()) == lesson
     text = lesson.to_text()
-    changed = [("proposals", "os.system"), ("0.98", '"x"'), ("lockstep", "now"), ('"gamma"', '"gama"'), ("0.98", "7")]
+    changed = [("proposals", "os.system"), ("0.99", '"x"'), ("lockstep", "now"), ('"gamma"', '"gama"'), ("0.99", "7")]
     for wrong in ("", "[]", "{}", "[" * 10**4, *(text.replace(*pair, 1) for pair in changed)):
         assert wrong != text
         with pytest.raises(BadInput):

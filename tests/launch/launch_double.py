@@ -120,6 +120,11 @@ class IfCondition:
         return value in ("true", "1")
 
 
+class UnlessCondition(IfCondition):
+    def evaluate(self, context: LaunchContext) -> bool:
+        return not super().evaluate(context)
+
+
 class LaunchConfiguration:
     def __init__(self, variable_name: str) -> None:
         self.name = variable_name
@@ -136,6 +141,14 @@ class EqualsSubstitution:
 
     def perform(self, context: LaunchContext) -> str:
         return str(context.perform(self.left) == context.perform(self.right)).lower()
+
+
+class OrSubstitution:
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+    def perform(self, context: LaunchContext) -> str:
+        return str(any(context.perform(one).lower() in ("true", "1") for one in (self.left, self.right))).lower()
 
 
 # --- launch_ros ----------------------------------------------------------------------------------------------
@@ -164,12 +177,16 @@ class Node:
         output: str,
         remappings: Iterable[tuple[Any, Any]] = (),
         on_exit: Shutdown | None = None,
+        condition: IfCondition | None = None,
     ) -> None:
+        self.condition = condition
         assert output == "screen", "what a node says belongs on the screen"
         self.package, self.executable, self.namespace, self.name = package, executable, namespace, name
         self.parameters, self.remappings, self.on_exit = parameters, remappings, on_exit
 
     def visit(self, context: LaunchContext) -> None:
+        if self.condition is not None and not self.condition.evaluate(context):
+            return
         program = context.prefix / "lib" / self.package / self.executable
         if not os.access(program, os.X_OK):
             raise SubstitutionFailure(f"executable '{self.executable}' not found on the libexec directory")
@@ -196,9 +213,9 @@ def modules() -> dict[str, ModuleType]:
     names = {
         "launch": [LaunchDescription],
         "launch.actions": [DeclareLaunchArgument, IncludeLaunchDescription, Shutdown],
-        "launch.conditions": [IfCondition],
+        "launch.conditions": [IfCondition, UnlessCondition],
         "launch.launch_description_sources": [PythonLaunchDescriptionSource],
-        "launch.substitutions": [EqualsSubstitution, LaunchConfiguration],
+        "launch.substitutions": [EqualsSubstitution, LaunchConfiguration, OrSubstitution],
         "launch_ros": [],
         "launch_ros.actions": [Node],
         "launch_ros.parameter_descriptions": [ParameterValue],

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
 REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}}
 PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node"}
+ROBOTS = ("sim", "fr3")
 Launch = Callable[..., Any]
 
 
@@ -39,7 +40,12 @@ def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
         for keyword in call.keywords
         if keyword.arg == "executable" and isinstance(keyword.value, ast.Constant)
     ]
-    assert named and {process.executable for process in launch(name, **REQUIRED.get(name, {})).started} >= set(named)
+    started = {
+        process.executable
+        for robot in ROBOTS
+        for process in launch(name, robot=robot, **REQUIRED.get(name, {})).started
+    }
+    assert named and started >= set(named)
     for program in named:
         installed = prefix / "lib" / "robolearn" / program
         assert installed.resolve() == ROOT / "launch" / "executables" / program and os.access(installed, os.X_OK)
@@ -48,7 +54,12 @@ def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
 
 
 def test_every_installed_program_is_started_by_some_file(launch: Launch, prefix: Path) -> None:
-    started = {process.executable for name in FILES for process in launch(name, **REQUIRED.get(name, {})).started}
+    started = {
+        process.executable
+        for name in FILES
+        for robot in ROBOTS
+        for process in launch(name, robot=robot, **REQUIRED.get(name, {})).started
+    }
     assert {path.name for path in (prefix / "lib" / "robolearn").iterdir()} == started
 
 
@@ -97,6 +108,7 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
             "cameras": "wrist", "seconds": 60.0, "sim_task": "lift", "host": "127.0.0.1", "realtime_priority": 0,
         },
         "safety_node": {"contract": "fr3", "dry_run": False, "realtime_priority": 0},
+        "gripper_node": {"contract": "fr3", "if_needed": True},
     }  # fmt: skip
 
 
@@ -108,7 +120,8 @@ def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
 
 def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
     started = launch("deploy", robot="fr3", policy="runs/rl").started
-    assert [process.executable for process in started] == ["policy_node", "streamer_node", "safety_node"]
+    names = [process.executable for process in started]
+    assert names == ["policy_node", "streamer_node", "safety_node", "gripper_node"]
     assert all(process.parameters["contract"] == "fr3" for process in started)
 
 
@@ -117,6 +130,12 @@ def test_real_time_priority_and_a_dry_run(launch: Launch) -> None:
     parameters = {process.executable: process.parameters for process in started}
     assert parameters["safety_node"] == {"contract": "fr3", "dry_run": True, "realtime_priority": 50}
     assert parameters["streamer_node"] == {"contract": "fr3", "realtime_priority": 50}
+    assert "gripper_node" not in parameters, "what is sent nowhere moves no gripper either"
+
+
+def test_a_gripper_without_actions_ends_its_node_and_nothing_else(launch: Launch) -> None:
+    (gripper,) = (p for p in launch("arm", robot="ur5e").started if p.executable == "gripper_node")
+    assert gripper.node == "/robolearn/gripper" and not gripper.shutdown
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

@@ -79,6 +79,7 @@ def nodes(operator: SafetyClient) -> set[str]:
 
 
 def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: Path) -> None:
+    from hardware.ros2.gripper_node import GripperNode
     from hardware.ros2.policy_node import PolicyNode
     from hardware.ros2.record_node import RecordNode
     from hardware.ros2.safety_node import SafetyNode
@@ -93,11 +94,12 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
             "policy_node": PolicyNode(lambda path, device: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
+            "gripper_node": GripperNode(**context),
             "streamer_node": StreamerNode(**context),
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
         started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
-        started += launch("teleop").started
+        started += launch("teleop").started + launch("arm", robot="fr3").started
         for process in started:
             node = made[process.executable]
             assert process.node == f"{node.get_namespace()}/{node.get_name()}"
@@ -141,6 +143,13 @@ def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp
             assert children[node].wait(20) == 0, logs(tmp_path)
     data = Dataset.open(out)
     assert data.success.tolist() == [True] and len(data.action) > 20
+
+
+def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp_path: Path) -> None:
+    (gripper,) = (p for p in launch("arm", robot="ur5e").started if p.executable == "gripper_node")
+    with spawned([gripper], tmp_path) as children:
+        assert children["/robolearn/gripper"].wait(60) == 0
+    assert "ur5e has no gripper.action: nothing to do" in logs(tmp_path)
 
 
 def test_a_wrong_contract_ends_the_safety_node_and_with_it_everything(launch: Launch, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def acknowledged(folder: Path, policy: Path, kills: int, seed: int) -> dict[str,
 
 def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[str, int]:
     """The other end of `acknowledged`: an actor that only sends, and counts."""
-    from policies.checkpoint import load_policy
+    from policies.checkpoint import load_chunk_policy
     from robolearn.cli.hil.learner import policy_hash
     from robolearn.data.replay import End, RecordSchema, Step
     from robolearn.hil.wire import messages as m
@@ -215,7 +215,7 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
     from robolearn.hil.wire.security import Address
 
     rng = np.random.default_rng(seed)
-    base = load_policy(policy)
+    base = load_chunk_policy(policy)
     schema = RecordSchema(base.interface)
     words = [
         "hil", "learner", "--policy", policy, "--out", folder / "run", "--go-on", "--pace", "realtime", "--listen",

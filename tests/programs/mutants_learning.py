@@ -10,6 +10,7 @@ import sys
 from mutation import Mutant, kill_replacements
 
 RL, ALGORITHMS, ACTORS = "robolearn/rl", "robolearn/rl/algorithms", "robolearn/rl/actors"
+NETWORKS = "policies/networks"
 UPDATES, RUNNER = "tests/rl/test_rl_updates.py", "tests/rl/test_rl_runner.py"
 BUFFER, RETURNS = ("tests/rl/test_rl_buffer.py",), ("tests/rl/test_rl_returns.py",)
 ENGINE, LOSSES = ("tests/rollout/test_engine.py",), ("tests/rl/test_rl_losses.py",)
@@ -35,7 +36,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "off-policy-optimism": Mutant(f"{RL}/ensemble_critic.py", ".amin(0)", ".amax(0)", OFF_POLICY),
     "off-policy-likelihood-without-tanh": Mutant(
-        f"{ACTORS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
+        f"{NETWORKS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
     ),
     "off-policy-temperature-sign": Mutant(
         f"{ALGORITHMS}/rlpd.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY

@@ -10,6 +10,9 @@ PICTURES, TOOL = ("tests/robots/test_pictures.py",), ("tests/robots/test_tool.py
 CONTRACT, JUDGE = ("tests/robots/test_contract.py",), ("tests/hardware/test_station_judge.py",)
 CALIBRATION = ("tests/hardware/calibration/test_calibration.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
+BORDER = ("tests/hardware/test_border.py",)
+SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
+GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -53,6 +56,21 @@ MUTANTS: dict[str, Mutant] = {
         HAND_EYE, "k, distortion = matrix_of(lens), np.array(lens.distortion)", "k, distortion = matrix_of(lens), None",
         CALIBRATION,
     ),
+    "border-without-planes": Mutant("hardware/border.py", "pos += max(", "pos += 0 * max(", BORDER),
+    "border-without-workspace": Mutant("hardware/border.py", "if self._box is not None:", "if False:", BORDER),
+    "border-without-what-is-held": Mutant("hardware/border.py", "if limits.held is not None:", "if False:", BORDER),
+    "border-moves-an-arm-back-in": Mutant(
+        "hardware/border.py", "low = np.where(now[0] > low - AT_IT_M, low, now[0])", "", BORDER
+    ),
+    "border-of-points-without-thickness": Mutant("hardware/border.py", " - self._radii)", ")", BORDER),
+    "futures-that-rclpy-keeps": Mutant(GOAL, "client.remove_future(other)", "pass", GOALS),
+    "driver-that-hangs-is-waited-for": Mutant(GOAL, "return self._asked is not None and", "return False and", GOALS),
+    "goal-that-was-forgotten": Mutant(GOAL, "self._ended = None\n        self._future", "self._future", GOALS),
+    "refused-and-asked-at-once": Mutant(
+        "hardware/gripper_goals.py", "if now < self._not_before:", "if False:",
+        ("tests/hardware/test_gripper_actions.py::test_a_gripper_that_refuses_is_asked_twice_a_second",),
+    ),
+    "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
 }  # fmt: skip
 
 

@@ -29,26 +29,11 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.cli.main import main
-from robolearn.cli.rehearsal import rehearsal
-from robolearn.core import BadInput
 from robots.stations import CONTRACTS, load_contract
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 EPISODES = 4
 NARROW = ("--quality", "narrow", "--start-range", "1")
-
-
-def test_what_can_be_rehearsed(tmp_path: Path) -> None:
-    with rehearsal("fr3") as robot:
-        contract = load_contract(robot)
-        real = load_contract("fr3")
-        assert contract.simulated and contract.name == "fr3-rehearsal" and contract.objects is not None
-        assert (contract.command, contract.joint_states) == (real.command, real.joint_states)
-        assert contract.horizon_s == real.horizon_s and not real.simulated
-    assert not Path(robot).exists()
-    for name, got in (("sim", "simulated: true"), ("so101", "no driver")):
-        with pytest.raises(BadInput, match=f"--rehearse: contract {name}: got {got}, expected a real station"):
-            rehearsal(name).__enter__()
 
 
 def trained(folder: Path, robot: str) -> Path:
@@ -103,26 +88,17 @@ def ur5e(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("ur5e"), "ur5e")
 
 
-def station(folder: Path, robot: str) -> str:
-    """The shipped contract of an arm 1 cm above the table: its fingers go to 5 mm above the plane of its base."""
-    text = (CONTRACTS / f"{robot}.yaml").read_text()
-    changed = text.replace("table: {normal: [0, 0, 1], offset: 0.0}", "table: {normal: [0, 0, 1], offset: -0.01}")
-    assert changed != text
-    path = folder / f"{robot}.yaml"
-    path.write_text(changed)
-    return str(path)
-
-
 def rehearse(run: Path, logs: Path, robot: str, episodes: int = EPISODES) -> Running:
     return Running(
-        logs, "deploy", "--rehearse", "--robot", robot, "--policy", run, "--episodes", episodes, domain=DOMAIN
-    )
+        logs, "deploy", "--rehearse", "--robot", robot, "--policy", run, "--episodes", episodes,
+        "--seconds", 10, domain=DOMAIN,
+    )  # fmt: skip
 
 
 def check_success(run: Path, folder: Path, robot: str) -> None:
     seen = Observer(robot)
     with seen.watching():
-        running = rehearse(run, folder / "logs", station(folder, robot))
+        running = rehearse(run, folder / "logs", robot)
         code, out, err = running.end()
     assert code == 0, err + running.log()
     result = json.loads(out.splitlines()[-1])
@@ -158,18 +134,21 @@ def fault_while_armed(running: Running, fault: str) -> Iterator[tuple[Background
     states: list[str] = []
     try:
         with Background(DOMAIN) as ros:
-            node = ros.add(Node("observer", context=ros.context))
+            node = ros.add(Node("observer", namespace=topics.NAMESPACE, context=ros.context))
             node.create_subscription(
                 messages.DiagnosticArray, topics.SAFETY_STATE,
-                lambda message: states.append(messages.read_safety_report(message).state), qos.latched(),
+                lambda message: states.append(getattr(messages.read_safety_report(message), "state", "")),
+                qos.latched(),
             )  # fmt: skip
-            wait_until(lambda: states and states[-1] == "armed", WAIT_S, "the arm to be armed")
+            ended = lambda: running.process.poll() is not None  # noqa: E731
+            wait_until(lambda: (states and states[-1] == "armed") or ended(), WAIT_S, "the arm to be armed")
+            assert not ended(), running.end()[2] + running.log()
             client = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
-            assert client.wait_for_service(10.0)
+            assert client.wait_for_service(60.0)
             parameter = Parameter("fault", value=fault).to_parameter_msg()
             future = client.call_async(SetParameters.Request(parameters=[parameter]))
-            wait_until(future.done, 10.0, "the fault")
-            wait_until(lambda: states[-1] == "latched", 5.0, "the filter to latch")
+            wait_until(future.done, 60.0, "the fault")
+            wait_until(lambda: states[-1] == "latched", 15.0, "the filter to latch")
             yield ros, node
     finally:
         running.close()
@@ -184,7 +163,7 @@ def test_a_driver_that_died_is_noticed_though_the_relay_goes_on(fr3: Path, tmp_p
             messages.JointState, "/joint_states",
             lambda message: relayed.append(messages.seconds(message.header.stamp)), qos.sensor(10),
         )  # fmt: skip
-        wait_until(lambda: len(relayed) > 5, 5.0, "the relay")
+        wait_until(lambda: len(relayed) > 5, 30.0, "the relay")
         assert abs(time.time() - relayed[-1]) < 0.5, "its stamps are fresh"
         code, _, err = running.end()
     assert code == 1 and re.search("the joint state is .* old|joint states on /franka/joint_states: ", err), err

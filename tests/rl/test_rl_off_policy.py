@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,27 +14,31 @@ from torch import nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
 
+from policies.checkpoint import load_chunk_policy, save_policy
+from policies.gaussian import GaussianPolicy
 from policies.kinds import build_net
-from policies.networks.ensemble import EnsembleMlp
+from policies.loading import open_policy
+from policies.networks.ensemble import EnsembleMlp, evaluate
+from policies.networks.squashed import SquashedGaussian
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.settings import FlowConfig, NetworkConfig
-from robolearn.core import ArraySpec, BadInput, Interface
+from policies.settings import ActorConfig, FlowConfig, NetworkConfig
+from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer, WindowBatch
-from robolearn.rl.actors.squashed import SquashedGaussian
+from robolearn.rl.algorithms.dsrl import Dsrl
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.ensemble_critic import EnsembleCritic
-from robolearn.rl.off_policy_settings import OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 
-INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0)
-SMALL = {"width": 32, "depth": 2, "critics": 4, "batch": 64}
+INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,), names=("dx",)), 20.0, action_kind="tcp_delta")
+SMALL: dict[str, Any] = {"width": 32, "depth": 2, "critics": 4, "batch": 64}
 
 
-def base(horizon: int = 2) -> ChunkPolicy:
+def base(horizon: int = 2, **settings: Any) -> ChunkPolicy:
     torch.manual_seed(0)
-    config = FlowConfig(horizon=horizon, execute=horizon, network=NetworkConfig(width=16, depth=2))
+    config = FlowConfig(horizon=horizon, execute=horizon, network=NetworkConfig(width=16, depth=2), **settings)
     return ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
 
 
@@ -47,8 +53,6 @@ def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> WindowBatc
         next_observation={"proprio": torch.randn(n, 2, generator=rng)},
         intervention=torch.zeros(n, dtype=torch.bool),
         merit=torch.full((n,), merit),
-        note=torch.rand(n, 8, 2, generator=rng) * 2 - 1,
-        next_note=torch.rand(n, 8, 2, generator=rng) * 2 - 1,
     )
 
 
@@ -91,14 +95,13 @@ class Fixed(OffPolicy):
     """Every next state is worth 2; nothing else learns."""
 
     def __init__(self) -> None:
-        super().__init__(base(), OffPolicyConfig(**SMALL, actor_every=10**9), seed=0)
-        self.actor = SquashedGaussian(2, 2, width=8)
+        policy = base()
+        acts = GaussianPolicy(policy.normalizer, INTERFACE, ActorConfig(execute=2, width=8))
+        critics = EnsembleMlp(4, 4, 1, width=32, depth=2)
+        super().__init__(policy, acts, critics, OffPolicyConfig(**SMALL, actor_every=10**9), seed=0)
 
-    def next_value(self, features: torch.Tensor, proposals: torch.Tensor) -> torch.Tensor:
-        return torch.full((len(features),), 2.0)
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {"critic": self.critic.adam}
+    def next_value(self, observation: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.full((len(observation["proprio"]),), 2.0)
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -107,14 +110,14 @@ def test_critics_learn_reward_and_discounted_value(ends: bool) -> None:
     algorithm, batch = Fixed(), windows(ends=ends)
     for _ in range(1500):
         algorithm.update(batch)
-    features, actions = algorithm.see(batch.observation), batch.action.flatten(1)
+    features, actions = algorithm.policy.see(batch.observation), batch.action.flatten(1)
     found = algorithm.critic.values(features, actions[:, None]).squeeze(-1)
     expected = batch.reward + (0.0 if ends else 1.8)
     torch.testing.assert_close(found.detach(), expected.expand(4, -1), atol=0.05, rtol=0.0)
 
 
 def test_targets_follow_by_tau() -> None:
-    critic = EnsembleCritic(3, OffPolicyConfig(**SMALL, tau=0.25, subset=1), torch.device("cpu"))
+    critic = EnsembleCritic(EnsembleMlp(4, 3, 1, width=32, depth=2), OffPolicyConfig(**SMALL, tau=0.25, subset=1))
     before = [p.clone() for p in critic.target.parameters()]
     critic.fit(torch.randn(16, 2), torch.randn(16, 1), torch.randn(16))
     for old, now, live in zip(before, critic.target.parameters(), critic.net.parameters(), strict=True):
@@ -123,7 +126,7 @@ def test_targets_follow_by_tau() -> None:
 
 
 def test_the_pessimistic_value_is_the_least_of_a_random_subset() -> None:
-    critic = EnsembleCritic(3, OffPolicyConfig(**SMALL, subset=2), torch.device("cpu"))
+    critic = EnsembleCritic(EnsembleMlp(4, 3, 1, width=32, depth=2), OffPolicyConfig(**SMALL, subset=2))
     features, actions = torch.randn(5, 2), torch.randn(5, 3, 1)
     every = torch.stack([critic.target(torch.cat((features, actions[:, c]), 1)).squeeze(-1) for c in range(3)], -1)
     pairs = {(i, j): torch.minimum(every[i], every[j]) for i in range(4) for j in range(i)}
@@ -134,97 +137,118 @@ def test_the_pessimistic_value_is_the_least_of_a_random_subset() -> None:
     assert met == set(pairs)
 
 
-def values_of(algorithm: Proposals, table: torch.Tensor) -> None:
-    """Critics whose value of a candidate is looked up by its rank: `table` (E, C)."""
-    algorithm.critic.values = lambda features, actions: table[:, None].expand(-1, len(features), -1)  # type: ignore[method-assign,assignment]
-
-
-def test_the_candidate_is_chosen_that_is_surely_good() -> None:
-    algorithm = Proposals(base(), ProposalsConfig(**SMALL, caution=1.0), seed=0)
-    table = torch.tensor([[0.5, 0.0, 0.4], [0.5, 2.0, 0.6]])  # means .5, 1, .5; deviations 0, 1, .1
-    assert algorithm.choose(table[:, None]).tolist() == [0]
-    algorithm.settings = replace(algorithm.settings, caution=0.0)
-    assert algorithm.choose(table[:, None]).tolist() == [1]
-
-
-def test_candidates_are_the_base_s_proposals_and_edits_within_reach() -> None:
-    policy = base()
-    algorithm = Proposals(policy, ProposalsConfig(**SMALL, reach=0.2), seed=0)
-    observation = {"proprio": torch.randn(5, 2)}
-    note = algorithm.annotate(observation)
-    assert note.shape == (5, 8, 2) and note.abs().max() <= 1.0
-    found = algorithm.candidates(algorithm.see(observation), note, explore=True)
-    assert torch.equal(found[:, :8], note)
-    assert 0 < float((found[:, 8:] - note).detach().abs().max()) <= 0.2 + 1e-6
-    # The proposals are the frozen policy's: their mean over many draws is that of its own acting.
-    many = {"proprio": observation["proprio"].repeat(800, 1)}
-    policy.reset(0)
-    acted = policy.act({"proprio": many["proprio"].numpy()})[..., 0].reshape(800, 5, 2).mean(0)
-    drawn = algorithm.annotate(many).mean(1).view(800, 5, 2).mean(0)
-    np.testing.assert_allclose(drawn, acted, atol=0.08)
-
-
-def test_the_base_keeps_its_weights() -> None:
+def test_the_base_keeps_its_weights_and_its_copy_learns() -> None:
     policy = base()
     before = {key: value.clone() for key, value in policy.state_dict().items()}
-    algorithm = Proposals(policy, ProposalsConfig(**SMALL, actor_every=1), seed=0)
+    algorithm = Proposals(policy, ProposalsConfig(**SMALL), seed=0)
     for _ in range(5):
         algorithm.update(windows())
     for key, value in policy.state_dict().items():
         assert torch.equal(value, before[key])
+    proposer = algorithm.policy.proposer.state_dict()
+    assert any(not torch.equal(value, before[key]) for key, value in proposer.items())
 
 
-def test_the_edit_moves_to_what_was_worth_imitating_and_no_further_than_its_reach() -> None:
-    algorithm = Proposals(base(), ProposalsConfig(**SMALL, reach=0.5, value=0.0, actor_every=1, lr=3e-3), seed=0)
-    batch = windows(32)
-    batch = replace(batch, note=torch.zeros(32, 8, 2), action=torch.full((32, 2, 1), 0.3))
+def mean_proposal(algorithm: Proposals, observation: dict[str, torch.Tensor]) -> torch.Tensor:
+    """(B, 2)."""
+    noise = torch.randn(len(observation["proprio"]), 64, 2, 1, generator=torch.Generator().manual_seed(0))
+    return algorithm.policy.propose(observation, noise).mean(1).detach()
+
+
+QUICK = {"imitate_lr": 3e-3, "imitate_average": 0.9}
+
+
+def test_the_copy_learns_what_was_worth_imitating() -> None:
+    """Half of the windows are of no merit; they hold another action, which nobody learns."""
+    algorithm = Proposals(base(), ProposalsConfig(**SMALL, **QUICK), seed=0)
+    batch, merit = windows(32), torch.arange(32) % 2 == 0
+    action = torch.where(merit[:, None, None], 0.3, -0.8).expand(32, 2, 1)
+    batch = replace(batch, action=action, merit=merit)
     for _ in range(300):
         algorithm.update(batch)
-    edited = algorithm.candidates(algorithm.see(batch.observation), batch.note[:, :1], explore=False)[:, 1]
-    torch.testing.assert_close(edited, torch.full((32, 2), 0.3), atol=0.03, rtol=0.0)
+    found = mean_proposal(algorithm, batch.observation)
+    torch.testing.assert_close(found, torch.full((32, 2), 0.3), atol=0.15, rtol=0.0)
 
 
 def test_what_was_never_executed_is_not_imitated() -> None:
-    algorithm = Proposals(base(), ProposalsConfig(**SMALL, reach=0.5, value=0.0, actor_every=1, lr=3e-3), seed=0)
+    algorithm = Proposals(base(), ProposalsConfig(**SMALL, **QUICK), seed=0)
     batch = windows(32)
+    before = mean_proposal(algorithm, batch.observation)[:, 1]
     action = torch.full((32, 2, 1), 0.3)
-    action[:, 1] = -0.4
+    action[:, 1] = -0.9
     executed = torch.tensor([[True, False]]).repeat(32, 1)
-    batch = replace(batch, note=torch.zeros(32, 8, 2), action=action, executed=executed)
     for _ in range(300):
-        algorithm.update(batch)
-    edited = algorithm.candidates(algorithm.see(batch.observation), batch.note[:, :1], explore=False)[:, 1]
-    assert float((edited[:, 0] - 0.3).detach().abs().max()) < 0.05 and float(edited[:, 1].detach().mean()) > -0.2
+        algorithm.update(replace(batch, action=action, executed=executed))
+    found = mean_proposal(algorithm, batch.observation)
+    assert float((found[:, 0] - 0.3).abs().max()) < 0.15
+    assert float((found[:, 1] - before).abs().mean()) < 0.3  # it learned nothing there; −0.9 is far away
 
 
-def test_edits_climb_the_critics() -> None:
-    algorithm = Proposals(base(), ProposalsConfig(**SMALL, reach=0.5, imitate=0.0, actor_every=1, lr=3e-3), seed=0)
+def test_critics_choose_once_they_have_learned_long_enough() -> None:
+    algorithm = Proposals(base(), ProposalsConfig(**SMALL, trust_after=3), seed=0)
+    trusted = []
+    for _ in range(4):
+        algorithm.update(windows())
+        trusted.append(bool(algorithm.policy.trusted))
+    assert trusted == [False, False, True, True]
+    # The actor gets to know it with the weights.
+    other = Proposals(base(), ProposalsConfig(**SMALL, trust_after=3), seed=1)
+    other.load_acting(algorithm.acting())
+    assert bool(other.policy.trusted)
+
+
+def test_a_state_is_worth_what_is_chosen_there() -> None:
+    """Live critics choose the larger chunk, targets give each chunk the value of its sum; hand-worked maximum."""
+    algorithm = Proposals(base(), ProposalsConfig(**SMALL, backup_proposals=3), seed=0)
+    algorithm.policy.trusted.fill_(1.0)
+    met: list[torch.Tensor] = []
+
+    def by_sum(features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        met.append(actions)
+        return actions.sum(-1).expand(4, -1, -1)
+
+    algorithm.policy.values = by_sum  # type: ignore[method-assign]
+    algorithm.critic.pessimistic = lambda f, actions, g: 10.0 * actions.sum(-1)  # type: ignore[method-assign]
+    with torch.no_grad():
+        value = algorithm.next_value(windows().next_observation)
+    torch.testing.assert_close(value, 10.0 * met[0].sum(-1).amax(1))
+
+
+def test_noise_is_judged_by_what_the_policy_makes_of_it() -> None:
+    """Q(s, a) = Σ a: the distilled critics of noise say so of the chunk that the noise becomes."""
+    algorithm = Dsrl(base(), DsrlConfig(**SMALL, lr=3e-3), seed=0)
     algorithm.critic.values = lambda features, actions: actions.sum(-1).expand(4, -1, -1)  # type: ignore[method-assign]
-    batch = replace(windows(32), note=torch.zeros(32, 8, 2))
-    for _ in range(200):
-        algorithm.improve(algorithm.see(batch.observation), batch)
-    assert (
-        float(algorithm.candidates(algorithm.see(batch.observation), batch.note[:, :1], explore=False)[:, 1].min())
-        > 0.4
-    )
+    batch = windows(64)
+    features = algorithm.policy.see(batch.observation)
+    for _ in range(400):
+        algorithm.improve(features, batch)
+    w = torch.rand(64, 2, generator=torch.Generator().manual_seed(5)) * 2 - 1
+    with torch.no_grad():
+        wanted = algorithm.policy.chunk(batch.observation, 1.5 * w).sum(1)
+        found = evaluate(algorithm.noise_critics, features, w[:, None]).mean(0).squeeze(1)
+        steered = algorithm.policy.decide(batch.observation, torch.empty(64)).sum(1)
+    assert float((found - wanted).abs().mean()) < 0.15 and float(wanted.std()) > 0.3
+    assert float((steered - wanted).mean()) > 0.3  # the actor goes where the sum is large
 
 
 def test_the_temperature_follows_the_target_entropy() -> None:
     for goal, rises in ((-50.0, True), (50.0, False)):  # the entropy shall be +100 nats, or −100
         algorithm = Rlpd(base(), RlpdConfig(**SMALL, target_entropy=goal, actor_every=1), seed=0)
-        before = float(algorithm.log_alpha)
+        before = algorithm.soft.log_alpha.item()
         for _ in range(20):
             algorithm.update(windows())
-        assert (float(algorithm.log_alpha) > before) == rises
+        assert (algorithm.soft.log_alpha.item() > before) == rises
 
 
-@pytest.mark.parametrize("kind", ["proposals", "rlpd"])
-def test_resumed_learning_is_the_same_bit_for_bit(kind: str) -> None:
-    def fresh(seed: int) -> OffPolicy:
-        if kind == "rlpd":
-            return Rlpd(base(), RlpdConfig(**SMALL), seed=seed)
-        return Proposals(base(), ProposalsConfig(**SMALL), seed=seed)
+ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
+    "proposals": lambda seed: Proposals(base(), ProposalsConfig(**SMALL), seed=seed),
+    "rlpd": lambda seed: Rlpd(base(), RlpdConfig(**SMALL), seed=seed),
+    "dsrl": lambda seed: Dsrl(base(), DsrlConfig(**SMALL), seed=seed),
+}
 
+
+@pytest.mark.parametrize("fresh", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_resumed_learning_is_the_same_bit_for_bit(fresh: Callable[[int], OffPolicy]) -> None:
     first = fresh(0)
     for _ in range(5):
         first.update(windows())
@@ -244,9 +268,28 @@ def test_settings_that_make_no_sense() -> None:
     for wrong in ({"subset": 11}, {"utd": 0.0}, {"gamma": 1.5}, {"batch": 0}):
         with pytest.raises(BadInput):
             OffPolicyConfig(**wrong)  # type: ignore[arg-type]
-    for wrong in ({"reach": 0.0}, {"backup_proposals": 9}, {"caution": -1.0}):
+    for wrong in ({"tempo": -1.0}, {"backup_proposals": 9}, {"caution": -1.0}, {"imitate_lr": 0.0}):
         with pytest.raises(BadInput):
             ProposalsConfig(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="mask-padding"):
+        Proposals(base(mask_padding=False), ProposalsConfig(**SMALL), seed=0)
+
+
+@pytest.mark.parametrize("fresh", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_what_is_exported_acts_as_the_algorithm_did(fresh: Callable[[int], OffPolicy], tmp_path: Path) -> None:
+    algorithm = fresh(0)
+    for _ in range(3):
+        algorithm.update(windows())
+    if isinstance(algorithm, Proposals):
+        algorithm.policy.trusted.fill_(1.0)
+    loaded = open_policy(save_policy(algorithm.policy, tmp_path / "policy"))
+    observation = {"proprio": np.random.default_rng(0).standard_normal((6, 2)).astype(np.float32)}
+    bind_policy(loaded, INTERFACE, what="test")
+    for policy in (loaded, algorithm.policy):
+        policy.reset(3)
+    np.testing.assert_array_equal(loaded.act(observation), algorithm.policy.act(observation))
+    with pytest.raises(BadInput, match="kind"):
+        load_chunk_policy(tmp_path / "policy")
 
 
 # --- a small world ----------------------------------------------------------------------------------------------
@@ -291,13 +334,13 @@ def test_a_corridor_is_learned_from_four_slow_demonstrations(kind: str) -> None:
     policy = base(horizon=1)
     algorithm: OffPolicy
     if kind == "rlpd":
-        algorithm = Rlpd(policy, RlpdConfig(**SMALL, gamma=0.9, lr=1e-3, actor_every=1), seed=0)
+        algorithm = Rlpd(policy, RlpdConfig(**SMALL, gamma=0.9, lr=1e-3), seed=0)
     else:
-        settings = ProposalsConfig(**SMALL, gamma=0.9, lr=1e-3, reach=1.0, imitate=0.0, actor_every=1)
+        settings = ProposalsConfig(**SMALL, gamma=0.9, lr=1e-3, imitate_lr=1e-3, trust_after=200)
         algorithm = Proposals(policy, settings, seed=0)
     assert solved(algorithm)[0] < 0.2
     world, order = Corridor(0), torch.Generator().manual_seed(0)
-    online, demonstrations = (ReplayBuffer(INTERFACE, 1, 5000, annotate=algorithm.annotate) for _ in range(2))
+    online, demonstrations = (ReplayBuffer(INTERFACE, 1, 5000) for _ in range(2))
     for _ in range(4):
         demonstrations.add(world.play(lambda x: 0.6))
     for _ in range(60):

@@ -34,7 +34,8 @@ def test_a_shipped_contract_fits_its_robot(name: str) -> None:
     assert contract.name == name and Path(contract.path).name == f"{name}.yaml"
     assert len(contract.joints) == len(robot.joints) == limits.n
     # franka_ros2 relays to /joint_states with stamps of its own.
-    assert contract.joint_states.topic == ("/franka/joint_states" if name == "fr3" else "/joint_states")
+    places = {"fr3": "/franka/joint_states", "so101": "/follower/joint_states"}
+    assert contract.joint_states.topic == places.get(name, "/joint_states")
     assert contract.interface.embodiment == robot.name
     home = np.array(robot.home)
     assert (limits.lower < home).all() and (home < limits.upper).all()

@@ -101,6 +101,15 @@ def test_it_keeps_the_last_command_for_ever() -> None:
     np.testing.assert_allclose(world.joint_state()[1][:7], goal, atol=0.01)
 
 
+def test_an_episode_lasts_as_long_as_a_station_asks_for() -> None:
+    world = RealtimeWorld("lift", 0, limit_s=5.0)
+    world.command(world.joint_state()[1][:7], 0.08)
+    world.advance(4.9)
+    assert world.outcome is None
+    world.advance(0.2)
+    assert world.outcome == {"success": False, "truncated": True, "steps": 100}
+
+
 @pytest.mark.parametrize("bad", [np.full(7, np.nan), np.zeros(6), np.array([np.inf] * 7)])
 def test_a_bad_command_changes_nothing(bad: NDArray) -> None:
     world = RealtimeWorld("lift", 0)

@@ -56,7 +56,7 @@ class FrankaDouble(SimArmNode):
         self._hand: Hand | None = None
         if c.gripper is not None and c.gripper.action is not None:
             if has_actions(c):
-                self._hear_no_openings(c.gripper.topic)
+                self._hear_no_openings()
                 self._hand = Hand(self, c.gripper.action.name, c.robot.gripper.max_width, self._opening, self._fingers)
             else:
                 log.warning("%s is not installed: openings on %s are followed", c.gripper.action.type, c.gripper.topic)
@@ -82,11 +82,6 @@ class FrankaDouble(SimArmNode):
             self._hand.close()
 
     # --- the hand ---------------------------------------------------------------------------------------------
-
-    def _hear_no_openings(self, topic: str) -> None:
-        self._inputs = self._inputs[:1]
-        for subscription in [one for one in self.subscriptions if one.topic_name == topic]:
-            self.destroy_subscription(subscription)
 
     def _opening(self) -> float:
         """Between the fingers [m]."""

@@ -4,6 +4,8 @@
 - `io_and_status_controller/robot_program_running`, `robot_mode` and `safety_mode` are published on change and kept for
   those who come later; `speed_scaling_state_broadcaster/speed_scaling` [%] comes 100 times a second. Modes whose
   message types are not installed here are left out, and logged.
+- A gripper with a section `action` is a Robotiq's behind its GripperActionController (`doubles.gripper_controller`);
+  where the action's type is not installed, the double follows the contract's gripper topic itself, and logs that.
 - forward_position_controller hands every set-point on as it comes. While the External Control program does not play, or
   in a protective stop, the arm stands where it is, and what it was told meanwhile is lost.
 
@@ -19,9 +21,12 @@ from typing import Any
 import numpy as np
 
 from hardware.ros2 import messages, qos
+from hardware.ros2.doubles.gripper_controller import GripperController
 from hardware.ros2.faults import Sample
+from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.core import BadInput, RobolearnError
+from robots.stations import GRIPPER_COMMAND
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +55,7 @@ class UrDouble(SimArmNode):
                 log.warning("%s is not published: %s", name, error)
             else:
                 self._status[name] = (made, field, None)
+        self._gripper = self._gripper_controller()
         self._speed_type = messages.installed_type("std_msgs/msg/Float64")
         self._speed = self.create_publisher(self._speed_type, SPEED, qos.stream(lease_s=None))
 
@@ -63,8 +69,32 @@ class UrDouble(SimArmNode):
 
     def cleanup(self) -> None:
         super().cleanup()
+        if self._gripper is not None:
+            self._gripper.close()
         for publisher in (self._speed, *(made for made, _, _ in self._status.values())):
             self.destroy_publisher(publisher)
+
+    def _gripper_controller(self) -> GripperController | None:
+        gripper = self.contract.gripper
+        if gripper is None or gripper.action is None:
+            return None
+        if gripper.action.type != GRIPPER_COMMAND or not has_actions(self.contract):
+            log.warning("%s is not installed: openings on %s are followed", gripper.action.type, gripper.topic)
+            return None
+        self._hear_no_openings()
+        return GripperController(self, gripper.action.name, self._knuckle, self._close_to)
+
+    def _knuckle(self) -> float:
+        """Position of the gripper's joint, in the contract's unit."""
+        _, q, _ = self.world.joint_state()
+        return self.contract.gripper_joint_positions(2 * float(q[len(self.contract.joints) :].mean()))[0]
+
+    def _close_to(self, position: float) -> None:
+        self.world.command(None, self.contract.gripper_width([position]))
+
+    def _restarted(self) -> None:
+        if self._gripper is not None:
+            self._gripper.restarted()
 
     @property
     def _what(self) -> str:
@@ -80,6 +110,8 @@ class UrDouble(SimArmNode):
             _, q, _ = self.world.joint_state()
             self.world.command(q[: len(self.contract.joints)])  # it stands where it is
         self._stopped = self._what in ("program_stopped", "protective_stop")
+        if self._gripper is not None:
+            self._gripper.advance(seconds)
         super()._pass_time(seconds)
 
     _stopped = False

@@ -42,7 +42,7 @@ class HilActor(Command):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.checkpoint import load_policy
+        from policies.checkpoint import load_chunk_policy
         from robolearn.cli.hil.learner import policy_hash
         from robolearn.cli.hil.stopping import stopping
         from robolearn.core import bind_policy
@@ -64,7 +64,7 @@ class HilActor(Command):
             raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
         check_door(address, certificates)
         torch.set_num_threads(1)
-        base = load_policy(self.policy, resolve_device(self.device))
+        base = load_chunk_policy(self.policy, resolve_device(self.device))
         schema = RecordSchema(base.interface)
         env = make_env(self.task, 1, threads=1, **world_options(self.task, [base]))
         spool = Spool(self.out, self.name, schema)

@@ -34,7 +34,7 @@ class Teaching(Command):
     out: Path
     """The run folder."""
     algo: str = "proposals"
-    """The algorithm: proposals or rlpd."""
+    """The algorithm: proposals, rlpd or dsrl."""
     env_steps: int = ENV_STEPS
     """Budget of control steps; the episode in which it is reached is the last."""
     episodes: int = 0
@@ -90,7 +90,7 @@ class HilLearner(Teaching):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.checkpoint import load_policy
+        from policies.checkpoint import load_chunk_policy
         from robolearn.cli.hil.stopping import stopping
         from robolearn.core.device import resolve_device
         from robolearn.data import Dataset
@@ -115,7 +115,7 @@ class HilLearner(Teaching):
         check_door(address, certificates)
         os.nice(self.nice)
         torch.set_num_threads(1)
-        base = load_policy(self.policy, resolve_device(self.device))
+        base = load_chunk_policy(self.policy, resolve_device(self.device))
         lesson = Lesson(algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed)
         digest = policy_hash(base)
         demos = Dataset.open(self.demos) if self.demos else None

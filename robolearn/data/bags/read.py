@@ -131,8 +131,7 @@ def _actions(
     control = make_control(station.interface.action_kind, station.robot)
     actions, off = [], []
     for part in parts:
-        measured = topics.series["joint_states"].values[part.chosen["joint_states"]]
-        q, width = measured[:, :-1], measured[:, -1]
+        q, width = _measured(part, topics)
         commands = topics.series["command"].values[part.chosen["command"]]
         if station.command.type == POSE:
             commands = solve(station.robot.chain, q, *pose_of(commands), rest=np.asarray(station.robot.home))
@@ -144,6 +143,15 @@ def _actions(
         actions.append(found)
         off.append(np.abs(reached - commands).max(axis=1) > OFF_RAD)
     return actions, np.concatenate(off)
+
+
+def _measured(part: _Part, topics: TopicData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(T, n) joint positions [rad] and (T,) openings [m], each as it was last heard."""
+    rows = topics.series["joint_states"].values[part.chosen["joint_states"]]
+    width = rows[:, -1]
+    if "gripper_states" in topics.series:
+        width = topics.series["gripper_states"].values[part.chosen["gripper_states"], 0]
+    return np.ascontiguousarray(rows[:, :-1]), width
 
 
 def _stamp_names(station: Contract) -> tuple[str, ...]:
@@ -169,9 +177,8 @@ def _draft(
     def rows(role: str) -> Any:
         return topics.series[role].values[part.chosen[role]]
 
-    measured = rows("joint_states")
-    q = np.ascontiguousarray(measured[:, :-1])
-    observation: dict[str, NDArray] = {"proprio": proprio(q, measured[:, -1], *station.robot.chain.forward(q))}
+    q, width = _measured(part, topics)
+    observation: dict[str, NDArray] = {"proprio": proprio(q, width, *station.robot.chain.forward(q))}
     if "objects" in station.interface.observation:
         observation["objects"] = rows("objects").astype(np.float32)
     if station.contact is not None:

@@ -36,7 +36,8 @@ class Series:
     Attributes:
       stamps: (n,) [ns], rising.
       logged: (n,) when they were recorded [ns].
-      values: (n, D): joint positions [rad] and opening [m], set-points, an opening, objects; (n, 0) of cameras.
+      values: (n, D): joint positions [rad] and opening [m] (NaN where the gripper is measured on a topic of its own),
+        set-points, an opening, objects; (n, 0) of cameras.
     """
 
     stamps: Times
@@ -97,7 +98,7 @@ def read_topics(station: Contract, recording: Recording) -> TopicData:
         value = _value(role, message, station, fingers, where)
         if value is None:
             continue
-        if not np.isfinite(value).all():
+        if not np.isfinite(value[: len(station.joints)] if role == "joint_states" else value).all():
             raise BadInput(where, got="NaN or infinity", expected="finite numbers")
         stamp = message.stamp_ns
         if stamp <= 0:
@@ -137,6 +138,9 @@ def _value(role: str, message: Message, station: Contract, fingers: dict[str, fl
         return np.zeros(0)
     if role == "joint_states":
         return _joints(content, station, fingers, where)
+    if role == "gripper_states":
+        width = station.gripper_width(_named(content.name, content.position, station.gripper_joints, where).tolist())
+        return np.array([width])
     if role == "objects":
         spec = station.interface.observation["objects"]
         return _named(content.name, content.position, spec.names, where)
@@ -166,7 +170,7 @@ def _value(role: str, message: Message, station: Contract, fingers: dict[str, fl
 
 
 def _joints(content: Any, station: Contract, fingers: dict[str, float], where: str) -> Array | None:
-    """The arm's joints and the newest opening, which may come in messages of its own."""
+    """The arm's joints and the newest opening, which may come in messages of its own; NaN: on a topic of its own."""
     names = list(content.name)
     positions = np.array(content.position, np.float64)
     if len(names) != len(positions) or len(set(names)) != len(names):
@@ -177,6 +181,8 @@ def _joints(content: Any, station: Contract, fingers: dict[str, float], where: s
     if not any(name in names for name in station.joints):
         return None  # another device
     q = _named(names, positions, station.joints, where)
+    if station.gripper_states is not None:
+        return np.append(q, np.nan)
     if len(fingers) < len(station.gripper_joints):
         return None  # there is no observation before the first message of the gripper
     width = station.gripper_width([fingers[name] for name in station.gripper_joints]) if fingers else 0.0

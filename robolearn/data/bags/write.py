@@ -143,10 +143,16 @@ class _EpisodeMessages:
         proprio = np.asarray(episode.observation["proprio"], np.float64)
         q, width = np.ascontiguousarray(proprio[:, :count]), proprio[:, count]
         goals, openings = self._control.targets(q, None, episode.action)
-        names = (*station.joints, *station.gripper_joints)
 
         def joints(t: int, stamp: int, _: dict) -> Any:
+            if station.gripper_states is not None:
+                return make.joint_state(station.joints, q[t], stamp)
+            names = (*station.joints, *station.gripper_joints)
             return make.joint_state(names, [*q[t], *station.gripper_joint_positions(float(width[t]))], stamp)
+
+        def fingers(t: int, stamp: int, _: dict) -> Any:
+            at = station.gripper_joint_positions(float(width[t]))
+            return make.joint_state(station.gripper_joints, at, stamp)
 
         def command(t: int, stamp: int, _: dict) -> Any:
             if station.command.type == POSE:
@@ -163,6 +169,8 @@ class _EpisodeMessages:
             "proprio": (station.joint_states.topic, joints),
             "action": (station.command.topic, command),
         }
+        if station.gripper_states is not None:
+            makers["gripper_states"] = (station.gripper_states.topic, fingers)
         if station.gripper is not None:
             makers["gripper"] = (station.gripper.topic, gripper)
         if "objects" in station.interface.observation:
@@ -223,7 +231,9 @@ def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known:
 
 def _sources(station: Contract) -> list[str]:
     """What stamps are taken from."""
-    return [*station.interface.observation, "action", *(["gripper"] if station.gripper is not None else [])]
+    commanded = ["gripper"] if station.gripper is not None else []
+    measured = ["gripper_states"] if station.gripper_states is not None else []  # stamped as the arm is: one `proprio`
+    return [*station.interface.observation, *measured, "action", *commanded]
 
 
 def _times(episode: Episode, station: Contract, step: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
@@ -239,4 +249,5 @@ def _times(episode: Episode, station: Contract, step: int) -> tuple[NDArray[np.i
         times = np.maximum.accumulate(np.max(seen, axis=0) - apart) + apart
     else:
         times = BETWEEN_NS + index
+    stored.setdefault("gripper_states", stored.get("proprio", times))
     return times, {name: stored.get(name, times) for name in _sources(station)}

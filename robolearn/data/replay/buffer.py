@@ -15,7 +15,7 @@ Boundaries:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,6 @@ from torch import Tensor
 
 from robolearn.core import BadInput, Interface
 from robolearn.data.replay.assembly import PlayedEpisode
-
-Annotate = Callable[[dict[str, Tensor]], Tensor]
-"""Observations (n, …) → (n, …) of what a learner wants to know of each, computed once per row."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,6 @@ class WindowBatch:
       discount: (B,) γ^h, 0 where the task ended the episode.
       intervention: (B,) an operator commanded the window.
       merit: (B,) worth imitating: see `PlayedEpisode.merits`.
-      note, next_note: (B, …) what `annotate` found for the two observations; empty without it.
     """
 
     observation: dict[str, Tensor]
@@ -52,8 +48,6 @@ class WindowBatch:
     next_observation: dict[str, Tensor]
     intervention: Tensor
     merit: Tensor
-    note: Tensor
-    next_note: Tensor
 
     def __len__(self) -> int:
         return len(self.action)
@@ -78,7 +72,6 @@ class ReplayBuffer:
       interface: of the world.
       chunk: H, actions in a window.
       capacity: rows (frames) in memory; whole episodes are forgotten, the oldest first.
-      annotate: see `Annotate`; its result is stored with the row.
       device: of the batches; rows stay in the CPU's memory.
 
     Attributes:
@@ -91,13 +84,12 @@ class ReplayBuffer:
         chunk: int,
         capacity: int,
         *,
-        annotate: Annotate | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
         if chunk < 1 or capacity <= chunk:
             raise BadInput("replay: chunk, capacity", got=(chunk, capacity), expected="1 ≤ chunk < capacity")
         self._interface, self._chunk, self._capacity = interface, chunk, capacity
-        self._annotate, self._device = annotate, torch.device(device)
+        self._device = torch.device(device)
         self._rows: dict[str, Tensor] = {}  # grow to the capacity by doubling
         self._held = 0  # rows that there is memory for
         self._first, self._next = 0, 0  # the oldest row that is kept and the next one, counted from the beginning
@@ -165,8 +157,6 @@ class ReplayBuffer:
         discount = torch.where(w.ends[index], 0.0, gamma ** length.float())
         now, after = start % self._held, (start + length) % self._held
         after = torch.where(w.ends[index], now, after)  # what follows the end is never looked at
-        notes = self._rows.get("note")
-        nothing = torch.empty(len(index), 0)
         return WindowBatch(
             observation=self._observations(now),
             action=action.to(self._device),
@@ -176,8 +166,6 @@ class ReplayBuffer:
             next_observation=self._observations(after),
             intervention=w.intervention[index].to(self._device),
             merit=w.merit[index].to(self._device),
-            note=(nothing if notes is None else notes[now]).to(self._device),
-            next_note=(nothing if notes is None else notes[after]).to(self._device),
         )
 
     def _observations(self, rows: Tensor) -> dict[str, Tensor]:
@@ -198,9 +186,6 @@ class ReplayBuffer:
         action[: len(episode)] = torch.from_numpy(episode.action)
         reward[: len(episode)] = torch.from_numpy(episode.reward)
         rows = {_FEATURE + key: value for key, value in seen.items()} | {"action": action, "reward": reward}
-        if self._annotate is not None:
-            with torch.no_grad():
-                rows["note"] = self._annotate({key: v.to(self._device) for key, v in seen.items()}).cpu()
         self._grow(rows, count)
         place = torch.arange(self._next, self._next + count) % self._held
         for key, value in rows.items():

@@ -1,24 +1,29 @@
-"""Proposals and edits: a frozen flow or diffusion policy proposes, a small policy edits, the critics choose.
+"""Proposals and twins: a copy of the base goes on learning by imitation, critics choose among its chunks.
 
-    a_i ~ base(· | s),  e_i ~ π(· | s, a_i),  C(s) = {a_i} ∪ {clip(a_i + ρ e_i)}                     i = 1 … P
-    act:     argmax over C(s) of  mean_e Q_e(s, a) − κ std_e Q_e(s, a)
-    V(s')  = min_{e ∈ S} Q'_e(s', a*),  a* chosen in the same way among some of C(s')
-    L_π    = −w_Q mean_e Q_e(s, a_i + ρ e_i) / |Q| + w_I ‖tanh μ − (a − a_i) / ρ‖²   on steps worth imitating
+    a_i ~ π(· | s),  C(s) = {a_i} ∪ {clip(f_i a_i)},  f_i ~ U(1 − τ/2, 1 + τ)                             i = 1 … P
+    act:    the candidate that all critics hold to be ahead of a_1 (`policies.chosen`)
+    V(s') = min_{e ∈ S} Q'_e(s', c*),  c* chosen in the same way among some of C(s')
+    L_π   = the loss of flow matching or denoising, on windows of an operator, and on those that led to success unaided
 
-After EXPO (`Servo97/EXPO`: edits of reach ρ, the maximum for acting and in the target), the anchor to what a human did
-after RLT, the caution κ ours. The base is asked once for each row that is stored, never in an update.
+After EXPO (`Servo97/EXPO`: proposals and edits, the maximum for acting and in the target). Departures: an edit is one
+number, the tempo of a chunk. An edit policy that climbs Q in all components of a chunk left what critics know and
+took success from 66% to 9% within 4,000 steps. What a human did is learned by a flow, not by an edit: demonstrators
+have several ways, whose mean is none. Critics choose only after `trust_after` updates.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-from torch import Tensor
+import copy
 
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from policies.chosen import ChosenPolicy
 from policies.policy import ChunkPolicy
-from robolearn.core import Observation
+from policies.settings import ChosenConfig
+from robolearn.core import BadInput
 from robolearn.data.replay import WindowBatch
-from robolearn.rl.actors.squashed import SquashedGaussian
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.off_policy_settings import ProposalsConfig
 
@@ -26,64 +31,69 @@ from robolearn.rl.off_policy_settings import ProposalsConfig
 class Proposals(OffPolicy):
     """See the module."""
 
-    acts_by = ("actor", "critic")
+    policy: ChosenPolicy
 
     def __init__(self, base: ChunkPolicy, config: ProposalsConfig, *, seed: int) -> None:
-        super().__init__(base, config, seed=seed)
-        self.settings, self.proposals = config, config.proposals
-        with torch.device("cpu"):
-            actor = SquashedGaussian(
-                self.features + self.size, self.size, width=config.width, depth=config.depth, std=config.edit_std
-            )
-        self.actor = actor.to(self.device)
-        self.adam = torch.optim.Adam(self.actor.parameters(), lr=config.lr, fused=True)
+        if not base.net.config.mask_padding:
+            raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
+        torch.manual_seed(seed)
+        chosen = ChosenConfig(
+            critics=config.critics,
+            width=config.width,
+            depth=config.depth,
+            proposals=config.proposals,
+            tempo=config.tempo,
+            caution=config.caution,
+        )
+        policy = ChosenPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), chosen)
+        super().__init__(base, policy.to(base.device).eval(), policy.critics, config, seed=seed)
+        self.settings = config
+        self.student = copy.deepcopy(policy.proposer.net)  # `policy.proposer` is its average
+        self._follow = get_ema_multi_avg_fn(config.imitate_average)
+        self.adam = torch.optim.AdamW(self.student.parameters(), lr=config.imitate_lr, weight_decay=1e-6, fused=True)
 
-    @torch.no_grad()
-    def act(self, observation: Observation, *, explore: bool) -> np.ndarray:
-        seen = self.tensors_of(observation)
-        features = self.see(seen)
-        candidates = self.candidates(features, self.annotate(seen), explore=explore)
-        chosen = candidates[torch.arange(len(features)), self.choose(self.critic.values(features, candidates))]
-        return chosen.view(-1, self.chunk, self.components).cpu().numpy()
+    def explore(self, observation: dict[str, Tensor]) -> Tensor:
+        count = len(next(iter(observation.values())))
+        proposals = self.policy.propose(observation, self.draw(count, *self.policy.noise.shape))
+        return self.policy.best(self.policy.see(observation), self._candidates(proposals))
 
-    def candidates(self, features: Tensor, proposals: Tensor, *, explore: bool) -> Tensor:
-        """(B, F), (B, P, D) → (B, 2 P, D): the proposals, then their edited twins."""
-        inputs = torch.cat((features[:, None].expand(-1, proposals.shape[1], -1), proposals), -1)
-        edit = self.actor.sample(inputs, self.generator)[0] if explore else self.actor.mode(inputs)
-        return torch.cat((proposals, (proposals + self.settings.reach * edit).clamp(-1.0, 1.0)), 1)
+    def _candidates(self, proposals: Tensor) -> Tensor:
+        # f ~ U(1 − τ/2, 1 + τ)
+        uniform = torch.rand(proposals.shape[:2], generator=self.generator, device=self.device)
+        return self.policy.candidates(proposals, 1.0 + self.settings.tempo * (1.5 * uniform - 0.5))
 
-    def choose(self, values: Tensor) -> Tensor:
-        """(E, B, C) → (B,) the candidate with the largest cautious value."""
-        # argmax_c  mean_e Q − κ std_e Q
-        return (values.mean(0) - self.settings.caution * values.std(0, correction=0)).argmax(1)
-
-    def next_value(self, features: Tensor, proposals: Tensor) -> Tensor:
-        drawn = torch.rand(proposals.shape[:2], generator=self.order).argsort(1)[:, : self.settings.backup_proposals]
-        some = proposals.gather(1, drawn.to(self.device)[..., None].expand(-1, -1, self.size))
-        candidates = self.candidates(features, some, explore=True)
-        values = self.critic.pessimistic(features, candidates, self.order)
-        return values.gather(1, self.choose(self.critic.values(features, candidates))[:, None]).squeeze(1)
+    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
+        features = self.policy.see(observation)
+        drawn = self.draw(len(features), self.settings.backup_proposals, *self.policy.noise.shape[1:])
+        candidates = self._candidates(self.policy.propose(observation, drawn))
+        chosen = self.policy.choose(self.policy.values(features, candidates))
+        return self.critic.pessimistic(features, candidates, self.order).gather(1, chosen[:, None]).squeeze(1)
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
-        reach, rows = self.settings.reach, torch.arange(len(batch), device=self.device)
-        done = batch.executed.repeat_interleave(self.components, 1)
-        away = (batch.action.flatten(1)[:, None] - batch.note) * done[:, None]  # (B, P, D) from each proposal
-        any_one = torch.randint(self.proposals, (len(batch),), generator=self.order).to(self.device)
-        which = torch.where(batch.merit, away.square().sum(-1).argmin(1), any_one)
-        proposal = batch.note[rows, which]
-        inputs = torch.cat((features, proposal), 1)
-        edit, _ = self.actor.sample(inputs, self.generator)
-        values = self.critic.values(features, (proposal + reach * edit).clamp(-1.0, 1.0)[:, None]).mean(0)
-        # −w_Q Q / |Q| + w_I ‖tanh μ − (a − a_i) / ρ‖²; an edit reaches no further than ρ
-        value = values.mean() / values.detach().abs().mean().clamp_min(0.01)
-        wanted = (away[rows, which] / reach).clamp(-1.0, 1.0)
-        distance = ((self.actor.mode(inputs) - wanted).square() * done).sum(1) / done.sum(1)
-        imitation = (distance * batch.merit).sum() / batch.merit.sum().clamp_min(1)
-        loss = self.settings.imitate * imitation - self.settings.value * value
+        self.policy.trusted.fill_(float(self.updates >= self.settings.trust_after))
+        worth = torch.nonzero(batch.merit).flatten()
+        if not len(worth):
+            return {}
+        some = torch.randperm(len(worth), generator=self.order)[: self.settings.imitate_rows]
+        worth = worth[some.to(self.device)]
+        normal = self.base.normalizer
+        seen = {key: value[worth] for key, value in batch.observation.items()}
+        action, horizon = normal.action(batch.action[worth]).clamp(-1.0, 1.0), self.student.config.horizon
+        # What lies beyond the H executed steps of a prediction nobody commanded: it has no weight.
+        beyond = (0, 0, 0, horizon - self.chunk)
+        action = nn.functional.pad(action, beyond)
+        is_pad = nn.functional.pad(~batch.executed[worth], beyond[2:], value=True)
+        loss, _ = self.student.loss(normal.observation(seen), action, is_pad, self.generator)
         self.adam.zero_grad(set_to_none=True)
-        loss.backward(inputs=list(self.actor.parameters()))
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
         self.adam.step()
-        return {"imitation": imitation.detach(), "edit": edit.detach().abs().mean() * reach}
+        with torch.no_grad():
+            self._follow(list(self.policy.proposer.net.parameters()), list(self.student.parameters()), 0)
+        return {"imitation": loss.detach(), "worth": batch.merit.float().mean()}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {"actor": self.adam, "critic": self.critic.adam}
+        return super().optimizers() | {"student": self.adam}
+
+    def modules(self) -> dict[str, nn.Module]:
+        return super().modules() | {"student": self.student}

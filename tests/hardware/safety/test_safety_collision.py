@@ -115,10 +115,14 @@ def test_fingers_count_wherever_they_may_be() -> None:
             last = int(model.joint(robot.joints[-1]).bodyid[0])
             for k in swept:
                 piece = robot.pieces[k]
-                centre = (data.geom_xpos[k] - data.xpos[last]) @ data.xmat[last].reshape(3, 3)
+                link = data.xmat[last].reshape(3, 3)
+                centre = (data.geom_xpos[k] - data.xpos[last]) @ link
+                turned = link.T @ data.geom_xmat[k].reshape(3, 3)
+                half = model.geom_size[k] if model.geom_type[k] == mujoco.mjtGeom.mjGEOM_BOX else np.zeros(3)
                 for direction in np.random.default_rng(k).normal(size=(50, 3)):
                     direction /= np.linalg.norm(direction)
-                    assert direction @ centre <= (piece.points @ direction).max() + piece.radius + 1e-9
+                    farthest = direction @ centre + np.abs(direction @ turned) @ half
+                    assert farthest <= (piece.points @ direction).max() + piece.radius + 1e-9
 
 
 def test_a_mesh_lies_in_a_box(tmp_path) -> None:

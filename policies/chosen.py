@@ -1,0 +1,95 @@
+"""A policy whose chunks critics choose: a flow or diffusion policy proposes, each proposal gets a twin of other tempo.
+
+    a_i ~ π(· | s),   C(s) = {a_i} ∪ {clip(f_i a_i)},   f_i the tempo of the twin                         i = 1 … P
+    ΔQ_e(c) = Q_e(s, c) − Q_e(s, a_1)
+    act:  argmax over c of  mean_e ΔQ_e(c) − κ std_e ΔQ_e(c)
+
+What all critics agree upon is worth a departure from the first proposal; where they differ, it stays. A chunk is made
+quicker by larger displacements, so twins are for actions that are displacements (`tcp_delta`); the gripper's component
+is left as it is. Observations are normalised by the proposer's statistics, actions are in the world's units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from policies.networks.ensemble import EnsembleMlp, evaluate
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from policies.settings import ChosenConfig
+from policies.stateless import StatelessPolicy
+from robolearn.core import Interface
+
+GRIPPER = "gripper"
+
+
+def stretched(interface: Interface) -> Tensor:
+    """(Da,) true where a component is a displacement, which a tempo stretches."""
+    names = interface.action.names or ("",) * interface.action.size
+    return torch.tensor([interface.action_kind == "tcp_delta" and name != GRIPPER for name in names])
+
+
+class ChosenPolicy(StatelessPolicy):
+    """Implements `robolearn.core.Policy`.
+
+    Args:
+      proposer: π; it observes one step.
+
+    Attributes:
+      critics: Q_e of (features, chunk).
+      trusted: 1 where critics choose; at 0 the first proposal is executed.
+    """
+
+    trusted: Tensor
+    stretched: Tensor
+
+    def __init__(self, proposer: ChunkPolicy, config: ChosenConfig) -> None:
+        super().__init__(proposer.interface, proposer.execute_steps, (config.proposals, *proposer.net.noise_shape))
+        self.proposer, self.config = proposer, config
+        self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, width=config.width, depth=config.depth)
+        self.register_buffer("trusted", torch.tensor(0.0))
+        self.register_buffer("stretched", stretched(self.interface).repeat(self.execute_steps), persistent=False)
+
+    @property
+    def statistics(self) -> Normalizer:
+        return self.proposer.normalizer
+
+    def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """The chosen chunk; twins are at 1 + `tempo`."""
+        proposals = self.propose(observation, noise)
+        tempo = torch.full(proposals.shape[:2], 1.0 + self.config.tempo, device=proposals.device)
+        return self.best(self.see(observation), self.candidates(proposals, tempo))
+
+    def propose(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
+        """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]."""
+        net, normalizer = self.proposer.net, self.proposer.normalizer
+        count, each = x0.shape[:2]
+        cond = net.encode(normalizer.observation(observation)).repeat_interleave(each, 0)
+        chunks = net.sample(cond, x0.flatten(0, 1) * net.initial_noise_std)
+        actions = normalizer.action_back(chunks[:, : self.execute_steps]).clamp(-1.0, 1.0)
+        return actions.reshape(count, each, self.size)
+
+    def candidates(self, proposals: Tensor, tempo: Tensor) -> Tensor:
+        """(B, P, D), f (B, P) → (B, 2 P, D): the proposals, then their twins; without twins the proposals alone."""
+        if not self.config.tempo:
+            return proposals
+        twins = torch.where(self.stretched, (proposals * tempo[..., None]).clamp(-1.0, 1.0), proposals)
+        return torch.cat((proposals, twins), 1)
+
+    def values(self, features: Tensor, candidates: Tensor) -> Tensor:
+        """(B, F) and (B, C, D) → (E, B, C)."""
+        return evaluate(self.critics, features, candidates)
+
+    def best(self, features: Tensor, candidates: Tensor) -> Tensor:
+        """(B, F) and (B, C, D) → (B, D) the chosen ones."""
+        chosen = self.choose(self.values(features, candidates))
+        return candidates[torch.arange(len(candidates), device=candidates.device), chosen]
+
+    def choose(self, values: Tensor) -> Tensor:
+        """(E, B, C) → (B,) the candidate; the first one until critics are trusted."""
+        # argmax_c  mean_e ΔQ − κ std_e ΔQ
+        ahead = values - values[:, :, :1]
+        return (ahead.mean(0) - self.config.caution * ahead.std(0, correction=0)).argmax(1) * (self.trusted > 0.5)

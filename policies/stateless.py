@@ -1,0 +1,85 @@
+"""What policies without memory share beyond their networks: features in, noise that is reproducible, a chunk out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from policies.noise import WorldNoise
+from policies.normalize import Normalizer
+from policies.policy import feature
+from robolearn.core import ActionChunk, Interface, NonFinite, Observation
+
+
+class StatelessPolicy(nn.Module):
+    """Implements `robolearn.core.Policy`; a kind says what it does in a state, `decide`.
+
+    Args:
+      execute: Ta.
+      noise: shape of what `decide` draws for one world.
+    """
+
+    observes_every_step = False
+
+    def __init__(self, interface: Interface, execute: int, noise: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.interface, self.execute_steps = interface, execute
+        self.components = interface.action.size
+        self.size = execute * self.components
+        self.features = sum(spec.size for spec in interface.observation.values())
+        self.noise = WorldNoise(noise)
+
+    @property
+    def statistics(self) -> Normalizer:
+        """Of the observations."""
+        raise NotImplementedError
+
+    def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Features (N, …) as observed and standard normal noise (N, …) → (N, H · Da) in [-1, 1]."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.statistics.action_half.device
+
+    def see(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """Features as observed → (B, F), normalised."""
+        normal = self.statistics.observation(observation)
+        return torch.cat([normal[key].flatten(1) for key in sorted(normal)], 1)
+
+    def bind(self, offered: Interface) -> None:
+        """Nothing is open: the checkpoint states the whole interface."""
+
+    def reset(self, seed: int) -> None:
+        """Start the noise anew."""
+        self.noise.reset(seed)
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        """There is no history."""
+
+    def observe(self, observation: Observation) -> None:
+        """There is no history."""
+
+    @torch.inference_mode()
+    def act(self, observation: Observation) -> ActionChunk:
+        """(N, Ta, Da) float32 in [-1, 1] for the N worlds of `observation`.
+
+        Raises:
+          BadInput: a feature is missing or has another shape.
+          NonFinite: the observation, or a network on it, gave NaN.
+        """
+        seen = {
+            key: torch.from_numpy(feature(self.interface, observation, key)).to(self.device)
+            for key in self.interface.observation
+        }
+        count = len(next(iter(seen.values())))
+        chunk = self.decide(seen, torch.from_numpy(self.noise.draw(count)).to(self.device)).cpu()
+        if not torch.isfinite(chunk).all():
+            bad = torch.nonzero(~torch.isfinite(chunk).all(1)).flatten().tolist()
+            raise NonFinite(f"policy: actions of worlds {bad} are not finite")
+        return chunk.view(-1, self.execute_steps, self.components).numpy()
