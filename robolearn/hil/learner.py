@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from policies.checkpoint import LearnedPolicy, save_policy
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
@@ -29,6 +31,7 @@ from robolearn.hil.experience import Closed, Experience, Outcome
 from robolearn.hil.intake import Intake
 from robolearn.hil.settings import Budget, LearnerSettings, Lesson
 from robolearn.hil.wire.messages import pack_weights
+from robolearn.io.atomic import replace_folder
 from robolearn.runs import Run
 from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, unprefixed
 
@@ -136,6 +139,14 @@ class Learner:
         order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
         counters = {"wall_s": self.wall_s, "summed": self._summed}
         save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": order, **counters})
+        self._export()
+
+    def _export(self) -> None:
+        """Write the policy folder; a kill leaves the one before it, or none, which the next checkpoint mends."""
+        beside = self.run.path / ".policy.new"
+        shutil.rmtree(beside, ignore_errors=True)
+        save_policy(cast(LearnedPolicy, self.algorithm.policy), beside)
+        replace_folder(beside, self.run.policy_dir)
 
     # --- one piece of work ----------------------------------------------------------------------------------------
 
@@ -291,6 +302,7 @@ def result_of(learner: Learner) -> dict[str, Any]:
     slowest = max(periods.values(), key=lambda period: period.p99, default=None)
     return {
         "run": str(learner.run.path),
+        "policy": str(learner.run.policy_dir),
         "algorithm": learner.lesson.algo,
         "success": Success.of(sum(o.success for o in free), len(free)).to_json() if free else None,
         "episodes": len(outcomes),
