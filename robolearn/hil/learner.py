@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -31,6 +32,7 @@ from robolearn.hil.experience import Closed, Experience, Outcome
 from robolearn.hil.intake import Intake
 from robolearn.hil.settings import Budget, LearnerSettings, Lesson
 from robolearn.hil.wire.messages import pack_weights
+from robolearn.io.atomic import replace_folder
 from robolearn.runs import Run
 from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, unprefixed
 
@@ -138,7 +140,14 @@ class Learner:
         order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
         counters = {"wall_s": self.wall_s, "summed": self._summed}
         save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": order, **counters})
-        save_policy(self.algorithm.policy, self.run.policy_dir)
+        self._export()
+
+    def _export(self) -> None:
+        """Write the policy folder; a kill leaves the one before it, or none, which the next checkpoint mends."""
+        beside = self.run.path / ".policy.new"
+        shutil.rmtree(beside, ignore_errors=True)
+        save_policy(self.algorithm.policy, beside)
+        replace_folder(beside, self.run.policy_dir)
 
     # --- one piece of work ----------------------------------------------------------------------------------------
 
@@ -294,6 +303,7 @@ def result_of(learner: Learner) -> dict[str, Any]:
     slowest = max(periods.values(), key=lambda period: period.p99, default=None)
     return {
         "run": str(learner.run.path),
+        "policy": str(learner.run.policy_dir),
         "algorithm": learner.lesson.algo,
         "success": Success.of(sum(o.success for o in free), len(free)).to_json() if free else None,
         "episodes": len(outcomes),

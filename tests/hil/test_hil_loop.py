@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from policies.checkpoint import load_policy
 from robolearn.core import BadInput
 from robolearn.data.replay import End, Step
 from robolearn.runs import read_metrics
@@ -94,6 +95,15 @@ def test_the_actor_acts_by_the_learner_s_last_weights(run) -> None:
     played.sets.swap()
     for key, value in room.learner.algorithm.acting().items():
         np.testing.assert_array_equal(value.numpy(), played.sets.like[key])
+
+
+def test_what_was_learned_is_one_policy_folder(run) -> None:
+    room, _ = run
+    policy = load_policy(room.run.policy_dir)
+    learned = room.learner.algorithm.policy.state_dict()
+    assert policy.state_dict().keys() == learned.keys()
+    for key, value in learned.items():
+        assert torch.equal(policy.state_dict()[key], value), key
 
 
 @pytest.mark.parametrize("algo", ["proposals", "rlpd"])

@@ -72,11 +72,6 @@ MUTANTS: dict[str, Mutant] = {
     "interventions-are-not-shown": Mutant(
         f"{HIL}/experience.py", "if only and not episode.intervention.any():", "if only:", BOTH
     ),
-    "notes-of-a-generator-that-goes-on": Mutant(
-        f"{HIL}/experience.py",
-        "self._notes.manual_seed(episode_seed(self._seed, actor, len(self.order), NOTES))  # the same in both", "pass",
-        LEARNER,
-    ),
     "crash-is-not-cut": Mutant(
         f"{HIL}/experience.py", "if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:",
         "if False:", LEARNER,

@@ -20,7 +20,7 @@ STOP_S = 30.0  # for the learner to write its checkpoint
 SOON_S = 20.0  # a half that dies so soon after its start, again and again, is not started any more
 MOST_DEATHS = 3
 NICE = 15  # of a learner beside an actor that keeps its rate
-PROGRAM = (sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())")
+PROGRAM = (sys.executable, "-P", "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())")
 
 
 @dataclass(frozen=True, kw_only=True)
