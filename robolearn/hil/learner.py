@@ -311,7 +311,6 @@ def result_of(learner: Learner) -> dict[str, Any]:
         "robot_minutes": steps / hz / 60.0,
         "intervention_rate": rate,
         "cycle_s": np.mean(quick).item() / hz if (quick := [o.steps for o in free if o.success]) else None,
-        "policy": str(learner.run.policy_dir),
         "updates": learner.updates,
         "utd": learner.updates / max(steps, 1),
         "period_ms": None if slowest is None else {"p50": slowest.p50, "p99": slowest.p99},
