@@ -82,6 +82,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("permissions", "robolearn.cli.permissions:Permissions", "A policy of SROS2 for our nodes", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
+    Entry("benchmark hil", "robolearn.cli.benchmark_hil:BenchmarkHil", "What a human in the loop is worth", "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
     Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
