@@ -59,10 +59,12 @@ class ChosenPolicy(StatelessPolicy):
         return self.proposer.normalizer
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
-        """The chosen chunk; twins are at 1 + `tempo`."""
+        """The chosen chunk; the tempos of the twins are spread evenly over what was explored."""
         proposals = self.propose(observation, noise)
-        tempo = torch.full(proposals.shape[:2], 1.0 + self.config.tempo, device=proposals.device)
-        return self.best(self.see(observation), self.candidates(proposals, tempo))
+        # f_i from 1 − τ/2 to 1 + τ: a tight place may want a slower twin
+        slowest, quickest = 1.0 - 0.5 * self.config.tempo, 1.0 + self.config.tempo
+        tempo = torch.linspace(quickest, slowest, proposals.shape[1], device=proposals.device)
+        return self.best(self.see(observation), self.candidates(proposals, tempo.expand(proposals.shape[:2])))
 
     def propose(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
         """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]."""

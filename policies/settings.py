@@ -171,8 +171,8 @@ class ChosenConfig(CriticsConfig):
     proposals: int = 4
     """P, chunks that are proposed in each state."""
     tempo: float = 0.5
-    """How much quicker the twin of a proposal is; 0 for no twins."""
-    caution: float = 2.0
+    """τ: twins are up to so much quicker, or half as much slower; 0 for no twins."""
+    caution: float = 1.0
     """κ, standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ class CurriculumConfig:
 
     free: float = 0.8
     """Share of the first episodes that the operator steers from their start; it falls to 0 over --free-steps."""
-    free_steps: int = 5000
+    free_steps: int = 8000
     """Control steps until the operator only corrects."""
     revisit: float = 0.5
     """Share of the episodes that begin as one in which the policy failed or was helped, while there are any."""

@@ -97,18 +97,18 @@ class ProposalsConfig(OffPolicyConfig):
     tempo: float = 0.5
     """How much quicker a twin may be, for actions that are displacements; when exploring it may also be half as much
     slower. 0 for no twins."""
-    caution: float = 2.0
+    caution: float = 1.0
     """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
     trust_after: int = 6000
     """Updates of the critics before they choose; until then the first proposal is executed."""
     imitate_own: bool = False
     """Imitate the policy's own steps that led to success unaided, too. It makes a policy quicker and quicker: what
     succeeded at the tempo of a twin is proposed next time, and gets a twin again."""
-    imitate_rows: int = 64
+    imitate_rows: int = 128
     """Windows per gradient step of the imitation, as far as a batch has windows that are worth it."""
     imitate_lr: float = 3e-4
     """Learning rate of the imitation."""
-    imitate_average: float = 0.995
+    imitate_average: float = 0.999
     """Decay of the averaged weights, which propose."""
 
     def __post_init__(self) -> None:
