@@ -26,6 +26,7 @@ REFUSED = (f"{LINK_FILE}::test_records_that_are_none_are_refused_and_nothing_is_
 TOLD = (f"{LINK_FILE}::test_who_does_not_belong_is_told_why",)
 SECOND = (f"{LINK_FILE}::test_a_second_process_by_one_name_ends_the_first",)
 FULL = (f"{LINK_FILE}::test_a_full_disk_stops_the_learner_and_leaves_a_whole_log",)
+CURRICULUM, WATCHED = ("tests/hil/test_hil_curriculum.py",), ("tests/hil/test_hil_watched.py",)
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -132,6 +133,24 @@ MUTANTS: dict[str, Mutant] = {
     "each-refusal-is-said": Mutant(f"{WIRE}/refusals.py", "if now - self._last < self._every_s:", "if False:", DOOR),
     "another-interface": Mutant(
         f"{HIL}/desk.py", '"interface": interface, "policy": policy}', '"policy": policy}', TOLD,
+    ),
+    "curriculum-what-an-operator-did-alone-comes-again": Mutant(
+        f"{HIL}/curriculum.py", "if self._alone and (self._helped", "if (self._helped", CURRICULUM
+    ),
+    "curriculum-what-was-helped-does-not-come-again": Mutant(
+        f"{HIL}/curriculum.py", "(self._helped or not record.success)", "(not record.success)", CURRICULUM
+    ),
+    "curriculum-free-for-ever": Mutant(
+        f"{HIL}/curriculum.py", "max(0.0, 1.0 - self._steps / self._config.free_steps)", "1.0", CURRICULUM
+    ),
+    "curriculum-a-second-failure-is-of-another-start": Mutant(
+        f"{HIL}/curriculum.py", "self._starts_of.get(record.episode, record.episode)", "record.episode", CURRICULUM
+    ),
+    "curriculum-forgets-at-a-restart": Mutant(
+        f"{HIL}/curriculum.py", "                self.begin(record.episode)\n", "                pass\n", CURRICULUM
+    ),
+    "watched-chunk-goes-on-after-help": Mutant(
+        f"{HIL}/watched.py", "self._cursor[steers] = self._policy.execute_steps", "pass", WATCHED
     ),
 }  # fmt: skip
 

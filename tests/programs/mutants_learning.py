@@ -24,11 +24,11 @@ DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
 
-OFF_POLICY = ("tests/rl/test_rl_off_policy.py",)
+OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "off-policy-no-discount": Mutant(
-        f"{ALGORITHMS}/off_policy.py", "batch.reward + batch.discount * value", "batch.reward + value", OFF_POLICY
+        f"{ALGORITHMS}/off_policy.py", "batch.discount * self.next_value", "self.next_value", OFF_POLICY
     ),
     "off-policy-target-does-not-follow": Mutant(
         f"{RL}/ensemble_critic.py", "get_ema_multi_avg_fn(1.0 - config.tau)", "get_ema_multi_avg_fn(config.tau)",
@@ -39,25 +39,52 @@ MUTANTS: dict[str, Mutant] = {
         f"{NETWORKS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
     ),
     "off-policy-temperature-sign": Mutant(
-        f"{ALGORITHMS}/rlpd.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY
+        f"{ALGORITHMS}/soft_actor.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY
     ),
     "off-policy-critics-minimised": Mutant(
-        f"{ALGORITHMS}/rlpd.py", "* log_prob - value)", "* log_prob + value)", OFF_POLICY
-    ),
-    "off-policy-edits-downhill": Mutant(
-        f"{ALGORITHMS}/proposals.py", "imitation - self.settings.value * value",
-        "imitation + self.settings.value * value", OFF_POLICY,
+        f"{ALGORITHMS}/soft_actor.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
-        f"{ALGORITHMS}/proposals.py", "done = batch.executed.repeat_interleave(self.components, 1)",
-        "done = torch.ones_like(batch.action.flatten(1), dtype=torch.bool)", OFF_POLICY,
+        f"{ALGORITHMS}/proposals.py", "pad(~batch.executed[worth]", "pad(~torch.ones_like(batch.executed[worth])",
+        OFF_POLICY,
     ),
-    "off-policy-caution-sign": Mutant(
-        f"{ALGORITHMS}/proposals.py", "values.mean(0) - self.settings.caution",
-        "values.mean(0) + self.settings.caution", OFF_POLICY,
+    "off-policy-imitates-everything": Mutant(
+        f"{ALGORITHMS}/proposals.py", "batch.merit if self.settings.imitate_own else batch.intervention",
+        "torch.ones_like(batch.merit)", OFF_POLICY,
+    ),
+    "off-policy-imitates-failures-of-its-own": Mutant(
+        f"{ALGORITHMS}/proposals.py", "batch.merit if self.settings.imitate_own", "~batch.intervention if True",
+        OFF_POLICY,
+    ),
+    "off-policy-trusts-critics-at-once": Mutant(
+        f"{ALGORITHMS}/proposals.py", "float(self.updates >= self.settings.trust_after)", "1.0", OFF_POLICY
+    ),
+    "off-policy-worth-of-the-first-candidate": Mutant(
+        f"{ALGORITHMS}/proposals.py", "chosen = self.policy.choose(self.policy.values(features, candidates))",
+        "chosen = torch.zeros(len(features), dtype=torch.long)", OFF_POLICY,
+    ),
+    "off-policy-the-base-learns": Mutant(
+        f"{ALGORITHMS}/proposals.py", "ChunkPolicy(copy.deepcopy(base.net),", "ChunkPolicy(base.net,", OFF_POLICY
+    ),
+    "off-policy-noise-of-another-size": Mutant(
+        f"{ALGORITHMS}/dsrl.py", "self.policy.chunk(batch.observation, self.settings.magnitude * w)",
+        "self.policy.chunk(batch.observation, w)", OFF_POLICY,
     ),
     "off-policy-resume-forgets-an-optimiser": Mutant(
-        f"{ALGORITHMS}/rlpd.py", '"critic": self.critic.adam, "alpha"', '"alpha"', OFF_POLICY
+        f"{ALGORITHMS}/rlpd.py", "super().optimizers() | self.soft.optimizers()", "super().optimizers()", OFF_POLICY
+    ),
+    "chosen-caution-sign": Mutant(
+        "policies/chosen.py", "ahead.mean(0) - self.config.caution", "ahead.mean(0) + self.config.caution", CHOSEN
+    ),
+    "chosen-spread-of-the-values-themselves": Mutant(
+        "policies/chosen.py", "* ahead.std(0, correction=0)", "* values.std(0, correction=0)", CHOSEN
+    ),
+    "chosen-the-gripper-is-stretched": Mutant("policies/chosen.py", " and name != GRIPPER", "", CHOSEN),
+    "chosen-joints-are-stretched": Mutant(
+        "policies/chosen.py", 'interface.action_kind == "tcp_delta" and', "", CHOSEN
+    ),
+    "chosen-without-slow-twins": Mutant(
+        "policies/chosen.py", "1.0 - 0.5 * self.config.tempo, 1.0", "1.0, 1.0", CHOSEN
     ),
     "replay-edge-of-an-intervention": Mutant(
         f"{REPLAY}/buffer.py", "valid &= (helped == 0) | (helped == length)", "pass", REPLAYED

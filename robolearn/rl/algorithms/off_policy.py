@@ -32,7 +32,7 @@ class OffPolicy:
       base: a trained policy for the world.
       policy: what acts, and what is exported.
       critics: of (features, chunk).
-      seed: of noise; weights come from torch's global generator, which `seeded` sets.
+      seed: of noise and of what is drawn for targets.
 
     Attributes:
       chunk: H; size: H · Da.
