@@ -172,7 +172,7 @@ class ChosenConfig(CriticsConfig):
     """P, chunks that are proposed in each state."""
     tempo: float = 0.5
     """τ: twins are up to so much quicker, or half as much slower; 0 for no twins."""
-    caution: float = 1.0
+    caution: float = 0.5
     """κ, standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
 
     def __post_init__(self) -> None:

@@ -132,7 +132,7 @@ class Actor:
             self._index += 1
             interventions += helped
             terminated, over = bool(turn.terminated[0]), bool(turn.ended[0])
-            if labelled or over or label == "stop":
+            if labelled or over or label in ("stop", "return"):
                 success = label == "success" if labelled else bool(turn.solved[0])
                 ended = labelled or terminated
                 end = End(number, self._index, self._recorded(turn.observation), ended, not ended, success)

@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 from robolearn.core import Observation
 from robolearn.hil.board import Period, Progress
 
-Ask = Literal["take over", "hand back", "success", "failure", "stop"]
+Ask = Literal["take over", "hand back", "success", "failure", "return", "stop"]
 """take over: the operator's device commands from the next step on; hand back: the policy does. success, failure: the
-episode ends with that label. stop: the episode ends, and the actor."""
+episode ends with that label. return: it ends without one. stop: the episode ends, and the actor."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class ActorStatus:
 
 
 class Person(Protocol):
-    """Where a person's wishes come from. Both methods are called once before each control step and return at once."""
+    """Where a person's wishes come from. Both methods are called once before each control step and return at once,
+    unless the person holds a simulated world."""
 
     def poll(self) -> Sequence[Ask]:
         """What was asked for since the last call, oldest first."""

@@ -97,7 +97,7 @@ class ProposalsConfig(OffPolicyConfig):
     tempo: float = 0.5
     """How much quicker a twin may be, for actions that are displacements; when exploring it may also be half as much
     slower. 0 for no twins."""
-    caution: float = 1.0
+    caution: float = 0.5
     """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
     trust_after: int = 6000
     """Updates of the critics before they choose; until then the first proposal is executed."""

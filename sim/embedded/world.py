@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from robolearn.core.cpus import available_cpus
 from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
+from robolearn.core.scene import Scene
 from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
@@ -30,6 +31,7 @@ from robots.proprio import proprio, proprio_spec
 from sim.embedded.camera import Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, State, Task
+from sim.embedded.view import TaskView
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
 from sim.starts import episode_rng, start_ids
 
@@ -91,6 +93,7 @@ class MujocoWorlds(VectorEnv):
         self.task, self.prompt, self.max_episode_steps = task.name, task.prompt, task.max_episode_steps
         self._shaping_gamma = shaping_gamma if reward == "dense" else None
         self._control = make_control(action_kind, robot)
+        self._view: TaskView | None = None  # made where somebody looks
         self._physics = Physics(robot, task, num_envs, threads or available_cpus(), randomise=randomise)
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
@@ -303,6 +306,11 @@ class MujocoWorlds(VectorEnv):
         self._physics.clear(worlds)
 
     # --- exact resume --------------------------------------------------------------------------------------
+
+    def scene(self, world: int = 0) -> Scene:
+        """What stands around the arm of a world, for people's eyes alone."""
+        self._view = TaskView(self._physics.model, self.robot) if self._view is None else self._view
+        return self._view.scene(*self._physics.positions(world))
 
     def snapshot(self) -> dict[str, NDArray]:
         """Everything that the future of these worlds depends on."""

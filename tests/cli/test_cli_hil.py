@@ -38,8 +38,10 @@ def start(*args: Any, **environment: str) -> subprocess.Popen[str]:
 def test_a_run_and_its_resumption(bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both halves by one command; more steps by --resume."""
     first = ["hil", "run", "--policy", bc, "--task", "lift", "--demos", demos, "--operator", "scripted", *PROPOSALS]
-    assert run(*first, "--out", tmp_path / "a", "--env-steps", 120, "--json") == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert run(*first, "--out", tmp_path / "a", "--env-steps", 120, "--console", 0, "--json") == 0
+    said = capsys.readouterr()
+    assert "console: http://127.0.0.1:" in said.err and not (tmp_path / "a" / "spool" / "console").exists()
+    result = json.loads(said.out.splitlines()[-1])
     assert {"success", "env_steps", "robot_minutes", "intervention_rate", "updates", "utd", "wall_s", "period_ms"} <= (
         result.keys()
     )

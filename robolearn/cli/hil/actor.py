@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +13,9 @@ from typing import Any, Literal
 from robolearn.cli.command import Command, world_options
 from robolearn.core import BadInput
 
+log = logging.getLogger(__name__)
+
+CONSOLE = "console"
 Operators = Literal["none", "scripted"]
 SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
@@ -30,6 +35,9 @@ class HilActor(Command):
     """The folder of the spool."""
     name: str = "actor"
     """Unlike that of the learner's other actors."""
+    console: int | None = None
+    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
+    address, with its token, is written into the file <out>/console."""
     learner: str = "127.0.0.1:7350"
     """HOST:PORT."""
     token: str = ""
@@ -74,15 +82,16 @@ class HilActor(Command):
                 lambda limit: Client(address, token, certificates, limit), spool, self.name,
                 interface_hash(base.interface), policy_hash(base), schema.limit,
             )  # fmt: skip
-            with stopping() as stop, opened(link):
+            with stopping() as stop, opened(link), self._person(env, stop) as person:
                 lesson = link.open(stop)
                 if lesson is None:
                     raise KeyboardInterrupt
                 sets = TwoSets(lambda: make_off_policy(base, lesson))
                 link.start(sets)
                 actor = Actor(
-                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation), self._operators(env)
-                )
+                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation), self._operators(env),
+                    person,
+                )  # fmt: skip
                 sys.setswitchinterval(SWITCH_S)
                 played = actor.run(stop)
                 period = link.measure()
@@ -101,6 +110,29 @@ class HilActor(Command):
             "connections": link.connections,
             "period_ms": {"p50": period.p50, "p99": period.p99} if period.count else None,
         }
+
+    @contextlib.contextmanager
+    def _person(self, env: Any, stop: Callable[[], bool]) -> Iterator[Any]:
+        """The person at the page, or None."""
+        if self.console is None:
+            yield None
+            return
+        from robolearn.hil.console.at_actor import PersonAtConsole
+        from robolearn.hil.console.web_console import WebConsole
+        from robots import ROBOTS
+
+        robot = ROBOTS.get(env.interface.embodiment)
+        if robot is None:
+            raise BadInput("--console", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
+        with WebConsole(robot, port=self.console) as console:
+            from robolearn.cli.hil.learner import write_own
+
+            write_own(self.out / CONSOLE, console.url + "\n")
+            log.info("the console is at the address in %s", self.out / CONSOLE)
+            try:
+                yield PersonAtConsole(console, env.interface, robot.joints, getattr(env, "scene", None), stop)
+            finally:
+                (self.out / CONSOLE).unlink(missing_ok=True)
 
     def _operators(self, env: Any) -> Callable[[int], Any] | None:
         if self.operator == "none":

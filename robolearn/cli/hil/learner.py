@@ -188,12 +188,18 @@ def policy_hash(policy: Any) -> str:
 def own_token(path: Path) -> str:
     """The token in the file `path`, which only its owner can read; made where there is none."""
     from robolearn.hil.wire.security import new_token
-    from robolearn.io.atomic import replacing
 
     if not path.exists():
-        with (
-            replacing(path) as part,
-            os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file,
-        ):
-            file.write(new_token() + "\n")
+        write_own(path, new_token() + "\n")
     return path.read_text().strip()
+
+
+def write_own(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    from robolearn.io.atomic import replacing
+
+    with (
+        replacing(path) as part,
+        os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file,
+    ):
+        file.write(text)

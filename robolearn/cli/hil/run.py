@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, fields
 from typing import Any
 
-from robolearn.cli.hil.actor import Operators
+from robolearn.cli.hil.actor import CONSOLE, Operators
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ class HilRun(Teaching):
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
     operator: Operators = "none"
     """Who watches and takes over: nobody, or a script (tasks of ours)."""
+    console: int | None = None
+    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.deploy.processes import Processes, Program
@@ -58,6 +60,7 @@ class HilRun(Teaching):
         with Processes(programs, self.out / LOGS, environment) as processes, bar as progress:
             try:
                 deaths, shown = _Deaths(), -1
+                page, opened = self.out / SPOOL / CONSOLE, self.console is None
                 while len(done := processes.codes) < len(programs) or any(done.values()):
                     for name, code in done.items():
                         if code >= 0 or deaths.too_often(name):
@@ -66,6 +69,9 @@ class HilRun(Teaching):
                             continue
                         log.warning("the %s was killed by signal %d: it is started again", name, -code)
                         processes.restart(name)
+                    if not opened and page.exists():
+                        opened = True
+                        print(f"console: {page.read_text().strip()}", file=sys.stderr)
                     if (rows := list(read_metrics(self.out))) and rows[-1]["step"] != shown:
                         shown = rows[-1]["step"]
                         progress(rows[-1]["env_steps"], {key: rows[-1][key] for key in keys})
@@ -86,7 +92,7 @@ class HilRun(Teaching):
     def _actor(self, address: str) -> list[str]:
         return [
             "--policy", str(self.policy), "--task", self.task, "--operator", self.operator,
-            "--out", str(self.out / SPOOL), "--learner", address, "--json",
+            "--out", str(self.out / SPOOL), "--learner", address, "--json", *_flag("console", self.console),
         ]  # fmt: skip
 
 
