@@ -33,17 +33,22 @@ class SetPoints:
         home = np.array(contract.robot.home)
         self.action(home, self.target(home, np.zeros(self.spec.size)))
 
-    def target(self, q: Array, action: NDArray) -> Array:
-        """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad], not over the border."""
-        chain = self._robot.chain
-        now = chain.forward(q[None])
-        goal, width = self._control.targets(q[None], now, action[None])
-        if self._relative:  # joint positions are wanted as such
-            pos, rot = chain.forward(goal)
-            inside = self._border.inside(pos[0], rot[0], (now[0][0], now[1][0]))
-            if not np.array_equal(inside, pos[0]):
-                goal = solve(chain, q[None], inside[None], rot, rest=np.asarray(self._robot.home))
+    def wanted(self, q: Array, action: NDArray) -> Array:
+        """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad], whatever stands there."""
+        goal, width = self._control.targets(q[None], self._robot.chain.forward(q[None]), action[None])
         return np.concatenate([goal[0], width])
+
+    def target(self, q: Array, action: NDArray) -> Array:
+        """As `wanted`, but not over the border."""
+        chain, wanted = self._robot.chain, self.wanted(q, action)
+        if not self._relative:  # joint positions are wanted as such
+            return wanted
+        now, (pos, rot) = chain.forward(q[None]), chain.forward(wanted[None, :-1])
+        inside = self._border.inside(pos[0], rot[0], (now[0][0], now[1][0]))
+        if np.array_equal(inside, pos[0]):
+            return wanted
+        goal = solve(chain, q[None], inside[None], rot, rest=np.asarray(self._robot.home))
+        return np.concatenate([goal[0], wanted[-1:]])
 
     def at_rest(self, action: NDArray) -> bool:
         """Whether `action` (Da,) is no motion of the arm."""

@@ -183,7 +183,12 @@ class Recording(Teleoperation):
         # An opening that nobody asked for yet, or no target at all.
         missing = np.append(row.q, row.target[-1])
         accepted = np.where(np.isnan(accepted), missing, accepted)
-        if row.action is not None and np.array_equal(accepted, row.target):
+        if (
+            row.action is not None
+            and np.array_equal(accepted, row.target)
+            # A target that slid along the border is not what the action says.
+            and np.array_equal(row.target, self.set_points.wanted(row.q, row.action))
+        ):
             return np.clip(row.action, -1.0, 1.0)
         return self.set_points.action(row.q, accepted)
 

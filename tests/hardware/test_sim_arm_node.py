@@ -201,7 +201,7 @@ def test_an_episode_ends_once_and_reset_begins_the_next(sim: Station) -> None:
     np.testing.assert_allclose(sim.objects[-1].position[:3], first[:3], atol=1e-3)
     start = sim.q()
     publisher = sim.publisher(CONTRACT.command)
-    sim.arm.world.task = replace(sim.arm.world.task, max_episode_steps=10)  # type: ignore[attr-defined]
+    sim.arm.world._most = 10  # type: ignore[attr-defined]
     first_part = sim.move(publisher, start + 0.1, 0.5)
     wait_until(lambda: sim.episodes, WAIT_S, "the end of the episode")
     time.sleep(0.5)
