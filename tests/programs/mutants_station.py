@@ -71,6 +71,11 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/test_gripper_actions.py::test_a_gripper_that_refuses_is_asked_twice_a_second",),
     ),
     "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
+    "recording-stores-what-was-asked-at-the-border": Mutant(
+        "hardware/recording/recording.py",
+        "            and np.array_equal(row.target, self.set_points.wanted(row.q, row.action))\n", "",
+        ("tests/hardware/test_recording_in_time.py",),
+    ),
 }  # fmt: skip
 
 
