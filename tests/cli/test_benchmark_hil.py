@@ -30,8 +30,10 @@ def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--algo", "sac"], ["--tasks", "lifts"], ["--seeds"], ["--demos", "0"], ["--arms", "all"]]
-)
-def test_bad_input_is_refused(tmp_path: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["benchmark", "hil", *wrong, "--out", str(tmp_path / "b")]) == 2
-    assert wrong[0].strip("-") in capsys.readouterr().err and not (tmp_path / "b").exists()
+    ("wrong", "said"),
+    [("--algo sac", "got sac"), ("--tasks lifts", "got lifts"), ("--seeds", "--seeds: got nothing"),
+     ("--demos 0", "demos"), ("--arms all", "--arms")],
+)  # fmt: skip
+def test_bad_input_is_refused(tmp_path: Path, wrong: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "hil", *wrong.split(), "--out", str(tmp_path / "b")]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "b").exists()
