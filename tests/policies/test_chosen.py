@@ -54,17 +54,20 @@ def test_a_tempo_stretches_displacements_and_no_gripper() -> None:
     assert torch.equal(make(tempo=0.0).candidates(proposals, torch.ones(1, 2)), proposals)
 
 
-def test_it_acts_by_the_best_of_its_candidates() -> None:
-    """Critics that like a large first displacement: of four proposals and their twins the largest is executed."""
+@pytest.mark.parametrize("large", [True, False])
+def test_it_acts_by_the_best_of_its_candidates(large: bool) -> None:
+    """Critics that like a large first displacement, or a small one: of four proposals and their twins that one is
+    executed. By hand: the four twins have tempos from 1 + τ to 1 − τ/2."""
     policy, seen = make(), {"proprio": np.zeros((5, 3), np.float32)}
-    policy.values = lambda features, candidates: candidates[..., 0].expand(2, -1, -1)  # type: ignore[method-assign]
+    sign = 1.0 if large else -1.0
+    policy.values = lambda f, candidates: sign * candidates[..., 0].abs().expand(2, -1, -1)  # type: ignore[method-assign]
     policy.reset(1)
-    acted = policy.act(seen)[:, 0, 0]
+    acted = np.abs(policy.act(seen)[:, 0, 0])
     policy.noise.reset(1)
-    proposals = policy.propose({"proprio": torch.zeros(5, 3)}, torch.from_numpy(policy.noise.draw(5)))[..., 0]
-    tempos = torch.tensor([1.5, 1.25, 1.0, 0.75])  # by hand: from 1 + τ to 1 − τ/2 for the four twins
-    best = torch.maximum(proposals, (tempos * proposals).clamp(-1, 1)).amax(1)
-    np.testing.assert_allclose(acted, best.detach().numpy(), rtol=1e-5)
+    proposals = policy.propose({"proprio": torch.zeros(5, 3)}, torch.from_numpy(policy.noise.draw(5)))[..., 0].abs()
+    twins = (torch.tensor([1.5, 1.25, 1.0, 0.75]) * proposals).clamp(max=1.0)
+    every = torch.cat((proposals, twins), 1).detach()
+    np.testing.assert_allclose(acted, (every.amax(1) if large else every.amin(1)).numpy(), rtol=1e-5)
 
 
 def test_a_world_s_actions_do_not_depend_on_the_others() -> None:
