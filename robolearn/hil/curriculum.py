@@ -34,18 +34,18 @@ class Curriculum:
         self._steps = 0
         self._helped = self._alone = False  # in the running episode
         self._failed: deque[int] = deque(maxlen=REMEMBERED)
-        self._starts_of: dict[int, int] = {}
+        self._starts = 0  # whose starts the running episode has
 
     def begin(self, episode: int) -> tuple[int, bool]:
         """(the episode whose starts are those of `episode`, whether an operator steers it from its start)."""
         rng = np.random.default_rng(episode_seed(self._seed, self._actor, episode, CURRICULUM))
         again, freely = rng.random(2)
-        starts = self._failed.popleft() if self._failed and again < self._config.revisit else episode
-        self._starts_of = {episode: starts}
+        revisits = self._failed and again < self._config.revisit
+        self._starts = self._failed.popleft() if revisits else episode
         self._helped = self._alone = False
         # P = free · max(0, 1 − steps / free_steps)
         left = max(0.0, 1.0 - self._steps / self._config.free_steps) if self._config.free_steps else 0.0
-        return starts, bool(freely < self._config.free * left)
+        return self._starts, bool(freely < self._config.free * left)
 
     def take(self, record: Record) -> None:
         """What happened next in the episode that was begun."""
@@ -55,7 +55,7 @@ class Curriculum:
             self._alone |= not record.intervention
             return
         if self._alone and (self._helped or not record.success):
-            self._failed.append(self._starts_of.get(record.episode, record.episode))
+            self._failed.append(self._starts)
 
     def replay(self, records: Iterable[Record]) -> None:
         """Come to where the schedule was after whole episodes, whose records these are."""

@@ -144,7 +144,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/curriculum.py", "max(0.0, 1.0 - self._steps / self._config.free_steps)", "1.0", CURRICULUM
     ),
     "curriculum-a-second-failure-is-of-another-start": Mutant(
-        f"{HIL}/curriculum.py", "self._starts_of.get(record.episode, record.episode)", "record.episode", CURRICULUM
+        f"{HIL}/curriculum.py", "append(self._starts)", "append(record.episode)", CURRICULUM
     ),
     "curriculum-forgets-at-a-restart": Mutant(
         f"{HIL}/curriculum.py", "                self.begin(record.episode)\n", "                pass\n", CURRICULUM
