@@ -96,7 +96,7 @@ def deploy(
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
         resolve_device(deployment.device)
     what = f"policy {deployment.policy} on {deployment.contract.name}"
-    check_policy(deployment.policy, deployment.contract.interface, what=what)
+    check_policy(deployment.policy, deployment.contract.interface, what=what, simulated=deployment.contract.simulated)
     prepare()
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()
