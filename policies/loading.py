@@ -31,10 +31,19 @@ def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
     return load_policy(text, device)
 
 
-def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:
-    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`.
+def needed_by(name: str | os.PathLike[str]) -> Interface:
+    """What the policy that `name` says sees and commands.
 
     Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
+    """
+    if os.fspath(name).startswith(LEROBOT):
+        return open_policy(name).interface
+    file = policy_folder(name) / CONFIG
+    return interface_of(read_config(file), file)
+
+
+def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:
+    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`.
 
     Args:
       what: for messages.
@@ -45,8 +54,7 @@ def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str,
         bind_policy(policy, offered, what=what)
         needed = policy.interface
     else:
-        file = policy_folder(name) / CONFIG
-        needed = interface_of(read_config(file), file)
+        needed = needed_by(name)
     if needed.privileged and not simulated:
         sees = tuple(key for key in needed.observation if key not in needed.privileged)
         raise BadInput(
