@@ -73,6 +73,15 @@ def test_train_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
     assert json.loads((tmp_path / "killed" / "result.json").read_text())["steps"] == 600
 
 
+def test_the_precision_is_stored_and_kept(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    args = ["train", "--data", demos, "--batch", 16, "--steps", 50, "--out", tmp_path / "mixed", "--json"]
+    assert run(*args, "--precision", "bfloat16") == 0
+    assert json.loads((tmp_path / "mixed" / "config.json").read_text())["imitation"]["precision"] == "bfloat16"
+    assert run(*args, "--resume") == 2
+    error = capsys.readouterr().err
+    assert 'imitation.precision\': got "float32", expected "bfloat16", as when the run began' in error
+
+
 def test_a_mix_of_sets_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
     other = tmp_path / "other"
     assert run("collect", "--task", "lift", "--episodes", 3, "--worlds", 3, "--seed", 9, "--out", other, "--json") == 0
