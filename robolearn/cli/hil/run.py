@@ -39,6 +39,7 @@ class HilRun(Teaching):
     """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.data import Dataset
         from robolearn.deploy.processes import Processes, Program
         from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
         from robolearn.io.json_files import read_json
@@ -47,6 +48,8 @@ class HilRun(Teaching):
 
         self.check()
         check_new(self.out, self.resume, BESIDE)
+        if self.demos:
+            Dataset.open(self.demos, images=False)  # what is no data set is refused before anything is started
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         programs = (
