@@ -24,6 +24,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from hardware.horizon import Point
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
+from robolearn.core.se3 import quat_to_matrix
 from robots.stations.contract import WRENCH_NAMES
 from robots.stations.pictures import picture as picture  # beside its inverses
 
@@ -245,6 +246,15 @@ def pose(position: Array, quaternion: Array, stamp: Time, frame: str = "base") -
     p.x, p.y, p.z = (float(x) for x in position)
     o.w, o.x, o.y, o.z = (float(x) for x in quaternion)
     return message
+
+
+def read_pose(message: PoseStamped) -> tuple[Array, Array]:
+    """(3,) position [m] and (3, 3) rotation of a pose; of a quaternion without length, not numbers."""
+    p, o = message.pose.position, message.pose.orientation
+    quat = np.array([o.w, o.x, o.y, o.z])
+    length = float(np.linalg.norm(quat))
+    rotation = quat_to_matrix(quat / length) if length > 0.5 else np.full((3, 3), np.nan)
+    return np.array([p.x, p.y, p.z]), rotation
 
 
 # --- states --------------------------------------------------------------------------------------------------
