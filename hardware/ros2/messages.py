@@ -118,11 +118,18 @@ def publisher(info: Mapping[str, Any]) -> bytes | None:
 
 
 def joint_state(
-    names: Sequence[str], positions: Sequence[float] | Array, stamp: float, velocities: Sequence[float] | Array = ()
+    names: Sequence[str],
+    positions: Sequence[float] | Array,
+    stamp: float,
+    velocities: Sequence[float] | Array = (),
+    efforts: Sequence[float] = (),
 ) -> JointState:
-    """Names and positions (and velocities) as a JointState."""
+    """Names and positions (and velocities, and efforts) as a JointState."""
     message = JointState(
-        name=list(names), position=[float(x) for x in positions], velocity=[float(x) for x in velocities]
+        name=list(names),
+        position=[float(x) for x in positions],
+        velocity=[float(x) for x in velocities],
+        effort=[float(x) for x in efforts],
     )
     message.header.stamp = to_stamp(stamp)
     return message
@@ -134,13 +141,14 @@ def named(message: JointState) -> tuple[tuple[str, ...], Array]:
     return tuple(names), np.asarray(message.position, dtype=np.float64)
 
 
-def felt(message: JointState | WrenchStamped) -> tuple[tuple[str, ...], Array]:
-    """Names and external torques [Nm], or the components of a wrench [N], [Nm]; torques need not be as many."""
+def felt(message: JointState | WrenchStamped) -> tuple[tuple[str, ...], Array, Array]:
+    """Names, torques [Nm] and positions [rad], not always equally many; or the components of a wrench [N], [Nm]."""
     if isinstance(message, WrenchStamped):
         f, m = message.wrench.force, message.wrench.torque
-        return WRENCH_NAMES, np.array([f.x, f.y, f.z, m.x, m.y, m.z])
+        return WRENCH_NAMES, np.array([f.x, f.y, f.z, m.x, m.y, m.z]), np.empty(0)
     names: Any = message.name
-    return tuple(names), np.asarray(message.effort, dtype=np.float64)
+    effort, positions = (np.asarray(one, dtype=np.float64) for one in (message.effort, message.position))
+    return tuple(names), effort, positions
 
 
 def external_torques(names: Sequence[str], torques: Sequence[float] | Array, stamp: float) -> JointState:

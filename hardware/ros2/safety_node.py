@@ -151,7 +151,8 @@ class SafetyNode(StationNode):
 
     def _on_contact(self, message: Any, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
-        self.supervisor.contact(*messages.felt(message), stamp, messages.publisher(info))
+        names, values, positions = messages.felt(message)
+        self.supervisor.contact(names, values, stamp, messages.publisher(info), positions)
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         count = len(message.points)

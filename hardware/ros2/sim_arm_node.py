@@ -144,7 +144,8 @@ class SimArmNode(StationNode):
         self._joint_states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
         self._objects = c.objects and self.create_publisher(messages.JointState, c.objects.topic, qos.sensor())
         self._feels: Any = None
-        if c.contact is not None:
+        self._efforts: dict[str, float] = {}  # of motors that carry the arm, in its joint states
+        if c.contact is not None and c.contact.topic != c.joint_states.topic:
             kind = messages.message_type(c.contact.type)
             self._feels = self.create_publisher(kind, c.contact.topic, qos.sensor())
         self._images = {
@@ -242,6 +243,9 @@ class SimArmNode(StationNode):
         scale = (opened - closed) / travel
         q = np.concatenate([q[:n], closed + scale * fingers])
         v = np.concatenate([v[:n], np.full(len(fingers), scale * v[n:].mean())])
+        if c.contact is not None and c.contact.gravity:
+            tau = c.robot.gravity.torques(q[:n]) - self.world.external_torque()
+            self._efforts = dict(zip(c.joints, tau.tolist(), strict=True))
         self._publish_arm(((*c.joints, *c.gripper_joints), q, v, at))
         if self._objects is not None:
             names, values = self.world.objects()
@@ -272,7 +276,8 @@ class SimArmNode(StationNode):
         sent = self._faults[where].apply(self._fault.get(where), sample)
         if sent is not None:
             names, q, v, at = sent
-            publisher.publish(messages.joint_state(names, q, at, v))
+            efforts = [self._efforts.get(name, 0.0) for name in names] if where == "joint_states" else []
+            publisher.publish(messages.joint_state(names, q, at, v, efforts if self._efforts else ()))
 
     def _stamp(self) -> float:
         return faults.stamp(self._fault.get("clock"), 1e-9 * self.get_clock().now().nanoseconds)

@@ -122,14 +122,24 @@ class SafetySupervisor:
         if newer:
             self.filter.measured(names, positions)
 
-    def contact(self, names: Sequence[str], values: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
+    def contact(
+        self,
+        names: Sequence[str],
+        values: ArrayLike,
+        stamp: float,
+        publisher: Hashable = None,
+        positions: ArrayLike = (),
+    ) -> None:
         """What the world does to the arm, by name; more than the contract permits stops it, and a second publisher."""
         assert self._contact is not None
+        if not self._contact.concerns(names):
+            return
         believed = self._feelers.heard(publisher)
         if self.state is SafetyState.ARMED and not believed:
             self.filter.stop(self._feelers.problem())
             return
-        self._contact.update(names, np.asarray(values, dtype=np.float64), stamp)
+        arrays = (np.asarray(one, dtype=np.float64) for one in (values, positions))
+        self._contact.update(names, next(arrays), stamp, next(arrays))
         self._check_contact()
 
     def _check_contact(self) -> None:

@@ -50,7 +50,7 @@ class Driver(Command):
             os.environ["ROS_DOMAIN_ID"] = str(self.domain)
         prepare()
         from hardware.ros2.process import host
-        from hardware.ros2.servo_node import ServoNode
+        from hardware.ros2.servos_node import ServosNode
         from hardware.servos.lerobot_bus import lerobot_bus
 
         values = {
@@ -59,10 +59,10 @@ class Driver(Command):
             "release": self.release,
             "realtime_priority": self.realtime_priority if may_be_realtime() else 0,
         }
-        made: list[ServoNode] = []
+        made: list[ServosNode] = []
 
-        def make() -> ServoNode:
-            made.append(ServoNode(lerobot_bus, contract=contract, overrides=values))
+        def make() -> ServosNode:
+            made.append(ServosNode(lerobot_bus, contract=contract, overrides=values))
             return made[0]
 
         what = LIMP if self.limp else HOLDS

@@ -42,7 +42,7 @@ def main_gripper(argv: Sequence[str] | None = None) -> int:
 
 def main_servos(argv: Sequence[str] | None = None) -> int:
     """The driver of servos."""
-    return run_node(_servo_node, ("contract", "port", "limp", "release", "realtime_priority"), argv)
+    return run_node(_servos_node, ("contract", "port", "limp", "release", "realtime_priority"), argv)
 
 
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
@@ -105,11 +105,11 @@ def _gripper_node() -> Any:
     return GripperNode()
 
 
-def _servo_node() -> Any:
-    from hardware.ros2.servo_node import ServoNode
+def _servos_node() -> Any:
+    from hardware.ros2.servos_node import ServosNode
     from hardware.servos.lerobot_bus import lerobot_bus
 
-    return ServoNode(lerobot_bus)
+    return ServosNode(lerobot_bus)
 
 
 if __name__ == "__main__":

@@ -149,13 +149,16 @@ class ContactSensing(Topic):
     """Where the arm reports what the world does to it, and how much of that stops it.
 
     A `JointState` has the external torque of each joint in its efforts: the driver's own estimate, without gravity,
-    inertia and friction. A `WrenchStamped` has force and moment at the tool, without the tool's weight.
+    inertia and friction; with `gravity` the raw torque of each motor, from which the model's gravity is taken here. A
+    `WrenchStamped` has force and moment at the tool, without the tool's weight.
 
     Attributes:
+      gravity: whether the efforts hold gravity: those of the joint states, beside the positions that it is taken for.
       most: the largest magnitudes: of the torque of each joint [Nm], or of force [N] and moment [Nm].
     """
 
     most: tuple[float, ...] = ()
+    gravity: bool = False
 
     @property
     def feature(self) -> str:

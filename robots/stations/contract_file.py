@@ -115,7 +115,7 @@ def _topic(section: TopicSection) -> Topic:
 
 def _contact(section: ContactSection) -> ContactSensing:
     most = section.max_torque or [section.max_force or 0.0, section.max_moment or 0.0]
-    return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most))
+    return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most), section.gravity)
 
 
 def _condition(name: str, section: ConditionSection) -> Condition:
@@ -219,6 +219,12 @@ def _check_unique(contract: Contract, file: str) -> None:
     }
     for where, topic in topics.items():
         if topic is None:
+            continue
+        # Raw torques stand beside the positions that gravity is taken for.
+        if where == "contact" and contract.contact is not None and contract.contact.gravity:
+            if topic.topic != contract.joint_states.topic:
+                expected = f"with gravity the topic of the joint states: {contract.joint_states.topic}"
+                raise BadInput(f"{file}: {where}.topic", got=topic.topic, expected=expected)
             continue
         if topic.topic in used:
             expected = f"another topic than {used[topic.topic]}'s"

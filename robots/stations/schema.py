@@ -114,6 +114,7 @@ class ContactSection(TopicSection):
     max_torque: PerJoint | None = None
     max_force: Share | None = None
     max_moment: Share | None = None
+    gravity: StrictBool = False
 
     @model_validator(mode="after")
     def _check_most(self, info: ValidationInfo) -> ContactSection:
@@ -121,6 +122,8 @@ class ContactSection(TopicSection):
         expected = ["max_torque"] if self.type == JOINT_STATE else ["max_force", "max_moment"]
         if given != expected:
             raise refuse(" and ".join(expected), got=", ".join(given) or "none")
+        if self.gravity and self.type != JOINT_STATE:
+            raise refuse(f"gravity with the type {JOINT_STATE}", got=self.type)
         effort = robot_of(info).effort
         for most, own in zip(self.max_torque or (), effort, strict=False):
             if not 0.0 < most < own:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 COMMANDS = 10  # that wait for a tick; the newest counts
 
 
-class ServoNode(StationNode):
+class ServosNode(StationNode):
     """One arm.
 
     Parameters: `port` (empty: the contract's), `limp` (no torque: to be moved by hand), `release` (no torque at the
