@@ -247,9 +247,10 @@ class SafetyNode(StationNode):
             checked = self.supervisor.checked(command)
             if checked is None:
                 return
+            message = message if checked is command else self._command_message(checked)
             if self._posture_publisher is not None:  # first: the pose that comes next is taken by these joints
-                self._posture_publisher.publish(self._posture_message(checked))
-            self._command_publisher.publish(message if checked is command else self._command_message(checked))
+                self._posture_publisher.publish(self._posture_message(checked, message.header.stamp))
+            self._command_publisher.publish(message)
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return
@@ -283,9 +284,10 @@ class SafetyNode(StationNode):
             return messages.pose(*command.pose, self.get_clock().now().to_msg(), self.contract.frames.base)
         return messages.trajectory(self.contract.joints, command.positions, self._period)
 
-    def _posture_message(self, command: ArmCommand) -> JointState:
-        now = 1e-9 * self.get_clock().now().nanoseconds
-        return messages.joint_state(self.contract.joints, command.positions, now, command.velocities)
+    def _posture_message(self, command: ArmCommand, stamp: Any) -> JointState:
+        message = messages.joint_state(self.contract.joints, command.positions, 0.0, command.velocities)
+        message.header.stamp = stamp  # that of its pose
+        return message
 
     def _gripper_message(self, width: float) -> Any:
         contract = self.contract

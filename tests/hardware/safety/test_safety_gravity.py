@@ -13,6 +13,7 @@ from hardware.contact import ContactReader
 from hardware.safety import SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from robots import ROBOTS, RobotSpec
+from robots.limits import Limits
 from robots.stations import JOINT_STATE, ContactSensing, Contract, load_contract
 from robots.tool import Pose, Tool
 
@@ -100,7 +101,9 @@ def test_what_a_hand_does_is_what_is_felt(name: str) -> None:
 def station(robot: RobotSpec, **changes: Any) -> Contract:
     plain = load_contract("sim")
     raw = ContactSensing(plain.joint_states.topic, JOINT_STATE, most=(12.0,) * 4 + (5.0,) * 3, gravity=True)
-    return replace(plain, joints=robot.joints, robot=robot, contact=raw, **changes)
+    own = Limits.of(robot)  # slow, as the shipped contracts of real arms are: inertia is in the torques, and friction
+    slow = own.tightened(velocity=0.05 * own.velocity, acceleration=0.1 * own.acceleration, jerk=0.05 * own.jerk)
+    return replace(plain, joints=robot.joints, robot=robot, contact=raw, limits=slow, **changes)
 
 
 class Driven:
@@ -148,9 +151,7 @@ def test_an_arm_that_holds_its_tool_is_armed_moves_and_is_stopped_by_a_hand() ->
     rig = Driven(MASS, MASS)
     rig.arm()
     for _ in range(200):
-        rig.tick(
-            speed=0.1
-        )  # the friction of the joints is in the torques of their motors, and less than the thresholds
+        rig.tick(speed=0.1)
     assert rig.core.state is SafetyState.ARMED, rig.core.filter.reason
     begun = rig.clock()
     rig.rig.push(60.0)
