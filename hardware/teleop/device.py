@@ -64,7 +64,7 @@ class Status:
       state: `WAITING` for START, `RECORDING`, or another word while the recording is busy, as ``"resetting"``.
       message: one line for the operator.
       episode: number of the episode at hand, from 0.
-      episodes: how many are to be recorded.
+      episodes: how many are to be recorded; 0: as many as it takes.
       step: control steps of the episode so far.
       seconds: time in the episode so far [s].
       joints: (n,) measured joint positions [rad], or None.

@@ -8,6 +8,7 @@ for bit, and then it goes on. In real time the arm has moved on, and such an epi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -28,6 +29,8 @@ from robolearn.rollout import Engine, Episodes
 
 log = logging.getLogger(__name__)
 
+HELD_S = 0.02  # a person who answers later than this has held the world
+
 
 class OtherWorld(RobolearnError):
     """An episode that is played again comes out otherwise than the spool has it."""
@@ -35,11 +38,13 @@ class OtherWorld(RobolearnError):
 
 @dataclass(frozen=True)
 class Played:
-    """What an actor did in its time: episodes, control steps, and how many an operator commanded."""
+    """What an actor did in its time: episodes, control steps, how many an operator commanded, and whether a person
+    ended it."""
 
     episodes: int
     steps: int
     interventions: int
+    quit: bool = False
 
 
 class Actor:
@@ -100,7 +105,7 @@ class Actor:
                 log.warning("episode %d: %s; it stays cut", number, other)
             number, first = number + 1, len(self._spool)
         self._link.drain(1.0)
-        return Played(episodes, steps, interventions)
+        return Played(episodes, steps, interventions, self._asked_to_stop)
 
     def _play(self, number: int, first: int, stop: Callable[[], bool]) -> tuple[int, int, bool]:
         """One episode, whose first record has the number `first`: (steps, of an operator, whether it came to its
@@ -174,6 +179,11 @@ class Actor:
                 linked=self._link.alive,
                 unsent=len(self._spool) - self._link.acknowledged,
                 progress=self._link.progress,
+                executed=self._agent.executed,
             )
         )
-        return self._person.poll()
+        began = time.perf_counter()
+        asked = self._person.poll()
+        if time.perf_counter() - began > HELD_S:
+            self._pacer.begin()  # the person held the world: that is no control step
+        return asked

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robolearn.core import Observation
 from robolearn.hil.board import Period, Progress
 
@@ -27,6 +30,7 @@ class ActorStatus:
       linked: the learner answers.
       unsent: records that the learner has not acknowledged.
       progress: of the learner.
+      executed: (Da,) the action of the step before; None at an episode's first.
     """
 
     episode: int
@@ -38,11 +42,12 @@ class ActorStatus:
     linked: bool
     unsent: int
     progress: Progress
+    executed: NDArray[np.float32] | None = None
 
 
 class Person(Protocol):
-    """Where a person's wishes come from. Both methods are called once before each control step and return at once,
-    unless the person holds a simulated world."""
+    """Where a person's wishes come from. Both methods are called once before each control step, `show` first, and
+    return at once, unless the person holds a simulated world."""
 
     def poll(self) -> Sequence[Ask]:
         """What was asked for since the last call, oldest first."""

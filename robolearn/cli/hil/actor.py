@@ -8,36 +8,31 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robolearn.cli.command import Command, world_options
+from robolearn.cli.command import world_options
+from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput
 
 log = logging.getLogger(__name__)
 
 CONSOLE = "console"
-Operators = Literal["none", "scripted"]
+QUIT = "quit"  # this file says that the person has ended it all
 SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
 
 @dataclass(frozen=True, kw_only=True)
-class HilActor(Command):
-    """Act in a world, step by step, for a learner, and let an operator take over. Asks nothing; what it did is on its
-    disk before it is sent, and goes on from there after a kill."""
+class HilActor(Playing):
+    """Act in a world or on an arm, step by step, for a learner, and let an operator take over. Asks nothing on standard
+    input unless your device is there; what it did is on its disk before it is sent, and goes on from there after a
+    kill."""
 
     policy: Path
     """A run folder or a checkpoint folder: the one that the learner has."""
-    task: str = "peg_insert_tight"
-    """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
-    operator: Operators = "none"
-    """Who watches and takes over: nobody, or a script (tasks of ours)."""
     out: Path
     """The folder of the spool."""
     name: str = "actor"
     """Unlike that of the learner's other actors."""
-    console: int | None = None
-    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
-    address, with its token, is written into the file <out>/console."""
     learner: str = "127.0.0.1:7350"
     """HOST:PORT."""
     token: str = ""
@@ -64,8 +59,10 @@ class HilActor(Command):
         from robolearn.hil.wire.client import Client
         from robolearn.hil.wire.messages import interface_hash
         from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
+        from robolearn.io.atomic import write_text
         from sim.registry import make_env
 
+        self.check_playing()
         certificates = Certificates(self.certs) if self.certs else None
         address, token = Address.parse(self.learner, "--learner"), find_token(self.token, certificates)
         if token is None:
@@ -82,15 +79,17 @@ class HilActor(Command):
                 lambda limit: Client(address, token, certificates, limit), spool, self.name,
                 interface_hash(base.interface), policy_hash(base), schema.limit,
             )  # fmt: skip
-            with stopping() as stop, opened(link), self._person(env, stop) as person:
+            with stopping() as stop, opened(link), self._people(env, stop) as (person, hand):
                 lesson = link.open(stop)
                 if lesson is None:
                     raise KeyboardInterrupt
+                if hand is not None and lesson.pace != "realtime":
+                    raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside a person")
                 sets = TwoSets(lambda: make_off_policy(base, lesson))
                 link.start(sets)
                 actor = Actor(
-                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation), self._operators(env),
-                    person,
+                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation),
+                    self._operators(env) if hand is None else lambda _: hand, person,
                 )  # fmt: skip
                 sys.setswitchinterval(SWITCH_S)
                 played = actor.run(stop)
@@ -100,6 +99,8 @@ class HilActor(Command):
         finally:
             spool.close()
             env.close()
+        if played.quit:
+            write_text(self.out / QUIT, "\n")
         return {
             "actor": self.name,
             "episodes": played.episodes,
@@ -112,7 +113,26 @@ class HilActor(Command):
         }
 
     @contextlib.contextmanager
-    def _person(self, env: Any, stop: Callable[[], bool]) -> Iterator[Any]:
+    def _people(self, env: Any, stop: Callable[[], bool]) -> Iterator[tuple[Any, Any]]:
+        """(who is shown each step and asked, the person with a device), each or None."""
+        from robolearn.cli.hil.hands import opened_device
+        from robolearn.hil.hand import Hand
+        from robots import ROBOTS
+
+        with self._console(env, stop) as page:
+            if not self.teleop:
+                yield page, None
+                return
+            robot = ROBOTS.get(env.interface.embodiment)
+            if robot is None:
+                raise BadInput("--teleop", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
+            with opened_device(self.teleop, self.device_options(), env.interface, robot, self.out) as device:
+                scene = None if self.screen else getattr(env, "scene", None)
+                hand = Hand(device, env.interface, robot, scene=scene, ending=stop, console=page)
+                yield hand, hand
+
+    @contextlib.contextmanager
+    def _console(self, env: Any, stop: Callable[[], bool]) -> Iterator[Any]:
         """The person at the page, or None."""
         if self.console is None:
             yield None

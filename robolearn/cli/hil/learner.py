@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least, check_seed, peek
+from robolearn.cli.hil.playing import pace_of
 from robolearn.core import BadInput
 from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -62,7 +63,7 @@ class Teaching(Command):
         algo = peek(args, "--algo", "proposals")
         if algo not in HIL_ALGORITHMS:
             raise BadInput("--algo", got=algo, available=HIL_ALGORITHMS)
-        return {"settings": HIL_ALGORITHMS[algo]()}
+        return {"settings": HIL_ALGORITHMS[algo]()} | pace_of(args)
 
     def check(self) -> None:
         """Raise `BadInput` for flags that make no sense."""
