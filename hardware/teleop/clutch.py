@@ -55,7 +55,8 @@ class Clutch:
         self._device.close()
 
     def prepared(self) -> None:
-        """See `Device.prepared`."""
+        """See `Device.prepared`: the policy moves the arm, or another episode begins, and the clutch is off."""
+        self._moved_at = -math.inf
         self._device.prepared()
 
     def show(self, status: Status) -> None:
@@ -71,8 +72,7 @@ class Clutch:
         if self._device.moving:
             self._moved_at = now
         engaged = now - self._moved_at < self._rest_s
-        note = theirs.note or ("" if engaged else "move the device to take over")
-        return replace(theirs, engaged=engaged, stamp=now, note=note, released=None if engaged else True)
+        return replace(theirs, engaged=engaged, stamp=now, released=None if engaged else True)
 
 
 def clutched(device: Device) -> Device:

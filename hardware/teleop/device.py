@@ -45,6 +45,7 @@ class Sample:
       intervention: a person moves the arm in the place of a policy.
       released: whether the operator let go of the dead-man on purpose, and did not lose it by a silence; None where
         the device cannot tell.
+      automatic: no hand but a policy asks for this action; it counts only while an episode runs.
     """
 
     action: NDArray[np.float32] | None
@@ -54,6 +55,7 @@ class Sample:
     note: str = ""
     intervention: bool = False
     released: bool | None = None
+    automatic: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """A policy that moves the arm while a person watches: the person's device takes over as long as its dead-man is on.
 
 Whoever takes over finds the arm where it is, so that nothing jumps (`take_over`): the device is told at every step that
-something else moved the arm. Whoever lets go hands back, and the policy begins anew from there. The policy rests until
-the episode is recorded: a person who puts the arm in its place is not disturbed. The safety filter limits every motion,
-as always.
+something else moved the arm. Whoever lets go hands back, and the policy begins anew from there. What the policy
+asks for is `automatic`: while a person puts the arm in its place it does not count. The safety filter limits every
+motion, as always.
 
 A device that goes silent is neither: while the person moves the arm, and after `ALIVE_S` in any case, the arm stops.
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 from numpy.typing import NDArray
 
 from hardware.teleop.chunk_player import ChunkPlayer
-from hardware.teleop.device import WAITING, Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
 from hardware.teleop.take_over import TakeOver
 from robolearn.core import Interface
 
@@ -42,7 +42,6 @@ class Supervised:
         self._device, self._player, self._clock = device, player, clock
         self._turns = TakeOver(interface)
         self._lost = False  # the device, while the person moved the arm
-        self._rests = False  # the policy: nothing is recorded
         self._held = False  # by `hold`
 
     def open(self) -> None:
@@ -56,7 +55,6 @@ class Supervised:
 
     def show(self, status: Status) -> None:
         """See `Device.show`."""
-        self._rests = status.state == WAITING
         self._device.show(status)
 
     def prepared(self) -> None:
@@ -85,9 +83,9 @@ class Supervised:
             self._player.begin()
         self._device.prepared()  # the policy moves the arm
         action = None
-        if observation is not None and not self._lost and not self._rests:
+        if observation is not None and not self._lost:
             action = self._player.action(observation)
         self._turns.policy(action)
         engaged = age <= ALIVE_S and not self._lost
         note = "the policy moves the arm" if engaged else theirs.note or "nobody watches"
-        return Sample(action, engaged, theirs.events, theirs.stamp, note)
+        return Sample(action, engaged, theirs.events, theirs.stamp, note, automatic=True)

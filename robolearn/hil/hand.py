@@ -38,8 +38,8 @@ LABELS: dict[EpisodeEvent, Ask] = {
 }
 LOOK_S = 0.05  # between two looks at a device that is waited for
 SHOW_EVERY = 2  # control steps between two looks of the person: 10 Hz
-WATCHING = "the policy moves the arm: take over where it goes wrong"
-ASKED = "show the whole way: take over now"
+WATCHING = "the policy moves the arm"
+ASKED = "show the whole way yourself"
 START_KEY = "press START when you are at the device"
 
 

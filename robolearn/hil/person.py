@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from robolearn.core import Observation
 from robolearn.hil.board import Period, Progress
 
-Ask = Literal["take over", "hand back", "success", "failure", "return", "stop"]
+Ask = Literal["take over", "hand back", "success", "failure", "return", "stop", "halt", "release"]
 """take over: the operator's device commands from the next step on; hand back: the policy does. success, failure: the
-episode ends with that label. return: it ends without one. stop: the episode ends, and the actor."""
+episode ends with that label. return: it ends without one. stop: the episode ends, and the actor. halt, on an arm: it
+stands until release, whatever else is asked."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class ActorStatus:
     Attributes:
       episode, step: numbers, from 0.
       observation: feature → (1, …), before the step; all that the world shows.
-      operator: the operator commands, not the policy.
+      operator: the operator commands, not the policy; None: nobody does.
       version: of the weights in use.
       period: of the control steps so far.
       linked: the learner answers.
@@ -36,7 +37,7 @@ class ActorStatus:
     episode: int
     step: int
     observation: Observation
-    operator: bool
+    operator: bool | None
     version: int
     period: Period
     linked: bool

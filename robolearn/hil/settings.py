@@ -55,6 +55,7 @@ class Lesson:
       pace: see `Pace`.
       seed: of starts, noise and everything else.
       curriculum: of the operators, where there are any.
+      reward: where rewards come from, see `robolearn.rewards`.
     """
 
     algo: str
@@ -62,6 +63,7 @@ class Lesson:
     pace: Pace = "lockstep"
     seed: int = 0
     curriculum: CurriculumConfig = NO_CURRICULUM
+    reward: str = "task"
 
     def to_text(self) -> str:
         """As JSON."""
@@ -86,6 +88,7 @@ class Lesson:
                 pace=values["pace"],
                 seed=int(values["seed"]),
                 curriculum=TypeAdapter(CurriculumConfig).validate_python(values["curriculum"]),
+                reward=str(values["reward"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
             raise BadInput("the learner's settings", got=str(error).splitlines()[0]) from None

@@ -1,4 +1,4 @@
-"""The person's device of an actor: opened, its page's address where the person finds it, its screen the terminal."""
+"""The person's device of an actor, and the console: opened, their addresses where the person finds them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.core import Interface
+from robolearn.core import BadInput, Interface
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
+    from robolearn.core.scene import Scene
     from robots import RobotSpec
 
 log = logging.getLogger(__name__)
 
-TELEOP = "teleop"  # the file with the address of a device's page
+TELEOP, CONSOLE = "teleop", "console"  # the files with the addresses of a device's page, and of the console
 TERMINALS = ("keyboard", "spacemouse", "gamepad", "leader")  # devices with a status line
 
 
@@ -60,6 +61,38 @@ def opened_device(
             if sys.stderr.isatty():  # not for logs: it has the token
                 print(notice, file=sys.stderr, flush=True)
         yield clutched(device)
+
+
+@contextlib.contextmanager
+def opened_page(
+    port: int | None,
+    folder: Path,
+    interface: Interface,
+    scene: Callable[[], Scene] | None,
+    ending: Callable[[], bool],
+    *,
+    holds: bool = True,
+) -> Iterator[Any]:
+    """The person at the console's page, or None where no `port` is given; see `PersonAtConsole`."""
+    if port is None:
+        yield None
+        return
+    from robolearn.cli.hil.learner import write_own
+    from robolearn.hil.console.at_actor import PersonAtConsole
+    from robolearn.hil.console.web_console import WebConsole
+    from robots import ROBOTS
+
+    robot = ROBOTS.get(interface.embodiment)
+    if robot is None:
+        raise BadInput("--console", got=f"a world with {interface.embodiment}", available=ROBOTS)
+    with WebConsole(robot, port=port) as console:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_own(folder / CONSOLE, console.url + "\n")
+        log.info("the console is at the address in %s", folder / CONSOLE)
+        try:
+            yield PersonAtConsole(console, interface, robot.joints, scene, ending, holds)
+        finally:
+            (folder / CONSOLE).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

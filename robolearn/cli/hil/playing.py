@@ -29,8 +29,8 @@ class Playing(Command):
     """An arm behind the safety filter over ROS 2, with --teleop: a robot contract, by name or as a file of your own."""
     rehearse: bool = False
     """With --robot: a simulated arm behind a double of the station's driver, its topics, stamps and habits."""
-    seconds: float = 60.0
-    """With --robot: longest episode [s]."""
+    seconds: float = 30.0
+    """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
     console: int | None = None
     """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
     address, with its token, is written into the file console beside the spool."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from robolearn.cli.command import Command
-from robolearn.cli.hil.actor import CONSOLE, QUIT
-from robolearn.cli.hil.hands import TELEOP
+from robolearn.cli.hil.actor import ARM, QUIT
+from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput
@@ -83,13 +83,14 @@ class HilRun(Teaching, Playing):
             finally:
                 processes.stop(STOP_S)
         wall_s = {"run": time.monotonic() - begun}
+        arm = {"arm": read_json(path, what="the arm")} if (path := self.out / SPOOL / ARM).exists() else {}
         if quit_.exists():  # the person has ended it before the budget was spent
             known = {key: value for row in list(read_metrics(self.out))[-1:] for key, value in row.items()}
             steps = {key: known.get(key, 0) for key in ("env_steps", "updates")}
-            return {"run": str(self.out), "policy": str(self.out / "policy"), "finished": False, **steps,
+            return {"run": str(self.out), "policy": str(self.out / "policy"), "finished": False, **steps, **arm,
                     "task": self.task, "wall_s": wall_s}  # fmt: skip
         result = read_json(self.out / RESULT, what=f"run {self.out}")
-        return {**result, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
+        return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
 
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
