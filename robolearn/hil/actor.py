@@ -25,6 +25,7 @@ from robolearn.hil.person import ActorStatus, Ask, Person
 from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, Lesson, episode_seed
 from robolearn.hil.spool import Spool
 from robolearn.hil.weights import TwoSets
+from robolearn.rewards.choice import KEY
 from robolearn.rollout import Engine, Episodes
 
 log = logging.getLogger(__name__)
@@ -125,20 +126,21 @@ class Actor:
             seen, helped = turn.decision.aux["observation"], turn.decision.aux["intervention"]
             label = self._agent.label
             labelled = label in ("success", "failure")
+            by_task = self._lesson.reward != KEY  # else the world may say what it likes: the person's key counts
             step = Step(
                 number,
                 self._index,
                 self._recorded(seen),
                 turn.decision.chunk[0, 0],
-                float(label == "success") if labelled else float(turn.rewards[0, 0]),
+                float(label == "success") if labelled or not by_task else float(turn.rewards[0, 0]),
                 helped,
             )
             self._write(first + self._index, step)
             self._index += 1
             interventions += helped
-            terminated, over = bool(turn.terminated[0]), bool(turn.ended[0])
+            terminated, over = by_task and bool(turn.terminated[0]), bool(turn.ended[0])
             if labelled or over or label in ("stop", "return"):
-                success = label == "success" if labelled else bool(turn.solved[0])
+                success = label == "success" if labelled else by_task and bool(turn.solved[0])
                 ended = labelled or terminated
                 end = End(number, self._index, self._recorded(turn.observation), ended, not ended, success)
                 self._write(first + self._index, end)

@@ -153,11 +153,9 @@ class HilRecording(Recording):
       link: to the learner.
       sets: the weights that the session's device plays.
       hold: gives the arm to the person's device, or back, beside its dead-man.
+      periods: of the control steps, added to.
       person: at a page, or None.
       by_task: the simulated arm's own success ends an episode.
-
-    Attributes:
-      periods: of the control steps.
     """
 
     def __init__(
@@ -166,17 +164,17 @@ class HilRecording(Recording):
         link: Line,
         sets: TwoSets,
         hold: Callable[[bool], None],
+        periods: Periods,
         person: Person | None = None,
         by_task: bool = False,
         **named: Any,
     ) -> None:
         super().__init__(*recording, **named)
         self._link, self._sets, self._hold = link, sets, hold
-        self._person, self._by_task = person, by_task
+        self._periods, self._person, self._by_task = periods, person, by_task
         self._halted = False  # STOP was pressed, and not released
         self._stepped = 0.0
         self._shown: ActorStatus | None = None
-        self.periods = Periods()
 
     def look(self) -> None:
         super().look()
@@ -199,7 +197,7 @@ class HilRecording(Recording):
             self.do(self.episodes.judged(Verdict(True)))
         now = self.clock()
         if recording and self.step_count and self._stepped:
-            self.periods.add(now - self._stepped)
+            self._periods.add(now - self._stepped)
         self._stepped = now if recording else 0.0
         if self._person is not None and self._shown is not None:
             if not recording:

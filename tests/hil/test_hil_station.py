@@ -25,6 +25,7 @@ from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
 from robolearn.data.replay import End, RecordSchema, Step
 from robolearn.hil.board import Period, Progress
+from robolearn.hil.pacing import Periods
 from robolearn.hil.spool import Spool
 from robolearn.hil.station import HilRecording, LearnedPolicy, SpoolWriter
 
@@ -86,7 +87,7 @@ class Rig(RecordingRig):
     """The rig of a recording, its writer a spool."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        self.line, self.page = Line(), Page()
+        self.line, self.page, self.periods = Line(), Page(), Periods()
         self.spool = Spool(folder, "arm", SCHEMA)
         self.writer = SpoolWriter(self.spool, ("proprio",), self.line)
         self.supervised: Supervised
@@ -97,8 +98,9 @@ class Rig(RecordingRig):
             return self.supervised
 
         make = partial(
-            HilRecording, link=self.line, sets=Sets(), hold=lambda on: self.supervised.hold(on), person=self.page
-        )  # type: ignore[arg-type]
+            HilRecording, link=self.line, sets=Sets(), hold=lambda on: self.supervised.hold(on), periods=self.periods,
+            person=self.page,
+        )  # type: ignore[arg-type]  # fmt: skip
         super().__init__(wrap=wrap, make=make, paper=self.writer, **{"episodes": 10**9, **options})
         self.until(lambda: self.phase is Phase.WAITING)
 
@@ -129,6 +131,7 @@ def test_an_intervention_is_stored_as_it_was_executed(rig: Rig) -> None:
     rig.steps(10)
     rig.help(10, dx=0.2, gripper=1.0)
     rig.steps(10)
+    assert 49.0 < rig.periods.measured().p50 < 51.0 and rig.periods.measured().count > 25
     rig.press(E.SUCCESS)
     rig.until(lambda: rig.phase is Phase.READY)
     rig.settled()
@@ -181,7 +184,7 @@ def test_a_stop_cuts_the_episode_and_start_arms_anew(rig: Rig) -> None:
     rig.press(E.SUCCESS)
     rig.until(lambda: rig.phase is Phase.READY)
     rig.settled()
-    (cut, stopped), (whole, end) = rig.episodes()
+    (cut, stopped), (_, end) = rig.episodes()
     assert stopped is not None and stopped.truncated and not stopped.success and not stopped.terminated
     assert len(cut) >= 17 and not any(step.reward for step in cut), "what was done is learned from"
     assert end is not None and end.success and end.episode == stopped.episode + 1

@@ -84,6 +84,7 @@ def _teach(
     from robolearn.deploy.programs import enclave, may_be_realtime
     from robolearn.hil.actor import Played
     from robolearn.hil.algorithms import make_off_policy
+    from robolearn.hil.pacing import Periods
     from robolearn.hil.station import ENDLESS, HilRecording, LearnedPolicy, SpoolWriter
     from robolearn.hil.weights import TwoSets
 
@@ -93,6 +94,8 @@ def _teach(
     writer = SpoolWriter(spool, tuple(base.interface.observation), link)
     make_room_for_pictures()
     node: RecordNode | None = None
+    periods = Periods()
+    link.measure = periods.measured
     with contextlib.ExitStack() as stack:
         device = stack.enter_context(
             opened_device(actor.teleop, actor.device_options(), contract.interface, contract.robot, actor.out)
@@ -103,7 +106,7 @@ def _teach(
         stack.callback(supervised.close)
         check = stack.enter_context(_nodes(actor, contract, lesson.seed * 1_000_003 + len(spool)) if nodes else _none())
         make = partial(
-            HilRecording, link=link, sets=sets, hold=supervised.hold, person=person,
+            HilRecording, link=link, sets=sets, hold=supervised.hold, periods=periods, person=person,
             by_task=contract.simulated and lesson.reward == "task",
         )  # fmt: skip
 
@@ -115,7 +118,6 @@ def _teach(
             )  # fmt: skip
             priority = actor.realtime_priority if may_be_realtime() else 0
             node = RecordNode(lambda _: session, make=make, name="hil", overrides={"realtime_priority": priority})
-            link.measure = lambda: node.recording.periods.measured()  # type: ignore[union-attr]
             return node
 
         stack.enter_context(unhurried_logs())
@@ -126,7 +128,7 @@ def _teach(
     if node.interrupted:
         raise KeyboardInterrupt
     played = Played(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
-    result = actor.result(played, spool, link, node.recording.periods.measured())  # type: ignore[union-attr]
+    result = actor.result(played, spool, link, periods.measured())
     return _keep(actor, result | _arm_result(contract, node))
 
 

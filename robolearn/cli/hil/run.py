@@ -16,6 +16,7 @@ from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput
+from robolearn.rewards.choice import KEY
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class HilRun(Teaching, Playing):
         self.check_playing()
         if self.live and self.pace != "realtime":
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
+        if self.reward == KEY and not self.teleop and self.console is None:
+            raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
