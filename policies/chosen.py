@@ -50,7 +50,8 @@ class ChosenPolicy(StatelessPolicy):
     def __init__(self, proposer: ChunkPolicy, config: ChosenConfig) -> None:
         super().__init__(proposer.interface, proposer.execute_steps, (config.proposals, *proposer.net.noise_shape))
         self.proposer, self.config = proposer, config
-        self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, width=config.width, depth=config.depth)
+        size = {"width": config.width, "depth": config.depth}
+        self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, **size, batch_norm=config.batch_norm)
         self.register_buffer("trusted", torch.tensor(0.0))
         self.register_buffer("stretched", stretched(self.interface).repeat(self.execute_steps), persistent=False)
 

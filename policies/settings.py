@@ -157,6 +157,8 @@ class CriticsConfig:
     """Units of a hidden layer."""
     depth: int = 2
     """Hidden layers."""
+    batch_norm: bool = False
+    """Batch norm in the place of LayerNorm."""
 
     def __post_init__(self) -> None:
         if not (1 <= self.critics <= MOST and 1 <= self.width <= MOST and 1 <= self.depth <= DEEPEST):

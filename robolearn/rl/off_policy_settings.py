@@ -39,14 +39,20 @@ class OffPolicyConfig:
     """Frames that the replay buffer keeps."""
     warmup: int = 200
     """Control steps before the first update."""
+    n_step: int = 1
+    """Chunks whose rewards are summed before a value is looked at (n-step returns)."""
+    dropout: float = 0.0
+    """Share of the critics' hidden units that is dropped while they learn (DroQ; there 0.01)."""
+    cross_q: bool = False
+    """Critics with batch normalisation, of what was done and what comes next in one pass, without targets (CrossQ)."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "actor_every", "critics", "subset", "width", "depth", "capacity"):
+        for name in ("batch", "actor_every", "critics", "subset", "width", "depth", "capacity", "n_step"):
             if getattr(self, name) < 1:
                 raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if self.subset > self.critics:
             raise BadInput("--subset", got=self.subset, expected=f"at most the {self.critics} critics")
-        check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf))
+        check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf), dropout=(0.0, 0.9))
         check_positive(self, "utd", "tau", "lr")
 
 

@@ -44,6 +44,7 @@ class Proposals(OffPolicy):
             proposals=config.proposals,
             tempo=config.tempo,
             caution=config.caution,
+            batch_norm=config.cross_q,
         )
         policy = ChosenPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), chosen)
         super().__init__(base, policy.to(base.device).eval(), policy.critics, config, seed=seed)
@@ -62,12 +63,11 @@ class Proposals(OffPolicy):
         uniform = torch.rand(proposals.shape[:2], generator=self.generator, device=self.device)
         return self.policy.candidates(proposals, 1.0 + self.settings.tempo * (1.5 * uniform - 0.5))
 
-    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
+    def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
         features = self.policy.see(observation)
         drawn = self.draw(len(features), self.settings.backup_proposals, *self.policy.noise.shape[1:])
         candidates = self._candidates(self.policy.propose(observation, drawn))
-        chosen = self.policy.choose(self.policy.values(features, candidates))
-        return self.critic.pessimistic(features, candidates, self.order).gather(1, chosen[:, None]).squeeze(1)
+        return features, self.policy.best(features, candidates), 0.0
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
         self.policy.trusted.fill_(float(self.updates >= self.settings.trust_after))

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from policies.gaussian import GaussianPolicy
-from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from policies.settings import ActorConfig
 from robolearn.data.replay import WindowBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.algorithms.off_policy import OffPolicy, make_critics
 from robolearn.rl.algorithms.soft_actor import SoftActor
 from robolearn.rl.off_policy_settings import RlpdConfig
 
@@ -30,18 +29,17 @@ class Rlpd(OffPolicy):
         torch.manual_seed(seed)
         actor = ActorConfig(execute=base.execute_steps, width=config.width, depth=config.depth)
         policy = GaussianPolicy(base.normalizer, base.interface, actor)
-        critics = EnsembleMlp(config.critics, policy.features + policy.size, 1, width=config.width, depth=config.depth)
+        critics = make_critics(config, policy.features + policy.size)
         super().__init__(base, policy.to(base.device), critics, config, seed=seed)
         self.settings, self.soft = config, SoftActor(policy.actor, config, policy.size)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         return self.policy.actor.sample(self.policy.see(observation), self.generator)[0]
 
-    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
+    def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
         features = self.policy.see(observation)
         action, log_prob = self.policy.actor.sample(features, self.generator)
-        value = self.critic.pessimistic(features, action[:, None], self.order)[:, 0]
-        return value - self.soft.alpha * log_prob if self.settings.backup_entropy else value
+        return features, action, -self.soft.alpha * log_prob if self.settings.backup_entropy else 0.0
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
         def value(action: Tensor) -> Tensor:
