@@ -75,7 +75,14 @@ class Experience:
         self.outcomes: list[Outcome] = []
         config, interface = algorithm.config, algorithm.base.interface
         self.online, self.demonstrations = (
-            ReplayBuffer(interface, algorithm.chunk, config.capacity, n_step=config.n_step, device=algorithm.device)
+            ReplayBuffer(
+                interface,
+                algorithm.chunk,
+                config.capacity,
+                n_step=config.n_step,
+                plan=algorithm.plan,
+                device=algorithm.device,
+            )
             for _ in range(2)
         )
         for episode in demonstrations:

@@ -28,10 +28,13 @@ def base(horizon: int = 2, **settings: Any) -> ChunkPolicy:
 
 def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> WindowBatch:
     rng = torch.Generator().manual_seed(1)
+    seen, action = torch.randn(n, 2, generator=rng), torch.rand(n, 2, 1, generator=rng) * 2 - 1
     return WindowBatch(
-        observation={"proprio": torch.randn(n, 2, generator=rng)},
-        action=torch.rand(n, 2, 1, generator=rng) * 2 - 1,
+        observation={"proprio": seen},
+        action=action,
         executed=torch.ones(n, 2, dtype=torch.bool),
+        plan=action,
+        planned=torch.ones(n, 2, dtype=torch.bool),
         reward=torch.linspace(0, 1, n),
         discount=torch.full((n,), 0.0 if ends else 0.9),
         next_observation={"proprio": torch.randn(n, 2, generator=rng)},

@@ -149,7 +149,7 @@ def test_the_copy_learns_what_was_worth_imitating(own: bool) -> None:
     batch, worth = windows(32), torch.arange(32) % 2 == 0
     action = torch.where(worth[:, None, None], 0.3, -0.8).expand(32, 2, 1)
     marks = {"merit": worth, "intervention": ~worth} if own else {"merit": ~worth, "intervention": worth}
-    batch = replace(batch, action=action, **marks)
+    batch = replace(batch, plan=action, **marks)
     for _ in range(300):
         algorithm.update(batch)
     found = mean_proposal(algorithm, batch.observation)
@@ -164,7 +164,7 @@ def test_what_was_never_executed_is_not_imitated() -> None:
     action[:, 1] = -0.9
     executed = torch.tensor([[True, False]]).repeat(32, 1)
     for _ in range(300):
-        algorithm.update(replace(batch, action=action, executed=executed))
+        algorithm.update(replace(batch, plan=action, planned=executed))
     found = mean_proposal(algorithm, batch.observation)
     assert float((found[:, 0] - 0.3).abs().max()) < 0.15
     assert float((found[:, 1] - before).abs().mean()) < 0.3  # it learned nothing there; −0.9 is far away

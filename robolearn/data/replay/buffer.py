@@ -37,6 +37,8 @@ class WindowBatch:
       observation, next_observation: feature → (B, …) as stored.
       action: (B, H, Da) executed actions in [-1, 1].
       executed: (B, H) false where the episode had ended; an action of another window stands there.
+      plan: (B, Tp, Da) the actions from the window's first on, for what imitates them; without meaning where not
+        `planned` (B, Tp): beyond the episode's end, or what another author did.
       reward: (B,) Σ_{i<h} γ^i r; with n-step returns h goes up to n · H.
       discount: (B,) γ^h, 0 where the task ended the episode within them.
       intervention: (B,) an operator commanded the window.
@@ -46,6 +48,8 @@ class WindowBatch:
     observation: dict[str, Tensor]
     action: Tensor
     executed: Tensor
+    plan: Tensor
+    planned: Tensor
     reward: Tensor
     discount: Tensor
     next_observation: dict[str, Tensor]
@@ -76,6 +80,7 @@ class ReplayBuffer:
       chunk: H, actions in a window.
       capacity: rows (frames) in memory; whole episodes are forgotten, the oldest first.
       n_step: chunks that a return is summed over.
+      plan: Tp, at least H; by default H.
       device: of the batches; rows stay in the CPU's memory.
 
     Attributes:
@@ -89,6 +94,7 @@ class ReplayBuffer:
         capacity: int,
         *,
         n_step: int = 1,
+        plan: int = 0,
         device: str | torch.device = "cpu",
     ) -> None:
         if chunk < 1 or capacity <= chunk:
@@ -96,7 +102,7 @@ class ReplayBuffer:
         if n_step < 1:
             raise BadInput("replay: n-step", got=n_step, expected="at least 1")
         self._interface, self._chunk, self._capacity = interface, chunk, capacity
-        self._n_step = n_step
+        self._n_step, self._plan = n_step, max(plan, chunk)
         self._device = torch.device(device)
         self._rows: dict[str, Tensor] = {}  # grow to the capacity by doubling
         self._held = 0  # rows that there is memory for
@@ -126,12 +132,13 @@ class ReplayBuffer:
         self._store(seen, episode, count)
         begin = self._next
         self._next += count
-        starts, lengths, reach, ends = windows_of(episode, self._chunk, count, self._n_step)
+        starts, lengths, reach, ends, author = windows_of(episode, self._chunk, count, self._n_step)
         keep = episode.intervention[starts] if only_interventions else np.ones(len(starts), np.bool_)
         self._windows.append(
             start=begin + starts[keep],
             length=lengths[keep],
             reach=reach[keep],
+            author=author[keep],
             ends=ends[keep],
             intervention=episode.intervention[starts[keep]],
             merit=episode.merits[starts[keep]],
@@ -161,6 +168,9 @@ class ReplayBuffer:
         action = self._rows["action"][rows]
         others = action[torch.randperm(len(index), generator=generator)]
         action = torch.where(executed[..., None], action, others)
+        further = torch.arange(self._plan)
+        planned = further < w.author[index][:, None]
+        ahead = (start[:, None] + torch.where(planned, further, 0)) % max(self._held, 1)
         # R = Σ_{i<h} γ^i r_i
         step = torch.arange(self._chunk * self._n_step)
         summed = step < reach[:, None]
@@ -173,6 +183,8 @@ class ReplayBuffer:
             observation=self._observations(now),
             action=action.to(self._device),
             executed=executed.to(self._device),
+            plan=self._rows["action"][ahead].to(self._device),
+            planned=planned.to(self._device),
             reward=reward.to(self._device),
             discount=discount.to(self._device),
             next_observation=self._observations(after),
@@ -223,9 +235,9 @@ _FEATURE = "observation/"
 
 def windows_of(
     episode: PlayedEpisode, chunk: int, rows: int, n_step: int = 1
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(starts, executed steps of the chunk, steps of the return, whether the task ended in them) of the windows of an
-    episode with so many rows."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(starts, executed steps of the chunk, steps of the return, whether the task ended in them, steps that their
+    author goes on for) of the windows of an episode with so many rows."""
     steps = len(episode)
     start = np.arange(steps)
     length = np.minimum(chunk, steps - start)
@@ -239,14 +251,14 @@ def windows_of(
     last = steps if episode.terminated else rows - 1
     reach = np.minimum(np.minimum(start + chunk * n_step, edge), last) - start
     ends = episode.terminated & (start + reach == steps)
-    return start[valid], length[valid], reach[valid], ends[valid]
+    return start[valid], length[valid], reach[valid], ends[valid], (edge - start)[valid]
 
 
 class _Columns:
     """The windows, oldest first."""
 
     def __init__(self) -> None:
-        self.start = self.length = self.reach = torch.zeros(0, dtype=torch.int64)
+        self.start = self.length = self.reach = self.author = torch.zeros(0, dtype=torch.int64)
         self.ends = self.intervention = self.merit = torch.zeros(0, dtype=torch.bool)
 
     def __len__(self) -> int:
@@ -259,5 +271,5 @@ class _Columns:
     def drop_before(self, row: int) -> None:
         gone = int(torch.searchsorted(self.start, row))
         if gone:
-            for name in ("start", "length", "reach", "ends", "intervention", "merit"):
+            for name in ("start", "length", "reach", "author", "ends", "intervention", "merit"):
                 setattr(self, name, getattr(self, name)[gone:])

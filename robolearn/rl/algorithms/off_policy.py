@@ -41,7 +41,7 @@ class OffPolicy:
       seed: of noise and of what is drawn for targets.
 
     Attributes:
-      chunk: H; size: H · Da.
+      chunk: H; size: H · Da; plan: Tp, steps of the base's predictions.
       updates: of the critics, so far.
     """
 
@@ -52,6 +52,7 @@ class OffPolicy:
     ) -> None:
         self.base, self.policy, self.config, self.device = base.eval(), policy, config, base.device
         self.chunk, self.components, self.size = policy.execute_steps, policy.components, policy.size
+        self.plan = int(base.net.config.horizon)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.critic = EnsembleCritic(critics.to(self.device), config, self.generator)
         self.order = torch.Generator().manual_seed(seed)

@@ -78,11 +78,9 @@ class Proposals(OffPolicy):
         worth = worth[some.to(self.device)]
         normal = self.base.normalizer
         seen = {key: value[worth] for key, value in batch.observation.items()}
-        action, horizon = normal.action(batch.action[worth]).clamp(-1.0, 1.0), self.student.config.horizon
-        # What lies beyond the H executed steps of a prediction nobody commanded: it has no weight.
-        beyond = (0, 0, 0, horizon - self.chunk)
-        action = nn.functional.pad(action, beyond)
-        is_pad = nn.functional.pad(~batch.executed[worth], beyond[2:], value=True)
+        action = normal.action(batch.plan[worth]).clamp(-1.0, 1.0)
+        # What lies beyond the author's last step in a row nobody commanded: it has no weight.
+        is_pad = ~batch.planned[worth]
         loss, _ = self.student.loss(normal.observation(seen), action, is_pad, self.generator)
         self.adam.zero_grad(set_to_none=True)
         loss.backward()
