@@ -103,6 +103,20 @@ class ChosenPolicy(StatelessPolicy):
         twins = torch.where(self.stretched, (proposals * tempo[..., None]).clamp(-1.0, 1.0), proposals)
         return torch.cat((proposals, twins), 1)
 
+    def doubts(self, observation: Mapping[str, Tensor], proposals: Tensor) -> dict[str, Tensor]:
+        """Signs that the policy does not know what to do, each (B,), of proposals (B, P, D).
+
+        critics    mean_i std_e Q_e(s, a_i)      what the critics disagree upon
+        proposals  mean_d std_i a_i              what the proposals differ in
+        value      −mean_{i,e} Q_e(s, a_i)       no disagreement: how little is expected
+        """
+        values = self.values(self.see(observation), proposals)
+        return {
+            "critics": values.std(0, correction=0).mean(1),
+            "proposals": proposals.std(1, correction=0).mean(1),
+            "value": -values.mean((0, 2)),
+        }
+
     def values(self, features: Tensor, candidates: Tensor) -> Tensor:
         """(B, F) and (B, C, D) → (E, B, C)."""
         return evaluate(self.critics, features, candidates)

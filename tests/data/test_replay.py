@@ -123,6 +123,23 @@ def test_n_step_returns_are_summed_up_to_boundaries_and_no_further() -> None:
     ]  # fmt: skip
 
 
+def test_a_plan_goes_on_as_far_as_its_author_does() -> None:
+    """Policy 0 1 2, operator 3 4 5 6 to the end: chunks of 2, plans of 4."""
+    buffer = ReplayBuffer(PLAIN, 2, 100, plan=4)
+    buffer.add(played(0, 7, helped=(3, 4, 5, 6), terminated=True))
+    batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator())
+    found = {
+        int(seen[1]): [round(100 * float(a)) for a in plan[planned, 0]]
+        for seen, plan, planned in zip(batch.observation["proprio"], batch.plan, batch.planned, strict=True)
+    }
+    assert found == {0: [0, 1, 2], 1: [1, 2], 3: [3, 4, 5, 6], 4: [4, 5, 6], 5: [5, 6], 6: [6]}
+    # By default a plan is the chunk.
+    same = ReplayBuffer(PLAIN, 2, 100)
+    same.add(played(0, 7))
+    batch = same.gather(torch.arange(len(same)), GAMMA, torch.Generator())
+    assert torch.equal(batch.plan, batch.action) and torch.equal(batch.planned, batch.executed)
+
+
 def test_windows_of_an_operator_alone() -> None:
     buffer = ReplayBuffer(PLAIN, 2, 100)
     buffer.add(played(0, 10, helped=(4, 5, 6)), only_interventions=True)
