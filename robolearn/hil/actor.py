@@ -174,6 +174,7 @@ class Actor:
                 linked=self._link.alive,
                 unsent=len(self._spool) - self._link.acknowledged,
                 progress=self._link.progress,
+                asks_help=self._sets.unsure and not steering,
             )
         )
         return self._person.poll()

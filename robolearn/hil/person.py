@@ -27,6 +27,7 @@ class ActorStatus:
       linked: the learner answers.
       unsent: records that the learner has not acknowledged.
       progress: of the learner.
+      asks_help: the policy is unsure of its running chunk.
     """
 
     episode: int
@@ -38,6 +39,7 @@ class ActorStatus:
     linked: bool
     unsent: int
     progress: Progress
+    asks_help: bool = False
 
 
 class Person(Protocol):

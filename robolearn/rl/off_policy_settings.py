@@ -105,6 +105,9 @@ class ProposalsConfig(OffPolicyConfig):
     slower. 0 for no twins."""
     caution: float = 0.5
     """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+    ask_for_help: float = 0.0
+    """Standard deviation of the critics about what is proposed, above which the console says that the policy is unsure;
+    0 for never. `robolearn benchmark hil` says what it foretells, and gives a threshold."""
     trust_after: int = 6000
     """Updates of the critics before they choose; until then the first proposal is executed."""
     imitate_own: bool = False
@@ -124,6 +127,8 @@ class ProposalsConfig(OffPolicyConfig):
                 raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if not 1 <= self.backup_proposals <= self.proposals:
             raise BadInput("--backup-proposals", got=self.backup_proposals, expected=f"1 to {self.proposals}")
-        check_range(self, tempo=(0.0, 4.0), caution=(0.0, math.inf), trust_after=(0, math.inf))
+        check_range(
+            self, tempo=(0.0, 4.0), caution=(0.0, math.inf), ask_for_help=(0.0, math.inf), trust_after=(0, math.inf)
+        )
         check_range(self, imitate_average=(0.0, 1.0))
         check_positive(self, "imitate_lr")

@@ -43,6 +43,7 @@ class OffPolicy:
     Attributes:
       chunk: H; size: H · Da; plan: Tp, steps of the base's predictions.
       updates: of the critics, so far.
+      unsure: the last chunk to learn from was chosen in doubt: a person should watch.
     """
 
     policy: StatelessPolicy
@@ -57,6 +58,7 @@ class OffPolicy:
         self.critic = EnsembleCritic(critics.to(self.device), config, self.generator)
         self.order = torch.Generator().manual_seed(seed)
         self.updates = 0
+        self.unsure = False
 
     # --- what an algorithm says -----------------------------------------------------------------------------------
 

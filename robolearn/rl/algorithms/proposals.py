@@ -56,6 +56,8 @@ class Proposals(OffPolicy):
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
         proposals = self.policy.propose(observation, self.draw(count, *self.policy.noise.shape))
+        if limit := self.settings.ask_for_help:
+            self.unsure = bool((self.policy.doubts(observation, proposals)["critics"] > limit).any())
         return self.policy.best(self.policy.see(observation), self._candidates(proposals))
 
     def _candidates(self, proposals: Tensor) -> Tensor:
