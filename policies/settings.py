@@ -205,6 +205,14 @@ class ActorConfig:
             raise BadInput("magnitude", got=self.magnitude, expected="0 to 10")
 
 
+@dataclass(frozen=True)
+class GaussianConfig(ActorConfig):
+    """A squashed Gaussian of chunks; see `policies.gaussian`."""
+
+    discrete_gripper: bool = False
+    """The gripper is not the Gaussian's: critics choose among close, stay and open."""
+
+
 PolicyConfig = FlowConfig | DiffusionConfig
 POLICIES: dict[str, type[FlowConfig] | type[DiffusionConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
 RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name

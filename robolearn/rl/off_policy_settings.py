@@ -74,6 +74,15 @@ class RlpdConfig(SoftConfig):
     """Members of the critic ensemble."""
     backup_entropy: bool = False
     """Count the entropy into the target of the critics."""
+    discrete_gripper: bool = False
+    """Choose among closing, staying and opening by a critic of the gripper's own (double DQN); the actor moves the
+    arm."""
+    gripper_penalty: float = 0.02
+    """What each change of a discrete gripper costs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, gripper_penalty=(0.0, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)

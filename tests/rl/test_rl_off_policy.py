@@ -20,7 +20,7 @@ from policies.gaussian import GaussianPolicy
 from policies.loading import open_policy
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.networks.squashed import SquashedGaussian
-from policies.settings import ActorConfig
+from policies.settings import GaussianConfig
 from robolearn.core import BadInput, bind_policy
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.dsrl import Dsrl
@@ -74,7 +74,7 @@ class Fixed(OffPolicy):
 
     def __init__(self) -> None:
         policy = base()
-        acts = GaussianPolicy(policy.normalizer, INTERFACE, ActorConfig(execute=2, width=8))
+        acts = GaussianPolicy(policy.normalizer, INTERFACE, GaussianConfig(execute=2, width=8))
         critics = EnsembleMlp(4, 4, 1, width=32, depth=2)
         super().__init__(policy, acts, critics, OffPolicyConfig(**SMALL, actor_every=10**9), seed=0)
 
