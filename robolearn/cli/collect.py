@@ -24,6 +24,10 @@ class Collect(Command):
     with its own error of aim, some haste."""
     robot: SimRobot = "panda"
     """The arm."""
+    cameras: tuple[str, ...] = ()
+    """Cameras to record as video: front, side, wrist."""
+    image_size: int = 84
+    """Edge of their square pictures [px]."""
     start_range: float | None = None
     """Share of each range of starts to draw from, about its centre; by default the quality's, 1 except for narrow."""
     out: Path
@@ -49,7 +53,8 @@ class Collect(Command):
         worlds = min(self.worlds, self.episodes)
         quality = named_quality(self.quality)
         share = quality.start_range if self.start_range is None else self.start_range
-        env = make_env(self.task, worlds, robot=self.robot, start_range=share)
+        env = make_env(self.task, worlds, robot=self.robot, start_range=share, cameras=self.cameras,
+                       image_size=self.image_size)  # fmt: skip
         try:
             make_expert(self.task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
@@ -69,6 +74,7 @@ class Collect(Command):
             "quality": self.quality,
             "robot": self.robot,
             "start_range": share,
+            "cameras": list(self.cameras),
             "episodes": total,
             "frames": frames,
             "expert_success": float(Dataset.open(self.out).success.mean()),

@@ -57,7 +57,7 @@ def test_a_near_miss_is_suggested() -> None:
 @pytest.mark.parametrize("task", ["gym:nowhere:Id-v0", "robosuite:Lift"])
 @pytest.mark.parametrize(
     "option",
-    [{"cameras": ("front",)}, {"reward": "dense"}, {"action_kind": "joint_position"}, {"robot": "fr3"},
+    [{"reward": "dense"}, {"action_kind": "joint_position"}, {"robot": "fr3"},
      {"start_range": 0.5}],
     ids=str,
 )  # fmt: skip
