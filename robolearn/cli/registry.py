@@ -51,6 +51,8 @@ class Entry:
         return getattr(import_module(module), name)
 
 
+_UPDATES = "Speed of the learner, beside LeRobot"
+
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
@@ -85,6 +87,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
     Entry("benchmark hil", "robolearn.cli.benchmark_hil:BenchmarkHil", "What a human in the loop is worth", "Measure"),
+    Entry("benchmark hil-updates", "robolearn.cli.benchmark_hil_updates:BenchmarkHilUpdates", _UPDATES, "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
     Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
