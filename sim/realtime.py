@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core.errors import BadInput
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec
-from sim.embedded.camera import Cameras
+from sim.embedded.camera import IMAGE_SIZE, Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
 from sim.embedded.view import TaskView
@@ -54,7 +54,7 @@ class RealtimeWorld:
         task: str,
         seed: int,
         cameras: tuple[str, ...] = (),
-        image_size: int = 96,
+        image_size: int = IMAGE_SIZE,
         *,
         robot: RobotSpec = PANDA,
         randomise: bool = True,

@@ -71,6 +71,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("dataset import", "robolearn.cli.dataset.import_:Import", "From other formats of demonstrations", "Data"),
     Entry("dataset export", "robolearn.cli.dataset.export:Export", "To other formats of demonstrations", "Data"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
+    Entry("distill", "robolearn.cli.distill:Distill", "Teach a policy that sees by one that knows", "Learn"),
     Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
     Entry("hil run", "robolearn.cli.hil.run:HilRun", "Teach a policy: actor, learner and operator", "Learn"),
     Entry("hil learner", "robolearn.cli.hil.learner:HilLearner", "Learn from what actors send", "Learn"),

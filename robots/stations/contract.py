@@ -80,7 +80,7 @@ class Camera(Topic):
       pose: where it is mounted, or None.
     """
 
-    size: tuple[int, int] = (96, 96)
+    size: tuple[int, int] = (84, 84)
     crop: tuple[int, int, int, int] | str | None = None
     depth: tuple[float, float] | None = None
     info: str = ""
@@ -268,6 +268,16 @@ class Contract:
             if name not in self.cameras:
                 raise BadInput(f"camera of contract {self.name}", got=name, available=self.cameras or ("none",))
         return dataclasses.replace(self, cameras={name: self.cameras[name] for name in dict.fromkeys(names)})
+
+    def with_picture_sizes(self, observation: Mapping[str, ArraySpec]) -> Contract:
+        """This contract with its cameras' pictures resized to what a policy that needs `observation` has learned from;
+        cameras that it does not look through stay as they are."""
+        cameras = dict(self.cameras)
+        for name, camera in cameras.items():
+            spec = observation.get(f"images.{name}")
+            if spec is not None and len(spec.shape) == 3:
+                cameras[name] = dataclasses.replace(camera, size=(spec.shape[0], spec.shape[1]))
+        return dataclasses.replace(self, cameras=cameras)
 
     @property
     def command_joints(self) -> tuple[str, ...]:
