@@ -161,9 +161,11 @@ def test_one_vector_of_arm_and_gripper_goes_both_ways(tmp_path: Path, station: P
 
 
 def test_bags_know_no_raw_torques(tmp_path: Path, station: Path, capsys: pytest.CaptureFixture) -> None:
+    plain = station.read_text()
+    station.write_text(plain + FELT["external_torque"])
     film(load_contract(station), tmp_path / "set", jitter=False)
     raw = f"contact: {{topic: /joint_states, type: sensor_msgs/msg/JointState, gravity: true, max_torque: {[5.0] * 7}}}"
-    station.write_text(f"{station.read_text()}{raw}\n")
+    station.write_text(f"{plain}{raw}\n")
     code = run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station, "--out", tmp_path / "bag")
     assert code == 2 and "contact.gravity" in capsys.readouterr().err
 
