@@ -83,6 +83,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
     from hardware.ros2.policy_node import PolicyNode
     from hardware.ros2.record_node import RecordNode
     from hardware.ros2.safety_node import SafetyNode
+    from hardware.ros2.servos_node import ServosNode
     from hardware.ros2.sim_arm_node import SimArmNode
     from hardware.ros2.streamer_node import StreamerNode
     from hardware.ros2.teleop_node import TeleopNode
@@ -95,11 +96,13 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             "policy_node": PolicyNode(lambda path, device: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "gripper_node": GripperNode(**context),
+            "servos_node": ServosNode(lambda *_: None, **context),  # type: ignore[arg-type,return-value]
             "streamer_node": StreamerNode(**context),
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
         started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
         started += launch("teleop").started + launch("arm", robot="fr3").started
+        started += launch("servos", robot="fr3", namespace="robolearn").started
         for process in started:
             node = made[process.executable]
             assert process.node == f"{node.get_namespace()}/{node.get_name()}"
@@ -150,6 +153,20 @@ def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp
     with spawned([gripper], tmp_path) as children:
         assert children["/robolearn/gripper"].wait(60) == 0
     assert "ur5e has no gripper.action: nothing to do" in logs(tmp_path)
+
+
+@pytest.mark.realtime
+def test_an_arm_in_its_namespace_has_its_filter_and_no_gripper_node_to_wait_for(
+    compiled: None, launch: Launch, tmp_path: Path
+) -> None:
+    started = launch("arm", robot="so101", namespace="follower/robolearn").started
+    assert [process.executable for process in started] == ["safety_node", "gripper_node"]
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        assert children["/follower/robolearn/gripper"].wait(120) == 0, logs(tmp_path)
+        operator = SafetyClient(ros, station="/follower")
+        wait_until(lambda: operator.report is not None, 120.0, "the safety node")
+        children["/follower/robolearn/safety"].send_signal(signal.SIGINT)
+        assert children["/follower/robolearn/safety"].wait(30) == 0, logs(tmp_path)
 
 
 def test_a_wrong_contract_ends_the_safety_node_and_with_it_everything(launch: Launch, tmp_path: Path) -> None:
