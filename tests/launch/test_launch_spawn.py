@@ -21,6 +21,7 @@ from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
+from robolearn.cli.hil.node import HIL
 from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.data.reader import Dataset
 from robolearn.deploy.programs import may_be_realtime
@@ -91,6 +92,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
         context = {"context": ros.context}
         made = {
             "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
+            "hil_node": RecordNode(lambda _: None, name="hil", defaults=node_defaults(**HIL), **context),  # type: ignore
             "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
             "policy_node": PolicyNode(lambda path, device: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
@@ -99,6 +101,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
         started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
+        started += launch("hil", policy=str(policy), out="x").started
         started += launch("teleop").started + launch("arm", robot="fr3").started
         for process in started:
             node = made[process.executable]
