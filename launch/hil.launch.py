@@ -52,6 +52,7 @@ def generate_launch_description() -> LaunchDescription:
                 default_value="127.0.0.1",
                 description="where the page of device:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
             ),
+            DeclareLaunchArgument("port", default_value="8070", description="its port; 0 takes a free one"),
             DeclareLaunchArgument(
                 "realtime_priority",
                 default_value="0",
@@ -77,6 +78,7 @@ def generate_launch_description() -> LaunchDescription:
                         "seconds": ParameterValue(LaunchConfiguration("seconds"), value_type=float),
                         "task": ParameterValue(LaunchConfiguration("task"), value_type=str),
                         "host": ParameterValue(LaunchConfiguration("host"), value_type=str),
+                        "port": ParameterValue(LaunchConfiguration("port"), value_type=int),
                         "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
                     }
                 ],

@@ -118,7 +118,7 @@ def test_a_lesson_in_simulation(launch: Launch) -> None:
         "hil_node": {
             "contract": "sim", "device": "browser", "policy": "runs/7", "demos": "data/7", "out": "runs/8",
             "algo": "proposals", "reward": "task", "env_steps": 24000, "seconds": 30.0, "task": "lift",
-            "host": "127.0.0.1", "realtime_priority": 0,
+            "host": "127.0.0.1", "port": 8070, "realtime_priority": 0,
         },
         "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "lift", "seed": 0},
