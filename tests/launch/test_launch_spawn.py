@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
+from robolearn.cli.hil.node import HIL
 from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.data.reader import Dataset
 from robolearn.deploy.programs import may_be_realtime
@@ -92,6 +94,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
         context = {"context": ros.context}
         made = {
             "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
+            "hil_node": RecordNode(lambda _: None, name="hil", defaults=node_defaults(**HIL), **context),  # type: ignore
             "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
             "policy_node": PolicyNode(lambda path, device: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
@@ -101,6 +104,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
         started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
+        started += launch("hil", policy=str(policy), out="x").started
         started += launch("teleop").started + launch("arm", robot="fr3").started
         started += launch("servos", robot="fr3", namespace="robolearn").started
         for process in started:
@@ -146,6 +150,32 @@ def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp
             assert children[node].wait(20) == 0, logs(tmp_path)
     data = Dataset.open(out)
     assert data.success.tolist() == [True] and len(data.action) > 20
+
+
+@pytest.mark.realtime
+def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
+    compiled: None, launch: Launch, policy: Path, tmp_path: Path
+) -> None:
+    """The actor's node has started its learner, and serves the person's page; nothing moves before START."""
+    out = tmp_path / "run"
+    started = launch("hil", device="browser", port="0", policy=str(policy), out=str(out), task="lift").started
+    page = out / "spool" / "teleop"
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        operator = SafetyClient(ros)
+        try:
+            wait_until(lambda: {p.node for p in started} <= nodes(operator) and page.exists(), 120.0, "all nodes")
+            wait_until(lambda: operator.report is not None, 30.0, "the safety node")
+            assert operator.state == "disarmed", operator.state
+            with urllib.request.urlopen(page.read_text().strip(), timeout=10) as answer:
+                assert answer.status == 200
+            assert "listens" in (out / "logs" / "learner.log").read_text()
+            for child in children.values():
+                child.send_signal(signal.SIGINT)
+            codes = {node: child.wait(60) for node, child in children.items()}
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
+    assert list((out / "state").glob("state-*/meta.json")) and not page.exists()
 
 
 def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp_path: Path) -> None:
