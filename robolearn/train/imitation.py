@@ -232,6 +232,10 @@ class ImitationTrainer:
             self._epoch, self._order = epoch, self.windows.order(self.config.seed, epoch)
         return self._order[batch * self.config.batch : (batch + 1) * self.config.batch]
 
+    def forget_order(self) -> None:
+        """There are more windows than before: the running epoch begins anew."""
+        self._epoch = -1
+
     def _normalised(self, batch: WindowBatch) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         observation = {key: value.to(self.device) for key, value in batch.observation.items()}
         action = self.normalizer.action(batch.action.to(self.device))

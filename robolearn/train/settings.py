@@ -62,3 +62,27 @@ class ImitationConfig:
     def iterations(self) -> int:
         """How many iterations of the loop make up `steps`; the last one may go a little further."""
         return -(-self.steps // self.steps_per_iteration)
+
+
+@dataclass(frozen=True)
+class DistillConfig:
+    """How a policy that sees is taught by one that knows the simulator's truth."""
+
+    imitation: ImitationConfig = field(
+        default_factory=lambda: ImitationConfig(FlowConfig(initial_noise_std=0.0), steps=4000, batch=64)
+    )
+    rounds: int = 8
+    """Times that the worlds run; the student learns between them."""
+    decisions: int = 64
+    """Decisions of each world in a round."""
+    beta: float = 0.5
+    """β: in round r the teacher takes β^r of the decisions, in round 0 all."""
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "decisions"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"--{name}", got=getattr(self, name), expected="at least 1")
+        if self.rounds > self.imitation.iterations:
+            raise BadInput("--rounds", got=self.rounds, expected=f"at most the {self.imitation.iterations} iterations")
+        if not 0.0 <= self.beta <= 1.0:
+            raise BadInput("--beta", got=self.beta, expected="0 to 1")
