@@ -28,7 +28,7 @@ from robolearn.data.bags.series import refuse_raw_torques
 from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Progress, check_new, new_folder
+from robolearn.data.source import EpisodeDraft, Progress, check_new, new_folder
 from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
@@ -107,7 +107,7 @@ class _EpisodeMessages:
         self._waiting: list[tuple[int, int, str, Any]] = []
         self._count = 0
 
-    def episode(self, draft: Draft, after_ns: int) -> int:
+    def episode(self, draft: EpisodeDraft, after_ns: int) -> int:
         """Write one episode, not before `after_ns`; returns when it ends [ns]."""
         episode, hz = draft.episode, self._station.interface.control_hz
         step = round(1e9 / hz)
@@ -138,7 +138,7 @@ class _EpisodeMessages:
         self._flush(end + 1)
         return end
 
-    def _makers(self, draft: Draft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
+    def _makers(self, draft: EpisodeDraft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
         """Stamp name → topic, and what makes a message of (frame, stamp, images)."""
         station, make, episode = self._station, self._messages, draft.episode
         count = len(station.joints)
