@@ -39,7 +39,7 @@ def test_the_critic_learns_from_what_the_policy_does_not_see(
         made = kit.runner(world, blind(world, make_policy), algo, env_steps=20_000, **settings)
         assert set(made.algorithm.features(world.reset(seed=0)[0])) == {"images.front", *sees}
         kit.run(made, 0, 15)
-        # What 0 is worth that can be reached in one step, and what is out of reach of the episode's steps that are left.
+        # Near enough to be there in one step, and too far for the steps of an episode.
         seen = {"images.front": torch.zeros((2, 8, 8, 3), dtype=torch.uint8)}
         seen["proprio"] = torch.tensor([[0.2, 0.0], [0.8, 0.0]])
         near, far = made.algorithm.baseline.values(seen, torch.ones(2)).tolist()
