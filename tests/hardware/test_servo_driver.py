@@ -154,16 +154,14 @@ def test_silence_leaves_the_arm_at_its_goal() -> None:
 
 def test_a_blocked_arm_presses_no_more_after_silence_and_the_jaw_holds_on() -> None:
     servos, driver = started()
-    servos.stops = np.array([0.25, np.inf, np.inf])
-    servos.q[2] = 0.6
+    servos.stops = np.array([0.25, np.inf, 0.6])  # a wall, and something that the jaw holds
     for pan in np.linspace(0.2, 0.25 + BLOCKED_RAD + 0.05, 60):
-        run(servos, driver, PERIOD, [pan, -0.4, -0.2])
-    servos.stops[2] = 0.6  # something between the jaws
+        run(servos, driver, PERIOD, [pan, -0.4, 1.5])
     pressing = servos.goal.copy()
     run(servos, driver, SILENCE_S - 2 * PERIOD)
     np.testing.assert_array_equal(servos.goal, pressing)
     run(servos, driver, 4 * PERIOD)
-    np.testing.assert_allclose(servos.goal, [0.25, -0.4, -0.2])
+    np.testing.assert_allclose(servos.goal, [0.25, -0.4, 1.5])
 
 
 def test_lost_packets_are_gaps_and_a_dead_bus_is_the_end() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ import torch
 from policies.checkpoint import load_policy
 from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import End, PlayedEpisode, Step
+from robolearn.hil.algorithms import make_off_policy
+from robolearn.hil.experience import Experience
 from robolearn.rewards.scoring import scored
 from robolearn.runs import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import Classroom, Helper, Line, make_lesson, play
+from classroom import Classroom, Helper, Line, make_base, make_lesson, play
 
 
 def whole_run(folder: Path, **lesson: object) -> tuple[Classroom, object]:
@@ -246,3 +249,13 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     again = Classroom(tmp_path, make_lesson(), env_steps=150, judge=judge)
     again.close()
     assert [(o.steps, o.reward) for o in again.learner.experience.outcomes] == [(o.steps, o.reward) for o in outcomes]
+
+
+def test_what_was_shown_is_scored_too() -> None:
+    seen = {"proprio": np.zeros((8, 2), np.float32)}
+    shown = PlayedEpisode(seen, np.zeros((8, 1), np.float32), np.zeros(8, np.float32), np.ones(8, bool), False, True)
+    algorithm = make_off_policy(make_base(), make_lesson())
+    experience = Experience(algorithm, [shown], lambda episode: replace(episode, reward=episode.reward - 1.0))
+    windows = experience.demonstrations
+    batch = windows.gather(torch.arange(len(windows)), 1.0, torch.Generator().manual_seed(0))
+    assert len(batch) and (batch.reward == -3.0).all(), "three steps a window"

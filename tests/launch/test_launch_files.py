@@ -17,14 +17,14 @@ from robots.stations import load_contract
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
-REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}}
-PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node"}
+REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}, "hil": {"policy": "runs/bc", "out": "runs/x"}}
+PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node", "hil": "hil_node"}
 ROBOTS = ("sim", "fr3")
 Launch = Callable[..., Any]
 
 
 def test_the_files_are_those_that_the_readers_are_told_of() -> None:
-    assert FILES == ["arm", "deploy", "record", "servos", "sim_arm", "teleop"]
+    assert FILES == ["arm", "deploy", "hil", "record", "servos", "sim_arm", "teleop"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -114,6 +114,19 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
         },
         "safety_node": {"contract": "fr3", "dry_run": False, "realtime_priority": 0},
         "gripper_node": {"contract": "fr3", "if_needed": True},
+    }  # fmt: skip
+
+
+def test_a_lesson_in_simulation(launch: Launch) -> None:
+    context = launch("hil", device="browser", policy="runs/7", demos="data/7", out="runs/8", task="lift")
+    assert {process.executable: process.parameters for process in context.started} == {
+        "hil_node": {
+            "contract": "sim", "device": "browser", "policy": "runs/7", "demos": "data/7", "out": "runs/8",
+            "algo": "proposals", "reward": "task", "env_steps": 24000, "seconds": 30.0, "task": "lift",
+            "host": "127.0.0.1", "port": 8070, "realtime_priority": 0,
+        },
+        "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+        "sim_arm_node": {"contract": "sim", "task": "lift", "seed": 0},
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import sys
 
 from mutation import Mutant, kill_replacements
 
+ON_POLICY, CRITIC = "robolearn/rl/algorithms/on_policy.py", ("tests/rl/test_rl_asymmetric_critic.py",)
 DISTILLER = "robolearn/train/distill.py"
 SPEC = "robolearn/core/specs.py"
 CAMERAS = ("tests/sim/test_world_cameras.py",)
@@ -58,6 +59,18 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "observe-keeps-the-other-pictures": Mutant(
         "robolearn/data/reader.py", "self.readers.items() if key in kept", "self.readers.items() if True", IMAGES
+    ),
+    "critic-input-is-not-resumed": Mutant(
+        ON_POLICY, "self.critic_input.fitted = True", "self.critic_input.fitted = False", CRITIC
+    ),
+    "critic-input-follows-every-rollout": Mutant(
+        "robolearn/rl/critic_input.py", "        self.fitted = True", "        self.fitted = False", CRITIC
+    ),
+    "critic-sees-what-the-policy-sees": Mutant(
+        ON_POLICY, "sees = (offered or policy.interface)", "sees = policy.interface if True else (offered)", CRITIC
+    ),
+    "critic-input-not-centred": Mutant(
+        "robolearn/rl/critic_input.py", '/mean").copy_(mean)', '/mean").copy_(0 * mean)', CRITIC
     ),
     "distill-labels-what-was-executed": Mutant(TAUGHT, "kept | {LABEL: label}", "kept | {LABEL: chunk}", DISTILL),
     "distill-teacher-always-acts": Mutant(TAUGHT, "np.where(taught[:, None, None], chunk, own)", "chunk", DISTILL),

@@ -74,8 +74,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
     "torque-before-the-goal": Mutant(
-        SERVOS, "self._bus.write(self._measured)\n            self._bus.torque(True)", "self._bus.torque(True)",
-        SERVO_TESTS,
+        SERVOS, "self._bus.write(self._measured)\n            self._bus.torque", "self._bus.torque", SERVO_TESTS
     ),
     "servos-without-limits": Mutant(
         SERVOS, "((goal < self._lower) | (goal > self._upper), ", "(goal < -99, ", SERVO_TESTS

@@ -5,28 +5,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
+from robolearn.rewards.choice import TASK
 
 if TYPE_CHECKING:
+    from hardware.recording import Session
     from policies.policy import ChunkPolicy
     from robolearn.cli.hil.actor import HilActor
+    from robolearn.hil.pacing import Periods
+    from robolearn.hil.station import HilRecording, SpoolWriter
     from robots.stations import Contract
 
 START_S = 120.0  # for everything to come up
 IMAGES = "images."
 
 
-def play_on_arm(actor: HilActor, base: ChunkPolicy, *, nodes: bool = True) -> dict[str, Any]:
-    """Act on the arm of ``--robot`` until the learner or the person has enough; the result of the command.
-
-    Args:
-      nodes: start the safety node and, in simulation, the arm; without, they run already.
-    """
+def play_on_arm(actor: HilActor, base: ChunkPolicy) -> dict[str, Any]:
+    """Act on the arm of ``--robot`` until the learner or the person has enough; the result of the command. Starts the
+    safety node and, in simulation, the arm."""
     from hardware.ros2.environment import prepare
     from robolearn.cli.hil.stopping import stopping
     from robolearn.deploy.programs import choose_domain
@@ -36,7 +38,7 @@ def play_on_arm(actor: HilActor, base: ChunkPolicy, *, nodes: bool = True) -> di
         from robolearn.cli.rehearsal import rehearsal
 
         with rehearsal(actor.robot) as robot:
-            return play_on_arm(dataclasses.replace(actor, robot=robot, rehearse=False), base, nodes=nodes)
+            return play_on_arm(dataclasses.replace(actor, robot=robot, rehearse=False), base)
     contract = station_of(actor, base)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on contract {contract.name}")
     prepare()
@@ -47,9 +49,7 @@ def play_on_arm(actor: HilActor, base: ChunkPolicy, *, nodes: bool = True) -> di
             lesson = link.open(stop)
             if lesson is None:
                 raise KeyboardInterrupt
-            if lesson.pace != "realtime":
-                raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
-            return _teach(actor, base, contract, spool, link, lesson, nodes)
+            return _teach(actor, base, contract, spool, link, lesson)
     finally:
         spool.close()
 
@@ -71,53 +71,26 @@ def station_of(actor: HilActor, base: ChunkPolicy) -> Contract:
 
 
 def _teach(
-    actor: HilActor, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any, nodes: bool
+    actor: HilActor, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any
 ) -> dict[str, Any]:
-    from hardware.recording import Session
     from hardware.ros2.process import host
     from hardware.ros2.record_node import RecordNode
     from hardware.ros2.shared_memory import make_room_for_pictures
-    from hardware.teleop.chunk_player import ChunkPlayer
-    from hardware.teleop.supervised import Supervised
-    from robolearn.cli.hil.hands import opened_device, opened_page
     from robolearn.cli.record import unhurried_logs
     from robolearn.deploy.programs import enclave, may_be_realtime
     from robolearn.hil.actor import Played
-    from robolearn.hil.algorithms import make_off_policy
-    from robolearn.hil.pacing import Periods
-    from robolearn.hil.station import ENDLESS, HilRecording, LearnedPolicy, SpoolWriter
-    from robolearn.hil.weights import TwoSets
 
-    interface = _observed(contract, base)
-    sets = TwoSets(lambda: make_off_policy(base, lesson))
-    link.start(sets)
-    writer = SpoolWriter(spool, tuple(base.interface.observation), link)
     make_room_for_pictures()
     node: RecordNode | None = None
-    periods = Periods()
-    link.measure = periods.measured
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(
-            opened_device(actor.teleop, actor.device_options(), contract.interface, contract.robot, actor.out)
-        )
-        person = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
-        policy = LearnedPolicy(sets, base.interface, base.execute_steps)
-        supervised = Supervised(device, ChunkPlayer(policy, lesson.seed), contract.interface)
-        stack.callback(supervised.close)
-        check = stack.enter_context(_nodes(actor, contract, lesson.seed * 1_000_003 + len(spool)) if nodes else _none())
-        make = partial(
-            HilRecording, link=link, sets=sets, hold=supervised.hold, periods=periods, person=person,
-            by_task=contract.simulated and lesson.reward == "task",
-        )  # fmt: skip
+        check = stack.enter_context(_nodes(actor, contract, lesson.seed * 1_000_003 + len(spool)))
+        taught = open_lesson(actor, base, contract, spool, link, lesson, stack, check)
 
         def make_node() -> RecordNode:
             nonlocal node
-            session = Session(
-                contract, supervised, interface, writer, actor.task, ENDLESS, limit_s=actor.seconds, start_s=START_S,
-                simulated=contract.simulated, watch=lambda _: check(),
-            )  # fmt: skip
             priority = actor.realtime_priority if may_be_realtime() else 0
-            node = RecordNode(lambda _: session, make=make, name="hil", overrides={"realtime_priority": priority})
+            overrides: dict[str, Any] = {"realtime_priority": priority}
+            node = RecordNode(lambda _: taught.session, make=taught.make, name="hil", overrides=overrides)
             return node
 
         stack.enter_context(unhurried_logs())
@@ -127,9 +100,71 @@ def _teach(
     assert node is not None
     if node.interrupted:
         raise KeyboardInterrupt
+    writer = taught.writer
     played = Played(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
-    result = actor.result(played, spool, link, periods.measured())
+    result = actor.result(played, spool, link, taught.periods.measured())
     return _keep(actor, result | _arm_result(contract, node))
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a node that records is given: the session, what makes its recording, and what both leave behind."""
+
+    session: Session
+    make: Callable[..., HilRecording]
+    writer: SpoolWriter
+    periods: Periods
+
+
+def open_lesson(
+    actor: HilActor,
+    base: ChunkPolicy,
+    contract: Contract,
+    spool: Any,
+    link: Any,
+    lesson: Any,
+    stack: contextlib.ExitStack,
+    check: Callable[[], None] = lambda: None,
+) -> Taught:
+    """Open the person's device and the console, and load the policy that the learner's weights go into.
+
+    Args:
+      link: open, and not started.
+      stack: closes it all.
+      check: called ten times a second; raises where something that the arm needs has died.
+    """
+    from hardware.recording import Session
+    from hardware.teleop.chunk_player import ChunkPlayer
+    from hardware.teleop.supervised import Supervised
+    from robolearn.cli.hil.hands import opened_device, opened_page
+    from robolearn.hil.algorithms import make_off_policy
+    from robolearn.hil.pacing import Periods
+    from robolearn.hil.station import ENDLESS, HilRecording, LearnedPolicy, SpoolWriter
+    from robolearn.hil.weights import TwoSets
+
+    if lesson.pace != "realtime":
+        raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
+    interface, periods = _observed(contract, base), Periods()
+    sets = TwoSets(lambda: make_off_policy(base, lesson))
+    link.measure = periods.measured
+    link.start(sets)
+    device = stack.enter_context(
+        opened_device(actor.teleop, actor.device_options(), contract.interface, contract.robot, actor.out)
+    )
+    person = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
+    policy = LearnedPolicy(sets, base.interface, base.execute_steps)
+    supervised = Supervised(device, ChunkPlayer(policy, lesson.seed), contract.interface)
+    stack.callback(supervised.close)
+    writer = SpoolWriter(spool, tuple(base.interface.observation), link)
+    session = Session(
+        contract, supervised, interface, writer, actor.task, ENDLESS, limit_s=actor.seconds, start_s=START_S,
+        simulated=contract.simulated, watch=lambda _: check(),
+    )  # fmt: skip
+    by_task = contract.simulated and lesson.reward == TASK
+    make = partial(
+        HilRecording, link=link, sets=sets, hold=supervised.hold, periods=periods, person=person, by_task=by_task
+    )
+    return Taught(session, make, writer, periods)
 
 
 def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
@@ -162,11 +197,6 @@ def _nodes(actor: HilActor, contract: Contract, seed: int) -> Iterator[Any]:
         raise
     if bad := {name: code for name, code in nodes.codes.items() if code}:
         raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
-
-
-@contextlib.contextmanager
-def _none() -> Iterator[Any]:
-    yield lambda: None
 
 
 def _arm_result(contract: Contract, node: Any) -> dict[str, Any]:
