@@ -73,6 +73,7 @@ test-mutants: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_pages.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_learning.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_hil.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_seeing.py
 
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
 test-crash: .venv/.dev
@@ -111,6 +112,7 @@ test-quality: .venv/.dev
 	@.ci/browser
 	@.ci/install --no-deps robosuite==1.5.2 termcolor
 	@$(BIN)/python .ci/ros-index
+	@.ci/compile
 	@touch .venv/.base $@
 
 .venv-lerobot/.made:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from policies.networks.ensemble import EnsembleMlp, evaluate
@@ -21,7 +23,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
 from policies.stateless import StatelessPolicy
-from robolearn.core import Interface
+from robolearn.core import ActionChunk, Interface, Observation
 
 GRIPPER = "gripper"
 
@@ -50,7 +52,8 @@ class ChosenPolicy(StatelessPolicy):
     def __init__(self, proposer: ChunkPolicy, config: ChosenConfig) -> None:
         super().__init__(proposer.interface, proposer.execute_steps, (config.proposals, *proposer.net.noise_shape))
         self.proposer, self.config = proposer, config
-        self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, width=config.width, depth=config.depth)
+        size = {"width": config.width, "depth": config.depth}
+        self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, **size, batch_norm=config.batch_norm)
         self.register_buffer("trusted", torch.tensor(0.0))
         self.register_buffer("stretched", stretched(self.interface).repeat(self.execute_steps), persistent=False)
 
@@ -58,21 +61,39 @@ class ChosenPolicy(StatelessPolicy):
     def statistics(self) -> Normalizer:
         return self.proposer.normalizer
 
+    @torch.inference_mode()
+    def act_late(self, before: Observation, age: NDArray[np.int64], observation: Observation) -> ActionChunk:
+        """As `act`, where proposing takes time: proposed from what was seen `age` (N,) steps ago, `before`, and chosen
+        by what is seen now."""
+        then, now = self._tensors(before), self._tensors(observation)
+        noise = torch.from_numpy(self.noise.draw(len(age))).to(self.device)
+        proposals = self.propose(then, noise, torch.from_numpy(age).to(self.device))
+        return self._actions(self._choose_among(now, proposals))
+
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """The chosen chunk; the tempos of the twins are spread evenly over what was explored."""
-        proposals = self.propose(observation, noise)
+        return self._choose_among(observation, self.propose(observation, noise))
+
+    def _choose_among(self, observation: Mapping[str, Tensor], proposals: Tensor) -> Tensor:
         # f_i from 1 − τ/2 to 1 + τ: a tight place may want a slower twin
         slowest, quickest = 1.0 - 0.5 * self.config.tempo, 1.0 + self.config.tempo
         tempo = torch.linspace(quickest, slowest, proposals.shape[1], device=proposals.device)
         return self.best(self.see(observation), self.candidates(proposals, tempo.expand(proposals.shape[:2])))
 
-    def propose(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
-        """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]."""
+    def propose(self, observation: Mapping[str, Tensor], x0: Tensor, age: Tensor | None = None) -> Tensor:
+        """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]; see `act_late` for `age`."""
         net, normalizer = self.proposer.net, self.proposer.normalizer
         count, each = x0.shape[:2]
         cond = net.encode(normalizer.observation(observation)).repeat_interleave(each, 0)
         chunks = net.sample(cond, x0.flatten(0, 1) * net.initial_noise_std)
-        actions = normalizer.action_back(chunks[:, : self.execute_steps]).clamp(-1.0, 1.0)
+        if age is None:
+            chunks = chunks[:, : self.execute_steps]
+        else:
+            # k, k + 1, …, k + H − 1 of each prediction,  k = min(age, Tp − H)
+            begin = age.clamp(max=chunks.shape[1] - self.execute_steps).repeat_interleave(each)
+            index = begin[:, None] + torch.arange(self.execute_steps, device=chunks.device)
+            chunks = chunks[torch.arange(len(chunks), device=chunks.device)[:, None], index]
+        actions = normalizer.action_back(chunks).clamp(-1.0, 1.0)
         return actions.reshape(count, each, self.size)
 
     def candidates(self, proposals: Tensor, tempo: Tensor) -> Tensor:
@@ -81,6 +102,20 @@ class ChosenPolicy(StatelessPolicy):
             return proposals
         twins = torch.where(self.stretched, (proposals * tempo[..., None]).clamp(-1.0, 1.0), proposals)
         return torch.cat((proposals, twins), 1)
+
+    def doubts(self, observation: Mapping[str, Tensor], proposals: Tensor) -> dict[str, Tensor]:
+        """Signs that the policy does not know what to do, each (B,), of proposals (B, P, D).
+
+        critics    mean_i std_e Q_e(s, a_i)      what the critics disagree upon
+        proposals  mean_d std_i a_i              what the proposals differ in
+        value      −mean_{i,e} Q_e(s, a_i)       no disagreement: how little is expected
+        """
+        values = self.values(self.see(observation), proposals)
+        return {
+            "critics": values.std(0, correction=0).mean(1),
+            "proposals": proposals.std(1, correction=0).mean(1),
+            "value": -values.mean((0, 2)),
+        }
 
     def values(self, features: Tensor, candidates: Tensor) -> Tensor:
         """(B, F) and (B, C, D) → (E, B, C)."""

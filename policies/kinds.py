@@ -14,7 +14,16 @@ from policies.flow import FlowPolicy
 from policies.gaussian import GaussianPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.settings import BEFORE, POLICIES, RENAMED, ActorConfig, ChosenConfig, FlowConfig, PolicyConfig
+from policies.settings import (
+    BEFORE,
+    POLICIES,
+    RENAMED,
+    ActorConfig,
+    ChosenConfig,
+    FlowConfig,
+    GaussianConfig,
+    PolicyConfig,
+)
 from policies.stateless import StatelessPolicy
 from policies.steered import SteeredPolicy
 from robolearn.core import BadInput, Interface
@@ -74,7 +83,7 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
             return cls(proposer, config_from_json(config, settings, what))
     if kind == GAUSSIAN:
         with torch.device(device):
-            return GaussianPolicy(Normalizer(interface), interface, config_from_json(ActorConfig, settings, what))
+            return GaussianPolicy(Normalizer(interface), interface, config_from_json(GaussianConfig, settings, what))
     if kind not in POLICIES:
         raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *AROUND, GAUSSIAN])
     net = build_net(config_from_json(POLICIES[kind], settings, what), interface, device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
-from robolearn.core import Interface, Policy, bind_policy, check_compatible
+from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 LEROBOT = "lerobot:"
 
@@ -31,13 +31,36 @@ def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
     return load_policy(text, device)
 
 
-def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str) -> None:
-    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`.
+def needed_by(name: str | os.PathLike[str]) -> Interface:
+    """What the policy that `name` says sees and commands.
 
     Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
     """
     if os.fspath(name).startswith(LEROBOT):
-        bind_policy(open_policy(name), offered, what=what)
-        return
+        return open_policy(name).interface
     file = policy_folder(name) / CONFIG
-    check_compatible(interface_of(read_config(file), file), offered, what=what)
+    return interface_of(read_config(file), file)
+
+
+def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:
+    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`.
+
+    Args:
+      what: for messages.
+      simulated: whether that world has a simulator's truth to show; a policy that sees it is refused elsewhere.
+    """
+    if os.fspath(name).startswith(LEROBOT):
+        policy = open_policy(name)
+        bind_policy(policy, offered, what=what)
+        needed = policy.interface
+    else:
+        needed = needed_by(name)
+    if needed.privileged and not simulated:
+        sees = tuple(key for key in needed.observation if key not in needed.privileged)
+        raise BadInput(
+            f"{what}: observation",
+            got=f"{', '.join(needed.privileged)}, the simulator's own truth, beside {', '.join(sees) or 'nothing'}",
+            expected="what a real arm has: cameras and proprioception",
+            hint="Train with --observe proprio images, or `robolearn distill` it into a policy that sees",
+        )
+    check_compatible(needed, offered, what=what)

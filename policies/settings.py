@@ -157,6 +157,8 @@ class CriticsConfig:
     """Units of a hidden layer."""
     depth: int = 2
     """Hidden layers."""
+    batch_norm: bool = False
+    """Batch norm in the place of LayerNorm."""
 
     def __post_init__(self) -> None:
         if not (1 <= self.critics <= MOST and 1 <= self.width <= MOST and 1 <= self.depth <= DEEPEST):
@@ -201,6 +203,14 @@ class ActorConfig:
             raise BadInput("execute, width, depth", got=got, expected=f"positive numbers up to {MOST}")
         if not 0.0 < self.magnitude <= 10.0:
             raise BadInput("magnitude", got=self.magnitude, expected="0 to 10")
+
+
+@dataclass(frozen=True)
+class GaussianConfig(ActorConfig):
+    """A squashed Gaussian of chunks; see `policies.gaussian`."""
+
+    discrete_gripper: bool = False
+    """The gripper is not the Gaussian's: critics choose among close, stay and open."""
 
 
 PolicyConfig = FlowConfig | DiffusionConfig

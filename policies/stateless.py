@@ -78,12 +78,19 @@ class StatelessPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or a network on it, gave NaN.
         """
-        seen = {
+        seen = self._tensors(observation)
+        count = len(next(iter(seen.values())))
+        return self._actions(self.decide(seen, torch.from_numpy(self.noise.draw(count)).to(self.device)))
+
+    def _tensors(self, observation: Observation) -> dict[str, torch.Tensor]:
+        return {
             key: torch.from_numpy(feature(self.interface, observation, key)).to(self.device)
             for key in self.interface.observation
         }
-        count = len(next(iter(seen.values())))
-        chunk = self.decide(seen, torch.from_numpy(self.noise.draw(count)).to(self.device)).cpu()
+
+    def _actions(self, chunk: Tensor) -> ActionChunk:
+        """(N, H · Da) → (N, Ta, Da), which are finite."""
+        chunk = chunk.cpu()
         if not torch.isfinite(chunk).all():
             bad = torch.nonzero(~torch.isfinite(chunk).all(1)).flatten().tolist()
             raise NonFinite(f"policy: actions of worlds {bad} are not finite")

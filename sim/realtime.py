@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core.errors import BadInput
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec
-from sim.embedded.camera import Cameras
+from sim.embedded.camera import IMAGE_SIZE, Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
 from sim.embedded.view import TaskView
@@ -54,7 +54,7 @@ class RealtimeWorld:
         task: str,
         seed: int,
         cameras: tuple[str, ...] = (),
-        image_size: int = 96,
+        image_size: int = IMAGE_SIZE,
         *,
         robot: RobotSpec = PANDA,
         randomise: bool = True,
@@ -108,6 +108,17 @@ class RealtimeWorld:
             self._physics.command_arms(_ONE, goal[None])
         if width is not None:
             self._physics.command_fingers(_ONE, np.array([0.5 * width]))
+
+    def push(self, torque: ArrayLike) -> None:
+        """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
+
+        Raises:
+          BadInput: wrong length or not finite; nothing is changed then.
+        """
+        n, tau = len(self.robot.joints), np.asarray(torque, dtype=np.float64)
+        if tau.shape != (n,) or not np.isfinite(tau).all():
+            raise BadInput("torque", got=tau.tolist(), expected=f"{n} finite torques")
+        self._physics.push_arms(_ONE, tau[None])
 
     def advance(self, seconds: float) -> None:
         """Let time pass in whole steps of the physics; what is less than one is kept for the next call."""

@@ -18,11 +18,12 @@ def make_env(
     *,
     robot: str = ROBOT,
     cameras: tuple[str, ...] = (),
-    image_size: int = 96,
+    image_size: int = 84,
     reward: str = "sparse",
     shaping_gamma: float = SHAPING_GAMMA,
     action_kind: str = "tcp_delta",
     start_range: float = 1.0,
+    looks: str = "none",
     threads: int = 0,
 ) -> Env:
     """Worlds for a task name.
@@ -31,11 +32,14 @@ def make_env(
       task: ``lift``, ``pick_place``, ``peg_insert``; ``robosuite:Lift`` …; ``gym:module:Id-v0``.
       num_envs: number of worlds N.
       robot: the arm (embedded tasks), one of `robot_names`.
-      cameras: cameras to observe (embedded tasks), square, with an edge of `image_size` [px].
+      cameras: cameras to observe, square, with an edge of `image_size` [px]: ``front``, ``side`` and ``wrist`` of the
+        embedded tasks, robosuite's own, or ``render``, what a Gymnasium env draws.
       reward: ``"sparse"`` or ``"dense"`` (embedded tasks), see `sim.shaping`.
       shaping_gamma: γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a
         chunk of Ta steps.
       action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks).
+      looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
+        episode (embedded tasks).
       start_range: share of each range of starts to draw from, about its centre (embedded tasks).
       threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
 
@@ -46,17 +50,17 @@ def make_env(
     if ":" in task and family in ADAPTERS:
         options = {
             "robot": robot != ROBOT,
-            "cameras": bool(cameras),
             "reward": reward != "sparse",
             "action kind": action_kind != "tcp_delta",
             "start range": start_range != 1.0,
+            "looks": looks != "none",
         }
         for name, given in options.items():
             if given:
                 raise BadInput(
                     f"task {task}", got=f"option {name}", expected="an embedded task", available=task_names()
                 )
-        return ADAPTERS[family].make(task, num_envs, threads or None)
+        return ADAPTERS[family].make(task, num_envs, threads or None, cameras, image_size)
     from robots import ROBOTS
     from sim.embedded.world import MujocoWorlds
     from sim.tasks import TASKS
@@ -76,6 +80,7 @@ def make_env(
         reward=reward,
         shaping_gamma=shaping_gamma,
         action_kind=action_kind,
+        looks=looks,
         threads=threads,
     )
 
@@ -95,24 +100,25 @@ def robot_names() -> tuple[str, ...]:
     return tuple(name for name, robot in ROBOTS.items() if fits(robot))
 
 
-def _gym(task: str, num_envs: int, workers: int | None) -> Env:
+def _gym(task: str, num_envs: int, workers: int | None, cameras: tuple[str, ...], image_size: int) -> Env:
     from sim.adapters import make_gym
 
-    return make_gym(task, num_envs, workers=workers)
+    return make_gym(task, num_envs, workers=workers, cameras=cameras, image_size=image_size)
 
 
-def _robosuite(task: str, num_envs: int, workers: int | None) -> Env:
+def _robosuite(task: str, num_envs: int, workers: int | None, cameras: tuple[str, ...], image_size: int) -> Env:
     from sim.adapters import make_robosuite
 
-    return make_robosuite(task, num_envs, workers=workers)
+    return make_robosuite(task, num_envs, workers=workers, cameras=cameras, image_size=image_size)
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """A family of foreign tasks: how its names look, and what makes N worlds of one in a number of processes."""
+    """A family of foreign tasks: how its names look, and what makes N worlds of one in a number of processes, with
+    cameras of an edge."""
 
     form: str
-    make: Callable[[str, int, int | None], Env]
+    make: Callable[[str, int, int | None, tuple[str, ...], int], Env]
 
 
 ADAPTERS = {

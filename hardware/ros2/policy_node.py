@@ -72,6 +72,7 @@ class PolicyNode(StationNode):
         self.policy = self._load(path, self.value("device"))
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
+        contract = contract.with_picture_sizes(self.policy.interface.observation)
         bind_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
         needed = self.policy.interface
         self.contract, self.observer = contract, Observer(contract, needed.observation)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import termios
 import threading
 import time
 from collections import deque
@@ -149,7 +150,7 @@ class Leader:
         if self._arm is not None:
             try:
                 self._arm.disconnect()
-            except (OSError, RuntimeError) as error:  # it was unplugged
+            except (OSError, RuntimeError, termios.error) as error:  # it was unplugged
                 log.debug("leader: %s", error)
             self._arm = None
 

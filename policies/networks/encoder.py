@@ -31,15 +31,19 @@ class SpatialCnn(nn.Module):
         )
         self.head = nn.Linear(64, features)
 
-    def forward(self, image: Tensor) -> Tensor:
-        """See the class."""
+    def keypoints(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each channel looks: rows and columns (B, 32), each coordinate in [-1, 1] over the picture."""
         h = self.convolutions(image - 0.5)
         rows, columns = h.shape[-2:]
-        # p = softmax over pixels;  keypoint = Σ p · (row, column), each coordinate in [-1, 1]
+        # p = softmax over pixels;  keypoint = Σ p · (row, column)
         p = h.flatten(2).softmax(-1).view_as(h)
         y = (p.sum(3) * torch.linspace(-1, 1, rows, device=h.device)).sum(2)
         x = (p.sum(2) * torch.linspace(-1, 1, columns, device=h.device)).sum(2)
-        return self.head(torch.cat((y, x), dim=1))
+        return y, x
+
+    def forward(self, image: Tensor) -> Tensor:
+        """See the class."""
+        return self.head(torch.cat(self.keypoints(image), dim=1))
 
 
 class ObservationEncoder(nn.Module):
@@ -78,6 +82,14 @@ class ObservationEncoder(nn.Module):
             else:
                 parts.append(value.reshape(len(value), -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def keypoints(self, observation: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+        """Picture feature → where its encoder looks, see `SpatialCnn.keypoints`; of the newest observed step."""
+        found = {}
+        for key in sorted(self.images):
+            frames = observation[key].reshape(-1, self.observe, *observation[key].shape[-3:])[:, -1]
+            found[key] = self.cameras[_module_name(key)].keypoints(frames)  # type: ignore[operator]
+        return found
 
 
 def _module_name(feature: str) -> str:

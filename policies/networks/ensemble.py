@@ -1,7 +1,11 @@
-"""E multilayer perceptrons with LayerNorm, evaluated side by side: one batched product a layer.
+"""E multilayer perceptrons with normalised layers, evaluated side by side: one batched product a layer.
+
+    layer norm    h ← φ(γ · LN(drop(W h + b)) + β)                LN over the units of one sample
+    batch norm    h ← φ(γ · BN(drop(W h + b)) + β),  x ← BN(x)    BN over the samples, of each member by itself
 
 LayerNorm bounds what a critic can say of actions that nobody has taken (RLPD, Ball et al. 2023), the spread of an
-ensemble says how little is known there.
+ensemble says how little is known there. Dropout before the norm is that of DroQ (Hiraoka et al. 2022), batch norm that
+of CrossQ (Bhatt et al. 2024).
 """
 
 from __future__ import annotations
@@ -13,14 +17,37 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+EPSILON = 1e-5  # added to variances
+MOMENTUM = 0.01  # share of a batch's statistics that goes into the running ones
+
+
+class Dropout:
+    """Inverted dropout whose masks come from a generator of one's own, so that a resumed run draws the same ones."""
+
+    def __init__(self, rate: float, generator: torch.Generator) -> None:
+        self.rate, self._generator = rate, generator
+
+    def __call__(self, h: Tensor) -> Tensor:
+        """h ⊙ m / (1 − p),  m ~ Bernoulli(1 − p) of each entry."""
+        if self.rate == 0.0:
+            return h
+        kept = torch.rand(h.shape, generator=self._generator, device=h.device) >= self.rate
+        return h * kept / (1.0 - self.rate)
+
 
 class EnsembleMlp(nn.Module):
-    """`members` networks  x → W_d φ(LN(W_{d-1} … φ(LN(W_1 x)))),  φ = ReLU, each with weights of its own."""
+    """`members` networks  x → W_d φ(LN(W_{d-1} … φ(LN(W_1 x)))),  φ = ReLU, each with weights of its own.
 
-    def __init__(self, members: int, inputs: int, outputs: int, *, width: int = 256, depth: int = 3) -> None:
+    Args:
+      batch_norm: batch norm in the place of LayerNorm, and of the inputs.
+    """
+
+    def __init__(
+        self, members: int, inputs: int, outputs: int, *, width: int = 256, depth: int = 3, batch_norm: bool = False
+    ) -> None:
         super().__init__()
         sizes = [inputs, *[width] * depth, outputs]
-        self.members, self.outputs = members, outputs
+        self.members, self.outputs, self.batch_norm = members, outputs, batch_norm
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         self.scales, self.shifts = nn.ParameterList(), nn.ParameterList()
         for layer, (before, after) in enumerate(itertools.pairwise(sizes)):
@@ -33,22 +60,54 @@ class EnsembleMlp(nn.Module):
             if layer < depth:
                 self.scales.append(nn.Parameter(torch.ones(members, 1, after)))
                 self.shifts.append(nn.Parameter(torch.zeros(members, 1, after)))
+            if batch_norm and layer < depth:  # of what goes into layer 0, then of what comes out of each hidden one
+                for name, size in (("in", before),) * (layer == 0) + ((f"{layer}", after),):
+                    self.register_buffer(f"mean_{name}", torch.zeros(members, 1, size))
+                    self.register_buffer(f"variance_{name}", torch.ones(members, 1, size))
 
-    def forward(self, x: Tensor, members: Tensor | None = None) -> Tensor:
-        """(B, inputs) → (E, B, outputs), or (M, B, outputs) of the `members` (M,) alone."""
+    def forward(
+        self, x: Tensor, members: Tensor | None = None, *, drop: Dropout | None = None, over_batch: bool = False
+    ) -> Tensor:
+        """(B, inputs) → (E, B, outputs), or (M, B, outputs) of the `members` (M,) alone.
+
+        Args:
+          drop: of hidden units; none where nothing is learned.
+          over_batch: normalise by this batch's statistics and let the running ones follow; needs all members.
+        """
 
         def chosen(parameter: Tensor) -> Tensor:
             return parameter if members is None else parameter[members]
 
+        def normal(h: Tensor, name: str) -> Tensor:
+            if not self.batch_norm:
+                return F.layer_norm(h, h.shape[-1:], eps=EPSILON)
+            mean, variance = self.get_buffer(f"mean_{name}"), self.get_buffer(f"variance_{name}")
+            if over_batch:
+                # BN(h) = (h − E_b h) / √(Var_b h + ε)
+                now, spread = h.mean(1, keepdim=True), h.var(1, keepdim=True, correction=0)
+                mean.lerp_(now.detach(), MOMENTUM)
+                variance.lerp_(spread.detach(), MOMENTUM)
+                return (h - now) * torch.rsqrt(spread + EPSILON)
+            return (h - chosen(mean)) * torch.rsqrt(chosen(variance) + EPSILON)
+
         h = x.expand(self.members if members is None else len(members), *x.shape)
-        for weight, bias, scale, shift in zip(self.weights, self.biases, self.scales, self.shifts, strict=False):
+        h = normal(h, "in") if self.batch_norm else h
+        layers = zip(self.weights, self.biases, self.scales, self.shifts, strict=False)
+        for layer, (weight, bias, scale, shift) in enumerate(layers):
             h = torch.baddbmm(chosen(bias), h, chosen(weight))
-            h = F.relu(torch.addcmul(chosen(shift), F.layer_norm(h, h.shape[-1:]), chosen(scale)))
+            h = h if drop is None else drop(h)
+            h = F.relu(torch.addcmul(chosen(shift), normal(h, str(layer)), chosen(scale)))
         return torch.baddbmm(chosen(self.biases[-1]), h, chosen(self.weights[-1]))
 
 
-def evaluate(net: EnsembleMlp, features: Tensor, actions: Tensor, members: Tensor | None = None) -> Tensor:
+def evaluate(
+    net: EnsembleMlp,
+    features: Tensor,
+    actions: Tensor,
+    members: Tensor | None = None,
+    drop: Dropout | None = None,
+) -> Tensor:
     """(B, F) and (B, C, D) → (E, B, C) what each critic says of each of C actions."""
     count, among = actions.shape[:2]
     pairs = torch.cat((features[:, None].expand(-1, among, -1), actions), -1).flatten(0, 1)
-    return net(pairs, members).view(-1, count, among)
+    return net(pairs, members, drop=drop).view(-1, count, among)

@@ -7,24 +7,25 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from policies.settings import FlowConfig
 from robolearn.cli.command import Command, at_least
-from robolearn.cli.hil.run import PROGRAM
+from robolearn.cli.hil.run import PROGRAM, flags_of
 from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.settings import HIL_ALGORITHMS
+from robolearn.hil.settings import HIL_ALGORITHMS, CurriculumConfig, HilConfig
 from robolearn.presets import preset
+from robolearn.rl.off_policy_settings import OffPolicyConfig, ProposalsConfig
 
 log = logging.getLogger(__name__)
 
 Arm = Literal["none", "demos", "demos+interventions", "bc"]
 NEVER = 10**9  # updates until critics choose, in the arm without them
 RESULT = "benchmark.json"  # in a run's folder: it is finished and judged
-STARTS, WATCHED = 1_000, 2_000  # seeds of the episodes that judge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +57,24 @@ class BenchmarkHil(Command):
     """Episodes of each judgement."""
     lanes: int = 2
     """Runs side by side."""
+    delay_steps: int = 0
+    """Judge with so much inference delay as well: what is executed was proposed from an observation that many control
+    steps old. Imitation then predicts that many steps further."""
     out: Path = Path("runs/benchmark-hil")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    settings: HilConfig | None = field(default_factory=ProposalsConfig)
+
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        """The settings of the one algorithm are flags; several have those of their own, as they are."""
+        algos = _after(args, "--algo") or ("proposals",)
+        return {"settings": HIL_ALGORITHMS[algos[0]]() if len(algos) == 1 and algos[0] in HIL_ALGORITHMS else None}
 
     def run(self) -> dict[str, Any]:
         at_least(1, demos=self.demos, train_steps=self.train_steps, env_steps=self.env_steps,
                  eval_episodes=self.eval_episodes, lanes=self.lanes)  # fmt: skip
+        at_least(0, delay_steps=self.delay_steps)
         for flag in ("tasks", "arms", "algo", "seeds"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag}", got="nothing", expected="at least one")
@@ -94,66 +107,63 @@ class BenchmarkHil(Command):
             _robolearn("collect", "--task", task, "--quality", "narrow", "--start-range", self.start_range,
                        "--episodes", self.demos, "--worlds", 1, "--seed", seed, "--out", demos)  # fmt: skip
         resume = ("--resume",) if bc.exists() else ()
-        _robolearn("train", "--data", demos, "--steps", self.train_steps, "--seed", seed, "--out", bc, *resume)
+        reach = ("--horizon", FlowConfig().horizon + self.delay_steps) if self.delay_steps else ()
+        words = ("--data", demos, "--steps", self.train_steps, "--seed", seed, *reach)
+        _robolearn("train", *words, "--out", bc, *resume)
 
     def _one(self, task: str, arm: Arm, algo: str, seed: int) -> dict[str, Any]:
-        from robolearn.io.json_files import read_json, write_json
+        from robolearn.io.json_files import plain, read_json, write_json
 
         demos, bc = self._base(task, seed)
         folder = self.out / f"{task}-seed{seed}-{arm}-{algo}"
+        settings = self._settings(arm, algo)
+        asked = {"algorithm": asdict(settings), "curriculum": asdict(self.curriculum), "demos": self.demos,
+                 **{key: getattr(self, key) for key in ("start_range", "train_steps", "env_steps", "eval_episodes",
+                                                        "delay_steps")}}  # fmt: skip
         if (folder / RESULT).exists():
-            return read_json(folder / RESULT, what=f"benchmark {folder}")
+            known = read_json(folder / RESULT, what=f"benchmark {folder}")
+            if known.get("asked") != asked:
+                raise BadInput("--out", got=f"{folder}, of other settings", expected="a folder of its own for these")
+            return known
         begun = time.perf_counter()
         log.info("%s", folder.name)
-        words: list[Any] = [
-            "--policy",
-            bc,
-            "--task",
-            task,
-            "--algo",
-            algo,
-            "--seed",
-            seed,
-            "--env-steps",
-            self.env_steps,
-        ]
+        words: list[Any] = ["--policy", bc, "--task", task, "--algo", algo, "--seed", seed]
+        words += ["--env-steps", self.env_steps]
+        words += [word for part in (settings, self.curriculum) for word in flags_of(part)]
         words += ["--demos", demos] if arm != "none" else []
         words += ["--operator", "scripted"] if arm in ("demos+interventions", "bc") else []
-        words += ["--trust-after", NEVER] if arm == "bc" else []
         _robolearn("hil", "run", *words, "--out", folder, *(("--resume",) if folder.exists() else ()))
-        learned = self._judge(task, folder)
-        imitated = self._judge(task, bc)
+        learned, imitated = (self._judge(task, policy) for policy in (folder, bc))
         told = read_json(folder / "result.json", what=f"run {folder}")
         result = {
             "task": task, "arm": arm, "algo": algo, "seed": seed, "bc": imitated, **learned,
             "env_steps": told["env_steps"], "robot_minutes": told["robot_minutes"], "utd": told["utd"],
             "cycle_ratio": _ratio(learned["cycle_s"], imitated["cycle_s"]), "wall_s": time.perf_counter() - begun,
+            "asked": asked,
         }  # fmt: skip
         write_json(folder / RESULT, result)
-        return result
+        return plain(result)
 
     def _judge(self, task: str, policy: Path) -> dict[str, Any]:
-        """Success without help and its cycle time; the share of steps that an operator steers who watches."""
-        import torch
+        from robolearn.cli.benchmark_hil_judge import judge
 
-        from policies.loading import open_policy
-        from robolearn.core import bind_policy
-        from robolearn.eval import evaluate
-        from robolearn.hil.watched import watch
-        from sim.experts import make_operator
-        from sim.registry import make_env
+        return judge(task, policy, self.eval_episodes, self.delay_steps)
 
-        torch.set_num_threads(1)
-        loaded = open_policy(policy)
-        env = make_env(task, self.eval_episodes, threads=1)
-        try:
-            bind_policy(loaded, env.interface, what=f"policy {policy} in {task}")
-            found = evaluate(env, loaded, self.eval_episodes, STARTS).to_json()
-            helped = watch(env, loaded, make_operator(task, env.interface, self.eval_episodes, 0), WATCHED)
-        finally:
-            env.close()
-        cycle = found["cycle_time_s"]["mean"] if found["cycle_time_s"] else None
-        return {"success": found["success"], "cycle_s": cycle, "intervention_rate_end": helped["intervention_rate"]}
+    def _settings(self, arm: Arm, algo: str) -> OffPolicyConfig:
+        kind = HIL_ALGORITHMS[algo]
+        settings = self.settings if isinstance(self.settings, kind) else kind()
+        return (
+            replace(settings, trust_after=NEVER) if isinstance(settings, ProposalsConfig) and arm == "bc" else settings
+        )
+
+
+def _after(args: Sequence[str], flag: str) -> list[str]:
+    """The words after `flag`, up to the next flag, before they are parsed."""
+    words = [part for word in args for part in (word.split("=", 1) if word.startswith(f"{flag}=") else [word])]
+    if flag not in words:
+        return []
+    rest = words[words.index(flag) + 1 :]
+    return list(itertools.takewhile(lambda word: not word.startswith("-"), rest))
 
 
 def _which(run: dict[str, Any]) -> tuple[str, str, str]:
@@ -179,6 +189,8 @@ def _summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict
     return {
         "task": task, "arm": arm, "algo": algo, "bc": pooled([run["bc"] for run in mine]), "success": pooled(mine),
         "rates": [run["success"]["rate"] for run in mine],
+        **({"delayed": pooled([run["delayed"] for run in mine]),
+            "bc_delayed": pooled([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
         **{key: mean(key) for key in ("env_steps", "robot_minutes", "intervention_rate_end", "cycle_s", "cycle_ratio",
                                       "wall_s")},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""``robolearn benchmark sim``: environment steps per second, beside the physics bound and beside robosuite."""
+"""``robolearn benchmark sim``: environment steps and pictures per second, beside the physics bound and robosuite."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ class BenchmarkSim(Command):
     """Measurements of each kind, in turn; medians are printed."""
     robosuite: bool = True
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
+    cameras: tuple[str, ...] = ()
+    """Measure worlds that are seen by these cameras in every control step: front, side, wrist. Beside them robosuite's
+    agentview."""
+    image_size: int = 84
+    """Edge of the square pictures [px]."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
@@ -51,6 +56,8 @@ class BenchmarkSim(Command):
             rival.reset(seed=0)
             measures["robosuite"] = lambda: _chunks(rival, self.seconds)
             envs[0] = rival
+        if self.cameras:
+            measures |= self._seeing(envs, threads)
         try:
             # In turn, so that a machine whose speed drifts treats all alike.
             samples: dict[str, list[float]] = {name: [] for name in measures}
@@ -72,7 +79,33 @@ class BenchmarkSim(Command):
         if self.robosuite:
             result["robosuite_steps_per_s"] = {str(most): rate["robosuite"]}
             result["ratio_robosuite"] = rate[f"env_{most}"] / rate["robosuite"]
+        if self.cameras:
+            result |= {"cameras": list(self.cameras), "image_size": self.image_size}
+            result["frames_per_s"] = {str(n): rate[f"frames_{n}"] for n in threads}
+            if self.robosuite:
+                result["robosuite_frames_per_s"] = {str(most): rate["robosuite_frames"]}
+                result["ratio_robosuite_frames"] = rate[f"frames_{most}"] / rate["robosuite_frames"]
         return result
+
+    def _seeing(self, envs: dict[int, Any], threads: list[int]) -> dict[str, Callable[[], float]]:
+        """Measures of pictures; the worlds go into `envs`."""
+        from sim.registry import make_env
+
+        measures: dict[str, Callable[[], float]] = {}
+        for n in threads:
+            env = make_env(self.task, self.worlds, threads=n, cameras=self.cameras, image_size=self.image_size)
+            env.reset(seed=0)
+            measures[f"frames_{n}"] = lambda env=env: _frames(env, self.seconds)
+            envs[-n] = env
+        if self.robosuite:
+            from sim.adapters import make_robosuite
+
+            rival = make_robosuite("robosuite:Lift", len(threads), workers=len(threads), cameras=("agentview",),
+                                   image_size=self.image_size)  # fmt: skip
+            rival.reset(seed=0)
+            measures["robosuite_frames"] = lambda: _frames(rival, self.seconds)
+            envs[-9] = rival
+        return measures
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
@@ -85,6 +118,15 @@ class BenchmarkSim(Command):
         for n, value in result.get("robosuite_steps_per_s", {}).items():
             table.add_row("robosuite Lift (processes)", n, f"{value:,.0f}")
         console.print(table)
+        if "frames_per_s" in result:
+            table = Table(
+                "", "threads", "frames/s", title=f"{result['image_size']} px, a picture of every control step"
+            )
+            for n, value in result["frames_per_s"].items():
+                table.add_row(f"robolearn {result['task']}, {' and '.join(result['cameras'])}", n, f"{value:,.0f}")
+            for n, value in result.get("robosuite_frames_per_s", {}).items():
+                table.add_row("robosuite Lift, agentview (processes)", n, f"{value:,.0f}")
+            console.print(table)
         console.print(f"{result['ratio_bound']:.0%} of the physics bound", highlight=False)
         if "ratio_robosuite" in result:
             console.print(f"{result['ratio_robosuite']:.0f} times robosuite's Lift on the same cores", highlight=False)
@@ -101,6 +143,22 @@ def _chunks(env: Any, seconds: float) -> float:
         actions = rng.uniform(-0.5, 0.5, shape).astype(np.float32)
         steps += int(env.step_chunk(actions)[4]["steps"].sum())
     return steps / (time.perf_counter() - begun)
+
+
+def _frames(env: Any, seconds: float) -> float:
+    """Pictures a second where every control step is looked at, physics and resets included."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    shape, cameras = (
+        (env.num_envs, env.interface.action.size),
+        sum(k.startswith("images.") for k in env.interface.observation),
+    )
+    frames, begun = 0, time.perf_counter()
+    while not frames or time.perf_counter() - begun < seconds:
+        env.step(rng.uniform(-0.5, 0.5, shape).astype(np.float32))
+        frames += env.num_envs * cameras
+    return frames / (time.perf_counter() - begun)
 
 
 def _physics(env: Any, seconds: float) -> float:

@@ -78,24 +78,25 @@ def rate_text(rate: Mapping[str, Any]) -> str:
 
 
 def world_options(task: str, policies: Sequence[Any]) -> dict[str, Any]:
-    """What to ask the embedded world of `task` for, so that `policies` can live in it: arm, action kind, cameras.
+    """What to ask the world of `task` for, so that `policies` can live in it: cameras, and of the embedded world also
+    arm and action kind.
 
-    Nothing for other worlds, which have what they have; nor what a policy's files leave open.
+    Nothing that a policy's files leave open.
     """
-    if ":" in task:
-        return {}
     from robots import ROBOTS
 
     interface = policies[0].interface
     options: dict[str, Any] = {}
-    if interface.embodiment in ROBOTS:
-        options["robot"] = interface.embodiment
-    if interface.action_kind in ("tcp_delta", "joint_position"):
-        options["action_kind"] = interface.action_kind
     pictures = {k: s for p in policies for k, s in p.interface.observation.items() if is_image(s)}
     if pictures:
         options["cameras"] = tuple(key.removeprefix("images.") for key in pictures)
         options["image_size"] = next(iter(pictures.values())).shape[0]
+    if ":" in task:
+        return options
+    if interface.embodiment in ROBOTS:
+        options["robot"] = interface.embodiment
+    if interface.action_kind in ("tcp_delta", "joint_position"):
+        options["action_kind"] = interface.action_kind
     return options
 
 

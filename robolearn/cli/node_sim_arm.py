@@ -35,7 +35,7 @@ def make_world(contract: Contract, task: str, seed: int, limit_s: float | None =
     from sim.realtime import RealtimeWorld
 
     edges = [edge for camera in contract.cameras.values() for edge in camera.size]
-    cameras, edge = tuple(contract.cameras), max(edges, default=96)
+    cameras, edge = tuple(contract.cameras), max(edges, default=84)
     return RealtimeWorld(task, seed, cameras, edge, robot=contract.robot, limit_s=limit_s)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robolearn.cli.command import at_least, check_seed, rate_text
+from robolearn.cli.command import at_least, check_seed, rate_text, world_options
 from robolearn.cli.quickstart_deploy import deploy, deployed
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import BadInput
@@ -16,9 +16,11 @@ from robolearn.rl.settings import algorithm_name
 
 if TYPE_CHECKING:
     from robolearn.cli.collect import Collect
+    from robolearn.cli.distill import Distill
     from robolearn.cli.finetune import Finetune
     from robolearn.cli.train import Train
 
+SEEING = "seeing"  # the run of the policy that sees
 SETTINGS = "settings.json"  # in --out: a resumed quickstart has the same
 
 
@@ -28,6 +30,7 @@ class Steps(NamedTuple):
     collect: Collect
     train: Train
     finetune: Finetune
+    distill: Distill | None
     settings: dict[str, Any]
 
 
@@ -53,7 +56,7 @@ class Quickstart(QuickstartSettings):
         preset(self.task)
         named_quality(self.demos)
         at_least(1, episodes=self.episodes, train_steps=self.train_steps, eval_episodes=self.eval_episodes)
-        at_least(1, env_steps=self.env_steps)
+        at_least(1, env_steps=self.env_steps, distill_steps=self.distill_steps)
         at_least(0, deploy_episodes=self.deploy_episodes)
         check_seed(self.seed)
         check_seed(1000 + self.seed)  # of the evaluations and the deployment
@@ -90,13 +93,34 @@ class Quickstart(QuickstartSettings):
             json=self.json,
         )
         finetune.check_budget(self.policy_settings.execute, self.robot)
+        distill = self._distill() if self.observe == "images" else None
         begun = {"task": self.task, "robot": self.robot, "seed": self.seed, "episodes": self.episodes,
                  "quality": self.demos, "train_steps": self.train_steps, "policy": self.policy,
                  "policy_settings": self.policy_settings, "algorithm": algorithm_name(self.settings),
                  "settings": self.settings, "env_steps": self.env_steps}  # fmt: skip
+        if distill is not None:
+            begun |= {"observe": self.observe, "distill": distill.settings}
         begun = plain(begun)
         self._check_out(begun)
-        return Steps(collect, train, finetune, begun)
+        return Steps(collect, train, finetune, distill, begun)
+
+    def _distill(self) -> Distill:
+        from robolearn.cli.distill import Distill
+        from robolearn.runs.run import is_run
+        from robolearn.train.settings import DistillConfig
+
+        usual = DistillConfig()
+        imitation = replace(usual.imitation, steps=self.distill_steps, seed=self.seed)
+        rounds = min(usual.rounds, imitation.iterations)
+        return Distill(
+            teacher=self.out / "rl",
+            task=self.task,
+            out=self.out / SEEING,
+            settings=replace(usual, imitation=imitation, rounds=rounds),
+            device=self.device,
+            resume=self.resume and is_run(self.out / SEEING),
+            json=self.json,
+        )
 
     def _check_out(self, begun: dict[str, Any]) -> None:
         """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
@@ -121,7 +145,7 @@ class Quickstart(QuickstartSettings):
         from robolearn.cli.quickstart_report import Bars, write
         from robolearn.io.json_files import write_json
 
-        collect, train, finetune, begun = self.plan()
+        collect, train, finetune, distill, begun = self.plan()
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / SETTINGS, begun)
         clock = Clock(quiet=self.json)
@@ -138,6 +162,9 @@ class Quickstart(QuickstartSettings):
             chosen = clock("imitation at the chosen initial noise", lambda: self._evaluate("bc", initial))
             bars = bars._replace(chosen=chosen)
         bars = bars._replace(rl=clock("evaluation after RL", lambda: self._evaluate("rl")))
+        if distill is not None:
+            results["distill"] = clock("from state to sight", distill.run)
+            bars = bars._replace(seeing=clock("evaluation of the policy that sees", lambda: self._evaluate(SEEING)))
         results["deploy"] = clock("deployment", self._deploy) if self.deploy_episodes else None
         report = clock("report", lambda: write(self, bars, results, clock.seconds))
         return {
@@ -147,6 +174,7 @@ class Quickstart(QuickstartSettings):
             "bc": bars.bc.to_json(),
             "chosen_initial_noise": {"initial_noise": bars.initial, **bars.chosen.to_json()},
             "rl": bars.rl.to_json(),
+            **({"seeing": bars.seeing.to_json()} if bars.seeing is not None else {}),
             "env_steps": results["finetune"]["env_steps"],
             "finetune_wall_s": results["finetune"]["wall_s"],
             "deploy": results["deploy"],
@@ -160,6 +188,8 @@ class Quickstart(QuickstartSettings):
         console.print(f"  initial noise {chosen['initial_noise']:<4g} {rate_text(chosen['success'])}, no RL")
         steps = f"{result['env_steps']:,} control steps"
         console.print(f"after RL             {rate_text(result['rl']['success'])}, {steps}")
+        if "seeing" in result:
+            console.print(f"by cameras           {rate_text(result['seeing']['success'])}, taught by that policy")
         deploy = result["deploy"]
         if deploy:
             console.print(f"deployed             {deployed(deploy)}")
@@ -177,9 +207,9 @@ class Quickstart(QuickstartSettings):
         from robolearn.presets import WORLDS
         from sim.registry import make_env
 
-        env = make_env(self.task, WORLDS, robot=self.robot)
+        policy = load_chunk_policy(self.out / name, resolve_device(self.device))
+        env = make_env(self.task, WORLDS, **world_options(self.task, [policy]))
         try:
-            policy = load_chunk_policy(self.out / name, resolve_device(self.device))
             if initial is not None:
                 policy = policy.with_initial_noise(initial)
             return evaluate_policy(env, policy, self.eval_episodes, 1000 + self.seed, self.json, name)
@@ -187,7 +217,8 @@ class Quickstart(QuickstartSettings):
             env.close()
 
     def _deploy(self) -> dict[str, Any]:
-        return deploy(self.out / "rl", self.robot, self.task, self.deploy_episodes, 1000 + self.seed)
+        name = SEEING if self.observe == "images" else "rl"
+        return deploy(self.out / name, self.robot, self.task, self.deploy_episodes, 1000 + self.seed)
 
 
 class Clock:

@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from robolearn.cli.command import world_options
 from robolearn.cli.quickstart_deploy import deployed, simulated_station
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import RobolearnError
@@ -27,6 +28,7 @@ class Bars(NamedTuple):
     chosen: Evaluation
     initial: float  # the standard deviation of that noise
     rl: Evaluation
+    seeing: Evaluation | None = None  # of the policy that was taught to see by the one after RL
 
 
 def write(quickstart: QuickstartSettings, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
@@ -54,6 +56,10 @@ def write(quickstart: QuickstartSettings, bars: Bars, results: dict[str, Any], s
         note = f"the same weights, initial noise {bars.initial:g}, no RL"
         outcomes.append(Outcome.of("chosen initial noise", bars.chosen, note=note))
     outcomes.append(Outcome.of("after RL", bars.rl, note=f"{tuned['env_steps']:,} control steps"))
+    if bars.seeing is not None:
+        sees = " and ".join(name.removeprefix("images.") for name in results["distill"]["observes"])
+        note = f"sees {sees}; taught by the policy after RL"
+        outcomes.append(Outcome.of("by cameras", bars.seeing, note=note))
     q = quickstart
     return write_report(
         q.out / "report.html",
@@ -94,9 +100,19 @@ def _commands(q: QuickstartSettings) -> list[str]:
         f"robolearn evaluate --policy runs/bc --against runs/rl --task {q.task} --episodes {q.eval_episodes} "
         f"--seed {1000 + q.seed}",
     ]
+    acts = "runs/rl"
+    if q.observe == "images":
+        acts = "runs/seeing"
+        lines.append(
+            f"robolearn distill --teacher runs/rl --task {q.task} --steps {q.distill_steps} {seed} --out runs/seeing"
+        )
+        lines.append(
+            f"robolearn evaluate --policy runs/seeing --against runs/rl --task {q.task} --episodes {q.eval_episodes} "
+            f"--seed {1000 + q.seed}"
+        )
     if q.deploy_episodes and station is not None:
         lines.append(
-            f"robolearn deploy --policy runs/rl --robot {station} --task {q.task} --episodes {q.deploy_episodes} "
+            f"robolearn deploy --policy {acts} --robot {station} --task {q.task} --episodes {q.deploy_episodes} "
             f"--seed {1000 + q.seed}"
         )
     return lines
@@ -108,21 +124,22 @@ def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
     from robolearn.presets import WORLDS
     from sim.registry import make_env
 
-    env = make_env(q.task, WORLDS, robot=q.robot)
-    try:
-        return [
-            video
-            for name, title, evaluation in (("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl))
-            for video in record_episodes(
-                env, load_chunk_policy(q.out / name), evaluation, q.out / "videos" / name, title=title
-            )
-        ]
-    except RobolearnError as error:
-        # A machine that cannot draw still gets its report.
-        log.warning("no videos: %s", error)
-        return []
-    finally:
-        env.close()
+    made = [("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl)]
+    if bars.seeing is not None:
+        made.append(("seeing", "by cameras, with what it looked at", bars.seeing))
+    videos: list[Any] = []
+    for name, title, evaluation in made:
+        policy = load_chunk_policy(q.out / name)
+        env = make_env(q.task, WORLDS, **world_options(q.task, [policy]))
+        try:
+            videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
+        except RobolearnError as error:
+            # A machine that cannot draw still gets its report.
+            log.warning("no videos: %s", error)
+            return []
+        finally:
+            env.close()
+    return videos
 
 
 def learning_curves(out: Path) -> list[Any]:

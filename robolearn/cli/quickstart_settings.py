@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from policies.settings import POLICIES, FlowConfig, PolicyConfig
 from robolearn.cli.choices import DemoQuality, SimRobot
@@ -26,7 +26,7 @@ class QuickstartSettings(Command):
     robot: SimRobot = "panda"
     """The arm."""
     out: Path = Path("runs/quickstart")
-    """Folder for data/, bc/, rl/, report.html and settings.json."""
+    """Folder for data/, bc/, rl/, perhaps seeing/, report.html and settings.json."""
     seed: int = 0
     """Of everything."""
     demos: DemoQuality = _LIFT.quality
@@ -45,6 +45,11 @@ class QuickstartSettings(Command):
     algo: str = "reinflow"
     """The algorithm: reinflow, dppo or grpo."""
     settings: AlgorithmConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
+    observe: Literal["state", "images"] = "state"
+    """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
+    policies know the simulator's truth."""
+    distill_steps: int = 2000
+    """Gradient steps of the policy that sees."""
     device: str = "auto"
     """Where networks live: auto, cpu, cuda or cuda:<i>."""
     videos: bool = True

@@ -51,6 +51,8 @@ class Entry:
         return getattr(import_module(module), name)
 
 
+_UPDATES = "Speed of the learner, beside LeRobot"
+
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
@@ -71,6 +73,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("dataset import", "robolearn.cli.dataset.import_:Import", "From other formats of demonstrations", "Data"),
     Entry("dataset export", "robolearn.cli.dataset.export:Export", "To other formats of demonstrations", "Data"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
+    Entry("distill", "robolearn.cli.distill:Distill", "Teach a policy that sees by one that knows", "Learn"),
     Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
     Entry("hil run", "robolearn.cli.hil.run:HilRun", "Teach a policy: actor, learner and operator", "Learn"),
     Entry("hil learner", "robolearn.cli.hil.learner:HilLearner", "Learn from what actors send", "Learn"),
@@ -78,11 +81,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hil certs", "robolearn.cli.hil.certs:HilCerts", "Certificates for actors on other machines", "Learn"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
     Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
+    Entry("driver", "robolearn.cli.driver:Driver", "Drive an arm of servos that has no ROS driver", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Where a camera is mounted, by a printed board", "Deploy"),
     Entry("permissions", "robolearn.cli.permissions:Permissions", "A policy of SROS2 for our nodes", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.cli.benchmark_sim:BenchmarkSim", "Speed of the simulation", "Measure"),
     Entry("benchmark hil", "robolearn.cli.benchmark_hil:BenchmarkHil", "What a human in the loop is worth", "Measure"),
+    Entry("benchmark hil-updates", "robolearn.cli.benchmark_hil_updates:BenchmarkHilUpdates", _UPDATES, "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
     Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,9 @@ from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +36,11 @@ class Train(Command):
     policy: str = "flow"
     """The kind of policy: flow or diffusion."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
+    observe: tuple[str, ...] = ()
+    """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
+    the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth."""
     images: bool = True
-    """Train from the cameras' images, too, where the data set has some."""
+    """Leave out the cameras with --no-images, as --observe proprio objects does."""
     mix: tuple[float, ...] = ()
     """Of several data sets, the share of each in the windows that are drawn, one number ≥ 0 for each set in proportion
     to its share. By default every window of all sets is drawn once per epoch."""
@@ -71,7 +78,9 @@ class Train(Command):
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
-        datasets = [Dataset.open(path, images=self.images) for path in self.data]
+        datasets = [Dataset.open(path, images=self.images).seeing(self.observe) for path in self.data]
+        if privileged := datasets[0].interface.privileged:
+            log.info("the policy sees %s, which only a simulated world has", ", ".join(privileged))
         shares = shares_of(self.mix or None, datasets)
         check_alike(datasets)
         config = self.settings
@@ -99,6 +108,8 @@ class Train(Command):
                 "policy": str(run.policy_dir),
                 "episodes": sum(len(split_episodes(dataset.episodes, config)[0]) for dataset in datasets),
                 "frames": len(trainer.windows),
+                "observes": list(datasets[0].interface.observation),
+                "privileged": list(datasets[0].interface.privileged),
                 "steps": config.steps,
                 "wall_s": {"total": done["wall_s"]},
             }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from robolearn.core.errors import BadInput
 
+OBJECTS = "objects"
+"""The task's vector of a simulated world, privileged by its name."""
 LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels
 
 
@@ -20,11 +22,13 @@ class ArraySpec:
       shape: e.g. ``(17,)`` for a vector, ``(96, 96, 3)`` for an HWC image.
       dtype: a numpy dtype name; images are ``"uint8"``, vectors ``"float32"``.
       names: one name per component of a vector, or empty.
+      privileged: the simulator's truth, which no real arm has: for teachers, critics and judges.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
     names: tuple[str, ...] = ()
+    privileged: bool = field(default=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -60,15 +64,43 @@ class Interface:
     action_kind: str = "native"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def privileged(self) -> tuple[str, ...]:
+        """The observation features that are the simulator's truth: those marked so, and `OBJECTS`."""
+        return tuple(key for key, spec in self.observation.items() if spec.privileged or key == OBJECTS)
+
+    def seeing(self, features: Sequence[str], *, what: str) -> Interface:
+        """This interface with some of its observation features only; ``images`` stands for all cameras.
+
+        Args:
+          features: names; none for the usual: all features, but where there are pictures nothing privileged.
+          what: whose they are, for the message.
+
+        Raises:
+          BadInput: a feature that there is not, or none left.
+        """
+        pictures = [key for key, spec in self.observation.items() if is_image(spec)]
+        hidden = self.privileged if pictures else ()
+        chosen = [key for key in self.observation if key not in hidden]
+        if features:
+            chosen = [key for name in features for key in (pictures if name == "images" and pictures else (name,))]
+        for key in chosen:
+            if key not in self.observation:
+                raise BadInput(
+                    f"observation of {what}", got=f"no {key!r}", expected="what it has", available=self.observation
+                )
+        return replace(self, observation={key: spec for key, spec in self.observation.items() if key in chosen})
+
     def to_json(self) -> dict[str, Any]:
         """A plain dict for ``config.json`` files."""
 
-        def spec(s: ArraySpec) -> dict[str, Any]:
-            return {"shape": list(s.shape), "dtype": s.dtype, "names": list(s.names)}
+        def spec(key: str, s: ArraySpec) -> dict[str, Any]:
+            mark = {"privileged": True} if key in self.privileged else {}
+            return {"shape": list(s.shape), "dtype": s.dtype, "names": list(s.names)} | mark
 
         return {
-            "observation": {key: spec(s) for key, s in self.observation.items()},
-            "action": spec(self.action),
+            "observation": {key: spec(key, s) for key, s in self.observation.items()},
+            "action": spec("action", self.action),
             "control_hz": float(self.control_hz),
             "embodiment": self.embodiment,
             "action_kind": self.action_kind,
@@ -87,7 +119,10 @@ class Interface:
                 raise BadInput("interface: shape", got=shape, expected=f"at most {LARGEST:,} components")
             if not (isinstance(d["dtype"], str) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
                 raise BadInput("interface: dtype, names", got=(d["dtype"], names), expected="text, a list of texts")
-            return ArraySpec(tuple(shape), d["dtype"], tuple(names))
+            privileged = d.get("privileged", False)
+            if not isinstance(privileged, bool):
+                raise BadInput("interface: privileged", got=privileged, expected="true or false")
+            return ArraySpec(tuple(shape), d["dtype"], tuple(names), privileged)
 
         control_hz = float(data["control_hz"])
         if not 0 < control_hz < math.inf:

@@ -89,6 +89,22 @@ class Dataset:
         """
         return _open(place_of(path, cache), images, cache)
 
+    def seeing(self, features: Sequence[str] = ()) -> Dataset:
+        """This set with some of its observation features only, by default without what is privileged where it has
+        pictures: see `robolearn.core.Interface.seeing`.
+
+        Raises:
+          BadInput: a feature that it has not.
+        """
+        interface = self.interface.seeing(features, what=f"data set {self.path}")
+        kept = interface.observation
+        return replace(
+            self,
+            interface=interface,
+            observation={key: array for key, array in self.observation.items() if key in kept},
+            readers={key: reader for key, reader in self.readers.items() if key in kept},
+        )
+
     @property
     def features(self) -> Mapping[str, Mapping[str, Any]]:
         """LeRobot's feature dictionary."""

@@ -91,12 +91,14 @@ def deploy(
       RobolearnError: a node died or did not get ready, the safety filter stopped the arm, or the operator refused.
     """
     from hardware.ros2.environment import prepare
-    from policies.loading import check_policy
+    from policies.loading import check_policy, needed_by
 
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
         resolve_device(deployment.device)
     what = f"policy {deployment.policy} on {deployment.contract.name}"
-    check_policy(deployment.policy, deployment.contract.interface, what=what)
+    # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
+    contract = deployment.contract.with_picture_sizes(needed_by(deployment.policy).observation)
+    check_policy(deployment.policy, contract.interface, what=what, simulated=contract.simulated)
     prepare()
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()

@@ -43,6 +43,7 @@ class Evaluation:
       truncated: (n,) the clock ended the episode.
       wall_s: seconds spent in ``simulation``, in ``policy``, and in ``total``.
       success_reported: whether the world has a notion of success; without one the returns count.
+      privileged: what the policy saw of the simulator's truth.
     """
 
     task: str
@@ -58,6 +59,7 @@ class Evaluation:
     truncated: NDArray[np.bool_]
     wall_s: Mapping[str, float]
     success_reported: bool = True
+    privileged: tuple[str, ...] = ()
 
     @property
     def episodes(self) -> int:
@@ -98,6 +100,7 @@ class Evaluation:
             "cycle_time_s": self.mean_cycle_time_s.to_json(),
             "return": self.mean_return.to_json(),
             "env_steps": int(self.steps.sum()),
+            "privileged": list(self.privileged),
             "wall_s": dict(self.wall_s),
         }
 
@@ -193,5 +196,6 @@ def run_episodes(
         control_hz=env.interface.control_hz,
         wall_s={"simulation": wall_s - engine.acting_s, "policy": engine.acting_s, "total": wall_s},
         success_reported=engine.success_reported,
+        privileged=policy.interface.privileged,
         **result,
     )

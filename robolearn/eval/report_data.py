@@ -43,6 +43,9 @@ class Outcome:
     def of(name: str, evaluation: Evaluation, *, note: str = "") -> Outcome:
         """The outcome that `evaluation` measured."""
         judged = evaluation.success_reported
+        if evaluation.privileged:
+            sees = f"sees {', '.join(evaluation.privileged)}: only in simulation"
+            note = f"{note}; {sees}" if note else sees
         return Outcome(
             name,
             success=evaluation.success if judged else None,

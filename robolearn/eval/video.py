@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Observation, Policy
 from robolearn.eval.evaluation import Evaluation, Progress, run_episodes
+from robolearn.eval.sight import Draw, sight_of
 from robolearn.eval.verdict import number
 from robolearn.io.atomic import replacing
 
@@ -118,6 +119,7 @@ def record_episodes(
     title: str = "",
     fps: float | None = None,
     progress: Progress | None = None,
+    draw: Draw | None = None,
 ) -> list[Video]:
     """Run chosen episodes of `evaluation` again and write ``<folder>/<name>.mp4`` for each.
 
@@ -130,6 +132,7 @@ def record_episodes(
       title: begins every caption, e.g. ``"imitation"``.
       fps: frames per second; the control rate by default, so that videos run at the speed of the arm.
       progress: called with the number of episodes that have run again.
+      draw: what to make of each picture; by default the cameras of a policy that sees stand beside it.
 
     Returns:
       The videos; an empty list, with a warning in the log, where the world cannot be drawn.
@@ -140,6 +143,7 @@ def record_episodes(
     if env.num_envs != evaluation.num_envs:
         raise BadInput("worlds to record", got=env.num_envs, expected=f"{evaluation.num_envs}, as in the evaluation")
     choices = choose_episodes(evaluation) if choices is None else choices
+    draw = sight_of(policy) if draw is None else draw
     rows = np.array([choice.row for choice in choices], dtype=np.int64)
     wanted = {(int(evaluation.world[row]), int(evaluation.index[row])): row for row in rows}
     if not wanted:
@@ -157,7 +161,9 @@ def record_episodes(
         # Before each step: after the last one the world already shows the start of its next episode.
         for episode in zip(worlds.tolist(), index.tolist(), strict=True):
             if episode in wanted and (picture := env.frame(episode[0])) is not None:
-                frames[int(wanted[episode])].append(np.array(picture))
+                frames[int(wanted[episode])].append(
+                    np.array(picture) if draw is None else draw(np.array(picture), observation, episode[0])
+                )
 
     again = run_episodes(env, policy, quota, evaluation.seed, progress=progress, watch=watch)
     videos = []

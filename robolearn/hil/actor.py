@@ -182,6 +182,7 @@ class Actor:
                 unsent=len(self._spool) - self._link.acknowledged,
                 progress=self._link.progress,
                 executed=self._agent.executed,
+                asks_help=self._sets.unsure and not steering,
             )
         )
         began = time.perf_counter()

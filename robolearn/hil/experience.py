@@ -82,7 +82,15 @@ class Experience:
         self.outcomes: list[Outcome] = []
         config, interface = algorithm.config, algorithm.base.interface
         self.online, self.demonstrations = (
-            ReplayBuffer(interface, algorithm.chunk, config.capacity, device=algorithm.device) for _ in range(2)
+            ReplayBuffer(
+                interface,
+                algorithm.chunk,
+                config.capacity,
+                n_step=config.n_step,
+                plan=algorithm.plan,
+                device=algorithm.device,
+            )
+            for _ in range(2)
         )
         for episode in demonstrations:
             self.demonstrations.add(judge(episode))

@@ -32,6 +32,8 @@ class ActorStatus:
       unsent: records that the learner has not acknowledged.
       progress: of the learner.
       executed: (Da,) the action of the step before; None at an episode's first.
+
+      asks_help: the policy is unsure of its running chunk.
     """
 
     episode: int
@@ -44,6 +46,8 @@ class ActorStatus:
     unsent: int
     progress: Progress
     executed: NDArray[np.float32] | None = None
+
+    asks_help: bool = False
 
 
 class Person(Protocol):

@@ -21,6 +21,7 @@ class TwoSets:
 
     Attributes:
       version: of the weights in use; −1: none yet.
+      unsure: the last chunk of the episode was chosen in doubt.
     """
 
     def __init__(self, make: Callable[[], OffPolicy]) -> None:
@@ -29,6 +30,7 @@ class TwoSets:
         self._lock = threading.Lock()
         self._ready: int | None = None
         self.version = -1
+        self.unsure = False
 
     @property
     def newest(self) -> int:
@@ -64,9 +66,12 @@ class TwoSets:
         return True
 
     def seed(self, seed: int) -> None:
-        """Begin the noise anew."""
+        """Begin the noise anew, and a new episode."""
+        self.unsure = False
         self._used.generator.manual_seed(seed)
 
     def act(self, observation: Observation) -> NDArray[np.float32]:
         """(H, Da) for the one world of `observation`."""
-        return self._used.act(observation, explore=True)[0]
+        chunk = self._used.act(observation, explore=True)[0]
+        self.unsure = self._used.unsure
+        return chunk

@@ -6,6 +6,12 @@
 
 V(s') is the algorithm's: an expectation under its actor, or a maximum over candidates. The pessimism of a target is the
 minimum over a random subset of the ensemble (REDQ, Chen et al. 2021; RLPD).
+
+Options: dropout while they learn, in the targets as well (DroQ, Hiraoka et al. 2022). Batch norm without targets
+(CrossQ, Bhatt et al. 2024): what was done and what comes next go through the live critics as one batch, so that both
+are normalised by the statistics of their mixture, and no gradient flows through what comes next:
+
+    (Q(s, a), Q(s', a')) = Q over the batch [(s, a); (s', a')],   y = R + d · stop(min_{e ∈ S} Q_e(s', a') + bonus)
 """
 
 from __future__ import annotations
@@ -16,8 +22,10 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from policies.networks.ensemble import EnsembleMlp, evaluate
+from policies.networks.ensemble import Dropout, EnsembleMlp, evaluate
 from robolearn.rl.off_policy_settings import OffPolicyConfig
+
+CROSS_Q_BETA = 0.5  # Adam's β₁ where there are no targets, as in the paper
 
 
 class EnsembleCritic:
@@ -25,30 +33,68 @@ class EnsembleCritic:
 
     Args:
       net: of features and actions together.
+      generator: of dropout, on the critics' device.
+
+    Attributes:
+      target: the slow copy, or None with CrossQ.
     """
 
-    def __init__(self, net: EnsembleMlp, config: OffPolicyConfig) -> None:
+    def __init__(self, net: EnsembleMlp, config: OffPolicyConfig, generator: torch.Generator) -> None:
         self.config, self.net = config, net
-        self.target = copy.deepcopy(self.net).requires_grad_(False)
+        self.target = None if config.cross_q else copy.deepcopy(self.net).requires_grad_(False)
+        self._drop = Dropout(config.dropout, generator)
         self._follow = get_ema_multi_avg_fn(1.0 - config.tau)
-        self.adam = torch.optim.Adam(self.net.parameters(), lr=config.lr, fused=True)
+        betas = (CROSS_Q_BETA if config.cross_q else 0.9, 0.999)
+        self.adam = torch.optim.Adam(self.net.parameters(), lr=config.lr, betas=betas, fused=True)
 
     def values(self, features: Tensor, actions: Tensor) -> Tensor:
-        """(B, F) and (B, C, D) → (E, B, C), differentiable in the actions."""
-        return evaluate(self.net, features, actions)
+        """(B, F) and (B, C, D) → (E, B, C), differentiable in the actions; for learning, so with dropout."""
+        return evaluate(self.net, features, actions, drop=self._drop)
 
     def pessimistic(self, features: Tensor, actions: Tensor, generator: torch.Generator) -> Tensor:
         """(B, F) and (B, C, D) → (B, C): the smallest of a random subset of the targets."""
-        members = torch.randperm(self.net.members, generator=generator)[: self.config.subset]
-        return evaluate(self.target, features, actions, members.to(features.device)).amin(0)
+        assert self.target is not None
+        members = self._subset(generator).to(features.device)
+        return evaluate(self.target, features, actions, members, self._drop).amin(0)
 
     def fit(self, features: Tensor, actions: Tensor, target: Tensor) -> dict[str, Tensor]:
         """One gradient step towards the target (B,) of actions (B, D); then the targets follow."""
-        found = self.net(torch.cat((features, actions), 1)).squeeze(-1)
+        found = self.net(torch.cat((features, actions), 1), drop=self._drop).squeeze(-1)
+        metrics = self._step(found, target)
+        assert self.target is not None
+        with torch.no_grad():
+            self._follow(list(self.target.parameters()), list(self.net.parameters()), 0)
+        return metrics
+
+    def fit_jointly(
+        self,
+        now: tuple[Tensor, Tensor],
+        after: tuple[Tensor, Tensor],
+        reward: Tensor,
+        discount: Tensor,
+        bonus: Tensor | float,
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """One gradient step of CrossQ.
+
+        Args:
+          now, after: (features (B, F), actions (B, D)) of what was done and of what comes next.
+          reward, discount: (B,) R and d.
+          bonus: (B,) added to the value of what comes next.
+        """
+        both = torch.cat([torch.cat(pair, 1) for pair in (now, after)])
+        found, following = self.net(both, drop=self._drop, over_batch=True).squeeze(-1).chunk(2, 1)
+        # y = R + d · stop(min_{e ∈ S} Q_e(s', a') + bonus)
+        worst = following.detach()[self._subset(generator).to(both.device)].amin(0)
+        return self._step(found, reward + discount * (worst + bonus))
+
+    def _subset(self, generator: torch.Generator) -> Tensor:
+        return torch.randperm(self.net.members, generator=generator)[: self.config.subset]
+
+    def _step(self, found: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Towards the target (B,) of all members' (E, B)."""
         loss = (found - target).square().mean()
         self.adam.zero_grad(set_to_none=True)
         loss.backward()
         self.adam.step()
-        with torch.no_grad():
-            self._follow(list(self.target.parameters()), list(self.net.parameters()), 0)
         return {"critic_loss": loss.detach(), "q": found.detach().mean(), "q_spread": found.detach().std(0).mean()}

@@ -39,14 +39,20 @@ class OffPolicyConfig:
     """Frames that the replay buffer keeps."""
     warmup: int = 200
     """Control steps before the first update."""
+    n_step: int = 1
+    """Chunks whose rewards are summed before a value is looked at (n-step returns)."""
+    dropout: float = 0.0
+    """Share of the critics' hidden units that is dropped while they learn (DroQ; there 0.01)."""
+    cross_q: bool = False
+    """Critics with batch normalisation, of what was done and what comes next in one pass, without targets (CrossQ)."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "actor_every", "critics", "subset", "width", "depth", "capacity"):
+        for name in ("batch", "actor_every", "critics", "subset", "width", "depth", "capacity", "n_step"):
             if getattr(self, name) < 1:
                 raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if self.subset > self.critics:
             raise BadInput("--subset", got=self.subset, expected=f"at most the {self.critics} critics")
-        check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf))
+        check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf), dropout=(0.0, 0.9))
         check_positive(self, "utd", "tau", "lr")
 
 
@@ -68,6 +74,15 @@ class RlpdConfig(SoftConfig):
     """Members of the critic ensemble."""
     backup_entropy: bool = False
     """Count the entropy into the target of the critics."""
+    discrete_gripper: bool = False
+    """Choose among closing, staying and opening by a critic of the gripper's own (double DQN); the actor moves the
+    arm."""
+    gripper_penalty: float = 0.02
+    """What each change of a discrete gripper costs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, gripper_penalty=(0.0, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +114,9 @@ class ProposalsConfig(OffPolicyConfig):
     slower. 0 for no twins."""
     caution: float = 0.5
     """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+    ask_for_help: float = 0.0
+    """Standard deviation of the critics about what is proposed, above which the console says that the policy is unsure;
+    0 for never. `robolearn benchmark hil` says what it foretells, and gives a threshold."""
     trust_after: int = 6000
     """Updates of the critics before they choose; until then the first proposal is executed."""
     imitate_own: bool = False
@@ -118,6 +136,8 @@ class ProposalsConfig(OffPolicyConfig):
                 raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if not 1 <= self.backup_proposals <= self.proposals:
             raise BadInput("--backup-proposals", got=self.backup_proposals, expected=f"1 to {self.proposals}")
-        check_range(self, tempo=(0.0, 4.0), caution=(0.0, math.inf), trust_after=(0, math.inf))
+        check_range(
+            self, tempo=(0.0, 4.0), caution=(0.0, math.inf), ask_for_help=(0.0, math.inf), trust_after=(0, math.inf)
+        )
         check_range(self, imitate_average=(0.0, 1.0))
         check_positive(self, "imitate_lr")

@@ -35,6 +35,7 @@ from sim.adapters.worker import LocalPool, WorkerPool, describe
 log = logging.getLogger(__name__)
 
 DEFAULT_HZ = 20.0
+RENDER = "render"  # the camera of an env that draws
 LIGHT_STEP_S = 100e-6
 """[s] A step that costs less than this is cheaper than the message that would ask a worker for it."""
 CONTINUING = ("Pendulum", "HalfCheetah", "Swimmer", "Reacher", "Pusher", "HumanoidStandup")
@@ -48,6 +49,8 @@ def make_gym(
     workers: int | None = None,
     max_episode_steps: int | None = None,
     kwargs: dict[str, Any] | None = None,
+    cameras: tuple[str, ...] = (),
+    image_size: int = 84,
 ) -> AdapterVectorEnv:
     """N worlds of a registered Gymnasium env.
 
@@ -58,15 +61,25 @@ def make_gym(
         that is heavier than a message. The choice changes no result.
       max_episode_steps: overrides the env's own limit.
       kwargs: for the env's constructor.
+      cameras: ``"render"`` is what the env draws, cut to a square in its middle and resized to an edge of `image_size`
+        [px], as ``images.render``; pictures that the env observes by itself may be named, too.
 
     Raises:
-      BadInput: unknown module or id, discrete or unbounded actions, observations without a name.
+      BadInput: unknown module or id, discrete or unbounded actions, observations without a name, an env that does
+        not draw.
     """
     if num_envs < 1:
         raise BadInput("number of worlds", got=num_envs, expected="at least 1")
-    arguments = {"task": task, "max_episode_steps": max_episode_steps, "kwargs": kwargs or {}}
-    factory = EnvFactory("sim.adapters.gym_env:build", arguments)
+    arguments: dict[str, Any] = {"task": task, "max_episode_steps": max_episode_steps, "kwargs": kwargs or {}}
     first = build(**arguments)  # here, so that bad input is found without a process
+    seen = [key.removeprefix("images.") for key in first.facts.interface.observation if key.startswith("images.")]
+    if wanted := [camera for camera in cameras if camera not in seen]:
+        first.close()
+        if wanted != [RENDER]:
+            raise BadInput(f"camera of {task}", got=wanted[0], available=(*seen, RENDER))
+        arguments["image_size"] = image_size
+        first = build(**arguments)
+    factory = EnvFactory("sim.adapters.gym_env:build", arguments)
     try:
         reports_success, step_s = _probe(first, steps=10 if workers is None and num_envs > 1 else 1)
     except Exception as error:  # the user's reset and step may raise anything
@@ -82,8 +95,10 @@ def make_gym(
     return AdapterVectorEnv(pool, num_envs, reports_success=reports_success)
 
 
-def build(task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> GymSingle:
-    """One world; the arguments of `make_gym`."""
+def build(
+    task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None, image_size: int = 0
+) -> GymSingle:
+    """One world; the arguments of `make_gym`, with an `image_size` of 0 for no camera."""
     module, env_id = parse(task)
     _import_user_module(task, module)
     try:
@@ -96,7 +111,7 @@ def build(task: str, max_episode_steps: int | None = None, kwargs: dict[str, Any
         env = _make(spec, max_episode_steps, kwargs or {})
     except (Exception, SystemExit) as error:  # the user's constructor may raise anything
         raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while making {env_id}: {error}") from error
-    return GymSingle(env, task)
+    return GymSingle(env, task, image_size)
 
 
 def parse(task: str) -> tuple[str, str]:
@@ -176,16 +191,21 @@ class GymSingle(AdapterEnv):
     Args:
       env: as made by `gymnasium.make`.
       task: the name for ``--task``.
+      image_size: edge of ``images.render`` [px], 0 to leave it out.
     """
 
-    def __init__(self, env: gymnasium.Env, task: str) -> None:
+    def __init__(self, env: gymnasium.Env, task: str, image_size: int = 0) -> None:
         self._env = env
         self._map = FeatureMap(env.observation_space, task)
+        self._size = image_size
+        if image_size and env.render_mode != "rgb_array":
+            raise BadInput(f"camera of {task}", got=f"render mode {env.render_mode}", expected="one of rgb_array")
+        camera = {f"images.{RENDER}": ArraySpec((image_size, image_size, 3), "uint8")} if image_size else {}
         self._low, self._high = _bounds(env.action_space, task)
         self.render_mode = env.render_mode
         facts = Facts(
             interface=Interface(
-                observation=self._map.specs,
+                observation=self._map.specs | camera,
                 action=ArraySpec(self._low.shape),
                 control_hz=_control_hz(env),
             ),
@@ -201,7 +221,7 @@ class GymSingle(AdapterEnv):
         """As in Gymnasium."""
         self._steps = 0
         observation, info = self._env.reset(seed=seed, options=options)
-        return self._map(observation), info
+        return self._features(observation), info
 
     def step(self, action: NDArray[np.float32]) -> tuple[Features, float, bool, bool, dict]:
         """`action` (Da,) in [-1, 1]."""
@@ -214,7 +234,13 @@ class GymSingle(AdapterEnv):
         self._steps += 1
         limit = self.facts.max_episode_steps
         truncated = bool(truncated) or (0 < limit <= self._steps and not terminated)
-        return self._map(observation), float(reward), bool(terminated), truncated, info
+        return self._features(observation), float(reward), bool(terminated), truncated, info
+
+    def _features(self, observation: Any) -> Features:
+        features = self._map(observation)
+        if self._size:
+            features[f"images.{RENDER}"] = _square(np.asarray(self._env.render(), np.uint8), self._size)
+        return features
 
     def render(self) -> Any:
         """A picture, where the env draws ``rgb_array``."""
@@ -223,6 +249,17 @@ class GymSingle(AdapterEnv):
     def close(self) -> None:
         """Close the env."""
         self._env.close()
+
+
+def _square(picture: NDArray[np.uint8], edge: int) -> NDArray[np.uint8]:
+    """(edge, edge, 3): the middle of `picture` (H, W, 3), resized."""
+    import cv2
+
+    height, width = picture.shape[:2]
+    cut = min(height, width)
+    top, left = (height - cut) // 2, (width - cut) // 2
+    middle = picture[top : top + cut, left : left + cut, :3]
+    return np.asarray(cv2.resize(middle, (edge, edge), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _bounds(space: gymnasium.Space, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

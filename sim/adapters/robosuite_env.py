@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import logging
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ def make_robosuite(
     workers: int | None = None,
     max_episode_steps: int = HORIZON,
     robot: str = "Panda",
+    cameras: tuple[str, ...] = (),
+    image_size: int = 84,
 ) -> AdapterVectorEnv:
     """N worlds of a robosuite task.
 
@@ -60,15 +63,18 @@ def make_robosuite(
       workers: processes, by default one per core; 0 keeps all worlds in this one.
       max_episode_steps: the horizon.
       robot: robosuite's name of the arm; two-arm tasks take two of it.
+      cameras: robosuite's names of cameras to observe, e.g. ``"agentview"``, square, with an edge of `image_size` [px].
 
     Raises:
-      BadInput: robosuite is not installed, no such task, no such robot.
+      BadInput: robosuite is not installed, no such task, robot or camera, or no OpenGL.
     """
     if num_envs < 1:
         raise BadInput("number of worlds", got=num_envs, expected="at least 1")
     name = parse(task)
     _require_robosuite(task)
-    arguments = {"task": task, "max_episode_steps": max_episode_steps, "robot": robot}
+    arguments = {"task": task, "max_episode_steps": max_episode_steps, "robot": robot} | (
+        {"cameras": list(cameras), "image_size": image_size} if cameras else {}
+    )
     factory = EnvFactory("sim.adapters.robosuite_env:build", arguments)
     if workers is None:
         workers = available_cpus()
@@ -103,9 +109,16 @@ def raw_single(task: str, *, robot: str = "Panda", horizon: int = HORIZON, seed:
     )
 
 
-def build(task: str, max_episode_steps: int = HORIZON, robot: str = "Panda") -> RobosuiteSingle:
+def build(
+    task: str,
+    max_episode_steps: int = HORIZON,
+    robot: str = "Panda",
+    cameras: Sequence[str] = (),
+    image_size: int = 84,
+) -> RobosuiteSingle:
     """One world; the arguments of `make_robosuite`."""
-    return RobosuiteSingle(raw_single(task, robot=robot, horizon=max_episode_steps, seed=0), task, robot)
+    env = raw_single(task, robot=robot, horizon=max_episode_steps, seed=0)
+    return RobosuiteSingle(env, task, robot, tuple(cameras), image_size)
 
 
 def parse(task: str) -> str:
@@ -155,12 +168,18 @@ class RobosuiteSingle(AdapterEnv):
       env: from `raw_single`.
       task: the name for ``--task``.
       robot: robosuite's name of the arm.
+      cameras, image_size: what is observed besides numbers; the edge in px.
     """
 
-    def __init__(self, env: Any, task: str, robot: str) -> None:
+    def __init__(self, env: Any, task: str, robot: str, cameras: tuple[str, ...] = (), image_size: int = 84) -> None:
         self._env = env
         self._steps = 0
+        self._cameras, self._size = cameras, image_size
         self.render_mode = "rgb_array"
+        known = list(env.sim.model.camera_names)
+        for camera in cameras:
+            if camera not in known:
+                raise BadInput(f"camera of {task}", got=camera, available=known)
         features = self._features(env.observation_spec())
         low, high = env.action_spec
         if not (np.allclose(low, -1.0) and np.allclose(high, 1.0)):
@@ -168,7 +187,7 @@ class RobosuiteSingle(AdapterEnv):
         name = parse(task)
         facts = Facts(
             interface=Interface(
-                observation={key: ArraySpec(value.shape) for key, value in features.items()},
+                observation={key: ArraySpec(value.shape, str(value.dtype)) for key, value in features.items()},
                 action=ArraySpec(low.shape),
                 control_hz=float(CONTROL_HZ),
                 embodiment=robot.lower(),
@@ -180,12 +199,13 @@ class RobosuiteSingle(AdapterEnv):
         )
         super().__init__(facts)
 
-    @staticmethod
-    def _features(observation: Any) -> Features:
+    def _features(self, observation: Any) -> Features:
         proprio = [observation[key] for key in observation if key.endswith("_proprio-state")]
-        features = {"proprio": np.concatenate(proprio).astype(np.float32)}
+        features: Features = {"proprio": np.concatenate(proprio).astype(np.float32)}
         if "object-state" in observation:
             features["objects"] = np.asarray(observation["object-state"], np.float32)
+        for camera in self._cameras:
+            features[f"images.{camera}"] = self._picture(camera, (self._size, self._size))
         return features
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict]:
@@ -206,17 +226,25 @@ class RobosuiteSingle(AdapterEnv):
 
     def render(self) -> NDArray[np.uint8]:
         """A picture from the front; raises where there is no GL."""
+        return self._picture("frontview", FRAME_SHAPE)
+
+    def _picture(self, camera: str, shape: tuple[int, int]) -> NDArray[np.uint8]:
+        """(height, width, 3) of `shape`."""
         sim = self._env.sim
         if sim._render_context_offscreen is None:
             from robosuite.utils.binding_utils import MjRenderContextOffscreen
 
-            MjRenderContextOffscreen(sim, device_id=-1)
+            try:
+                MjRenderContextOffscreen(sim, device_id=-1)
+            except Exception as error:  # each GL back end raises its own types
+                raise BadInput(
+                    "cameras", got=f"no OpenGL ({error})".splitlines()[0], expected="EGL or OSMesa"
+                ) from error
             context: Any = sim._render_context_offscreen
             context.vopt.geomgroup[0] = 0  # collision geometry
             context.vopt.geomgroup[1] = 1  # what it looks like
-        height, width = FRAME_SHAPE
-        picture = sim.render(camera_name="frontview", width=width, height=height)
-        return picture[::-1]  # OpenGL's rows start at the bottom
+        picture = sim.render(camera_name=camera, width=shape[1], height=shape[0])
+        return np.ascontiguousarray(picture[::-1])  # OpenGL's rows start at the bottom
 
     def close(self) -> None:
         """Close the env."""

@@ -72,9 +72,9 @@ def _collide(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
 
 
 def _look(spec: mujoco.MjSpec) -> None:
-    spec.visual.headlight.ambient = [0.45, 0.45, 0.47]
-    spec.visual.headlight.diffuse = [0.45, 0.45, 0.45]
-    spec.visual.headlight.specular = [0.1, 0.1, 0.1]
+    spec.visual.headlight.ambient = [0.40, 0.40, 0.42]
+    spec.visual.headlight.diffuse = [0.25, 0.25, 0.25]
+    spec.visual.headlight.specular = [0.05, 0.05, 0.05]
     spec.visual.map.znear = 0.005
     spec.visual.global_.offwidth = 1280
     spec.visual.global_.offheight = 960

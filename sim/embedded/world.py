@@ -28,7 +28,8 @@ from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
-from sim.embedded.camera import Cameras
+from sim.embedded.camera import IMAGE_SIZE, Cameras
+from sim.embedded.looks import Wardrobe, looks_named
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, State, Task
 from sim.embedded.view import TaskView
@@ -53,7 +54,9 @@ class MujocoWorlds(VectorEnv):
       reward: ``"sparse"`` (1 on success) or ``"dense"``, the same with potential-based shaping (`sim.shaping`).
       shaping_gamma: γ of the shaping, a control step.
       randomise: draw friction, mass and delay of commands anew in each episode.
-      threads: worker threads; 0 uses every CPU that this process may run on.
+      looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
+        episode; see `sim.embedded.looks`.
+      threads: worker threads, of the physics and of the cameras; 0 uses every CPU that this process may run on.
 
     Attributes:
       reports_success: True; ``infos["success"]`` is always there.
@@ -75,10 +78,11 @@ class MujocoWorlds(VectorEnv):
         robot: RobotSpec = PANDA,
         action_kind: str = "tcp_delta",
         cameras: tuple[str, ...] = (),
-        image_size: int = 96,
+        image_size: int = IMAGE_SIZE,
         reward: str = "sparse",
         shaping_gamma: float = SHAPING_GAMMA,
         randomise: bool = True,
+        looks: str = "none",
         threads: int = 0,
     ) -> None:
         if num_envs < 1:
@@ -94,10 +98,12 @@ class MujocoWorlds(VectorEnv):
         self._shaping_gamma = shaping_gamma if reward == "dense" else None
         self._control = make_control(action_kind, robot)
         self._view: TaskView | None = None  # made where somebody looks
-        self._physics = Physics(robot, task, num_envs, threads or available_cpus(), randomise=randomise)
+        threads = threads or available_cpus()
+        self._physics = Physics(robot, task, num_envs, threads, randomise=randomise)
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
-        self._cameras = Cameras(self.model, cameras, image_size)
+        self._wardrobe = Wardrobe(self.model, looks_named(looks), num_envs, task.bodies)
+        self._cameras = Cameras(self.model, cameras, image_size, contexts=min(threads, num_envs))
 
         n_joints = len(robot.joints)
         observation = {
@@ -144,7 +150,7 @@ class MujocoWorlds(VectorEnv):
             self._ids = self._worlds if ids is None else ids
             self._episode[:] = -1
         self._begin(self._worlds)
-        self._observation = self._observe(self._state(), self._worlds)
+        self._observation = self._look(self._numbers(self._state()), self._worlds)
         self._potential = self._phi(self._truth)
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
 
@@ -165,7 +171,9 @@ class MujocoWorlds(VectorEnv):
         infos: dict[str, Any] = {}
         final: dict[str, NDArray] = {}
         for i in range(chunks.shape[1]):
-            _, r, term, trunc, infos = self._step(chunks[:, i], None if going.all() else going)
+            # Nobody looks between two decisions: pictures are drawn of the last step, and where an episode ends.
+            looking = i + 1 == chunks.shape[1]
+            _, r, term, trunc, infos = self._step(chunks[:, i], None if going.all() else going, looking=looking)
             rewards[:, i] = r
             terminated |= term
             truncated |= trunc
@@ -191,7 +199,10 @@ class MujocoWorlds(VectorEnv):
 
     # --- one control step ----------------------------------------------------------------------------------
 
-    def _step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None) -> StepResult:
+    def _step(
+        self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None, *, looking: bool = True
+    ) -> StepResult:
+        """One control step; without `looking` pictures are drawn only in the worlds whose episodes end with it."""
         n = self.num_envs
         ids = None if active is None else np.flatnonzero(active)
         rows = self._worlds if ids is None else ids
@@ -206,7 +217,7 @@ class MujocoWorlds(VectorEnv):
         if broken.any():
             self._report_broken(broken)
         state = self._state()
-        observation = self._observe(state, self._worlds)
+        observation = self._numbers(state)
         if broken.any():
             for key, value in observation.items():
                 value[broken] = self._observation[key][broken]  # the last one that made sense
@@ -216,6 +227,7 @@ class MujocoWorlds(VectorEnv):
         truncated = (moved & (self._elapsed >= self.max_episode_steps) & ~terminated) | broken
         reward = success.astype(np.float64)
         ended = terminated | truncated
+        observation = self._look(observation, np.flatnonzero(alive if looking else alive & ended))
         infos: dict[str, Any] = {
             "success": success,
             "steps": moved.astype(np.int64),
@@ -272,17 +284,29 @@ class MujocoWorlds(VectorEnv):
         self._truth = self._physics.state()
         return self._truth
 
-    def _observe(self, state: State, rows: NDArray[np.int64]) -> dict[str, NDArray]:
-        """feature → (M, …) of the worlds `rows` (M,), which are in the states `state`."""
+    def _numbers(self, state: State) -> dict[str, NDArray]:
+        """feature → (M, …) of the M worlds that are in `state`: all but pictures."""
         return {
             "proprio": proprio(state.q, state.width, state.tcp_pos, state.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
-            **self._cameras.render(self.batch, rows),
         }
+
+    def _look(self, observation: dict[str, NDArray], worlds: NDArray[np.int64]) -> dict[str, NDArray]:
+        """Add pictures to `observation`: new ones of `worlds` (M,), of the others those that it has, or the last."""
+        for key, spec in self._cameras.specs.items():
+            before = observation.get(key, self._observation.get(key))
+            shape = (self.num_envs, *spec.shape)
+            observation[key] = np.zeros(shape, np.uint8) if before is None else before.copy()
+        fresh = {key: np.empty((len(worlds), *spec.shape), np.uint8) for key, spec in self._cameras.specs.items()}
+        self._cameras.render(self.batch, worlds, fresh, self._wardrobe.looks)
+        for key, pictures in fresh.items():
+            observation[key][worlds] = pictures
+        return observation
 
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
         self._episode[ids] += 1
+        self._dress(ids)
         self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
@@ -293,12 +317,17 @@ class MujocoWorlds(VectorEnv):
         state = self._physics.state(ids)
         self._truth.put(ids, state)
         observation = {key: value.copy() for key, value in observation.items()}
-        for key, value in self._observe(state, ids).items():
+        for key, value in self._numbers(state).items():
             observation[key][ids] = value
-        return observation
+        return self._look(observation, ids)
 
     def _rngs(self, worlds: NDArray[np.int64]) -> list[np.random.Generator]:
         return [episode_rng(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
+
+    def _dress(self, worlds: NDArray[np.int64]) -> None:
+        """Draw the looks of the present episodes of `worlds` (M,)."""
+        for w in worlds.tolist():
+            self._wardrobe.draw(w, self._seed, int(self._ids[w]), int(self._episode[w]))
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)
@@ -329,12 +358,13 @@ class MujocoWorlds(VectorEnv):
             raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
-        # Friction, mass and delay are no part of the state.
+        # Friction, mass, delay and looks are no part of the state.
         self._physics.draw_physics(self._worlds, self._rngs(self._worlds))
+        self._dress(self._worlds)
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
-        self._observation = self._observe(self._state(), self._worlds)
+        self._observation = self._look(self._numbers(self._state()), self._worlds)
         self._potential = self._phi(self._truth)
         return self._observation
 
@@ -344,7 +374,7 @@ class MujocoWorlds(VectorEnv):
 
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
-        return self._cameras.frame(self.batch, world)
+        return self._cameras.frame(self.batch, world, self._wardrobe.looks[world])
 
 
 def _space(spec: ArraySpec) -> gym.spaces.Box:

@@ -10,7 +10,8 @@ import pytest
 from robolearn.cli.main import main
 
 SMALL = ["--tasks", "lift", "--arms", "demos+interventions", "--seeds", "3", "--demos", "2", "--train-steps", "20",
-         "--env-steps", "80", "--eval-episodes", "6", "--lanes", "1"]  # fmt: skip
+         "--env-steps", "80", "--eval-episodes", "6", "--lanes", "1", "--delay-steps", "5", "--caution", "0.25",
+         "--free", "0.5"]  # fmt: skip
 
 
 def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,16 +24,40 @@ def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.Captu
     # A policy of twenty gradient steps stands about: the operator who watches it has much to do.
     assert run["bc"]["intervention_rate_end"] > 0.1
     folder = tmp_path / "lift-seed3-demos+interventions-proposals"
-    assert (folder / "policy" / "config.json").exists()
+    policy = json.loads((folder / "policy" / "config.json").read_text())
+    # The settings reached the learner; imitation predicts as far as the delay reaches.
+    assert policy["policy"]["settings"]["caution"] == 0.25 and policy["policy"]["proposer"]["settings"]["horizon"] == 9
+    assert json.loads((folder / "config.json").read_text())["curriculum"]["free"] == 0.5
+    assert run["delayed"]["delay_steps"] == 5 and row["bc_delayed"]["episodes"] == row["delayed"]["episodes"] == 6
+    assert set(run["doubts"]) == {"failures", "within_steps", "critics", "proposals", "value"}
+    failed = round(6 * (1 - run["success"]["rate"]))
+    assert abs(run["doubts"]["failures"] - failed) <= 3 and run["doubts"]["critics"]["threshold"] > 0
     (folder / "benchmark.json").write_text(json.dumps(run | {"cycle_s": 7.0}))
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]["cycle_s"] == 7.0
+    assert main([*words, "--caution", "0.5"]) == 2
+    assert "of other settings" in capsys.readouterr().err
+
+
+def test_settings_are_those_of_the_one_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    """One way for `hil run` and `benchmark hil`: what the one takes, the other takes."""
+    for words, has, lacks in (
+        ([], "--caution", "--backup-entropy"),
+        (["--algo", "rlpd"], "--backup-entropy", "--caution"),
+        (["--algo=dsrl"], "--magnitude", "--caution"),
+        (["--algo", "rlpd", "dsrl", "--json"], "--free-steps", "--gamma"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["benchmark", "hil", *words, "--help"])
+        said = capsys.readouterr().out
+        assert has in said and lacks not in said
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [("--algo sac", "got sac"), ("--tasks lifts", "got lifts"), ("--seeds", "--seeds: got nothing"),
-     ("--demos 0", "demos"), ("--arms all", "--arms")],
+     ("--demos 0", "demos"), ("--arms all", "--arms"), ("--delay-steps -1", "--delay-steps"),
+     ("--algo rlpd dsrl --gamma 0.9", "gamma"), ("--algo rlpd --caution 1", "caution")],
 )  # fmt: skip
 def test_bad_input_is_refused(tmp_path: Path, wrong: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "hil", *wrong.split(), "--out", str(tmp_path / "b")]) == 2

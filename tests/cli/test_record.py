@@ -130,7 +130,7 @@ def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
     assert (stamps["action"] >= stamps["proprio"]).all() and np.median(stamps["action"] - stamps["proprio"]) < 0.05
     assert not data.intervention.any()
     pictures = data.images("front")
-    assert pictures.shape == (len(data.action), 96, 96, 3) and np.std(pictures[0]) > 10
+    assert pictures.shape == (len(data.action), 84, 84, 3) and np.std(pictures[0]) > 10
     assert (pictures[first][0] != pictures[first][-1]).any()
     # Executed actions lead from one posture towards the next.
     assert np.abs(data.action).max() <= 1.0 and np.abs(data.action[first][:, :3]).max() > 0.3

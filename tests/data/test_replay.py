@@ -46,9 +46,9 @@ def played(
     )
 
 
-def all_windows(episode: PlayedEpisode, chunk: int = 3) -> list[tuple]:
+def all_windows(episode: PlayedEpisode, chunk: int = 3, n_step: int = 1) -> list[tuple]:
     """(t, actions that were executed, R, discount, next t) of each window, by the buffer."""
-    buffer = ReplayBuffer(PLAIN, chunk, 100)
+    buffer = ReplayBuffer(PLAIN, chunk, 100, n_step=n_step)
     buffer.add(episode)
     batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator().manual_seed(0))
     out = []
@@ -99,6 +99,45 @@ def test_no_success_is_credited_across_an_intervention() -> None:
     failed = played(0, 8, helped=(3, 4), terminated=True)
     np.testing.assert_array_equal(failed.merits, [0, 0, 0, 1, 1, 0, 0, 0])
     np.testing.assert_array_equal(played(0, 3, terminated=True, success=True).merits, [1, 1, 1])
+
+
+def test_n_step_returns_are_summed_up_to_boundaries_and_no_further() -> None:
+    """Chunks of 2, returns over up to 2 of them; γ = ½, reward 1 in the last step of a success."""
+    assert all_windows(played(0, 6, terminated=True, success=True), 2, 2) == [
+        (0, [0, 1], 0.0, 0.0625, 4),
+        (1, [1, 2], 0.0, 0.0625, 5),
+        (2, [2, 3], 0.125, 0.0, 2),  # γ³ · 1 and nothing after it, though its own chunk ends before
+        (3, [3, 4], 0.25, 0.0, 3),
+        (4, [4, 5], 0.5, 0.0, 4),
+        (5, [5], 1.0, 0.0, 5),
+    ]
+    # The clock ended it: as far as was seen, bootstrapped from there.
+    limit = [(t, d, after) for t, _, _, d, after in all_windows(played(0, 5), 2, 2)]
+    assert limit == [(0, 0.0625, 4), (1, 0.0625, 5), (2, 0.125, 5), (3, 0.25, 5)]
+    unseen = [(t, d, after) for t, _, _, d, after in all_windows(played(0, 5, final=False), 2, 2)]
+    assert unseen == [(0, 0.0625, 4), (1, 0.125, 4), (2, 0.25, 4)]
+    # Policy 0 1 2, operator 3 4 5 and success: no return, and no value, from beyond the edge.
+    helped = all_windows(played(0, 6, helped=(3, 4, 5), terminated=True, success=True), 2, 2)
+    assert [(t, r, d, after) for t, _, r, d, after in helped] == [
+        (0, 0.0, 0.125, 3), (1, 0.0, 0.25, 3), (3, 0.25, 0.0, 3), (4, 0.5, 0.0, 4), (5, 1.0, 0.0, 5),
+    ]  # fmt: skip
+
+
+def test_a_plan_goes_on_as_far_as_its_author_does() -> None:
+    """Policy 0 1 2, operator 3 4 5 6 to the end: chunks of 2, plans of 4."""
+    buffer = ReplayBuffer(PLAIN, 2, 100, plan=4)
+    buffer.add(played(0, 7, helped=(3, 4, 5, 6), terminated=True))
+    batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator())
+    found = {
+        int(seen[1]): [round(100 * float(a)) for a in plan[planned, 0]]
+        for seen, plan, planned in zip(batch.observation["proprio"], batch.plan, batch.planned, strict=True)
+    }
+    assert found == {0: [0, 1, 2], 1: [1, 2], 3: [3, 4, 5, 6], 4: [4, 5, 6], 5: [5, 6], 6: [6]}
+    # By default a plan is the chunk.
+    same = ReplayBuffer(PLAIN, 2, 100)
+    same.add(played(0, 7))
+    batch = same.gather(torch.arange(len(same)), GAMMA, torch.Generator())
+    assert torch.equal(batch.plan, batch.action) and torch.equal(batch.planned, batch.executed)
 
 
 def test_windows_of_an_operator_alone() -> None:

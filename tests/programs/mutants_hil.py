@@ -40,7 +40,14 @@ GONE = (
 )
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
+DOUBT = ("tests/hil/test_hil_doubt.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "doubt-ties-in-order": Mutant(f"{HIL}/doubt.py", " - (count - 1) / 2.0", "", DOUBT),
+    "doubt-every-failure-whenever": Mutant(f"{HIL}/doubt.py", " <= within)", " <= 10**9)", DOUBT),
+    "doubt-of-successes": Mutant(f"{HIL}/doubt.py", "~turn.solved[over]", "turn.solved[over]", DOUBT),
+    "doubt-is-not-said": Mutant(f"{HIL}/console/at_actor.py", "asks_help=status.asks_help", "asks_help=False", DOUBT),
+    "doubt-of-the-set-before": Mutant(f"{HIL}/weights.py", "self.unsure = self._used.unsure", "pass", DOUBT),
     "chunk-goes-on-after-a-take-over": Mutant(
         f"{HIL}/agent.py", "if action is not None:\n            self._chunk = []",
         "if action is not None:\n            pass", AGENT,

@@ -24,6 +24,11 @@ DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
 
+IMITATION = "robolearn/train/imitation.py"
+PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_what_was_asked_for",)
+
+OPTIONS, GRIPPER = ("tests/rl/test_rl_off_policy_options.py",), ("tests/rl/test_rl_gripper_critic.py",)
+DELAYED = ("tests/policies/test_delayed.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -45,8 +50,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/soft_actor.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
-        f"{ALGORITHMS}/proposals.py", "pad(~batch.executed[worth]", "pad(~torch.ones_like(batch.executed[worth])",
-        OFF_POLICY,
+        f"{ALGORITHMS}/proposals.py", "~batch.planned[worth]", "torch.zeros_like(batch.planned[worth])", OFF_POLICY
     ),
     "off-policy-imitates-everything": Mutant(
         f"{ALGORITHMS}/proposals.py", "batch.merit if self.settings.imitate_own else batch.intervention",
@@ -60,8 +64,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/proposals.py", "float(self.updates >= self.settings.trust_after)", "1.0", OFF_POLICY
     ),
     "off-policy-worth-of-the-first-candidate": Mutant(
-        f"{ALGORITHMS}/proposals.py", "chosen = self.policy.choose(self.policy.values(features, candidates))",
-        "chosen = torch.zeros(len(features), dtype=torch.long)", OFF_POLICY,
+        f"{ALGORITHMS}/proposals.py", "features, self.policy.best(features, candidates), 0.0",
+        "features, candidates[:, 0], 0.0", OFF_POLICY,
     ),
     "off-policy-the-base-learns": Mutant(
         f"{ALGORITHMS}/proposals.py", "ChunkPolicy(copy.deepcopy(base.net),", "ChunkPolicy(base.net,", OFF_POLICY
@@ -72,6 +76,56 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "off-policy-resume-forgets-an-optimiser": Mutant(
         f"{ALGORITHMS}/rlpd.py", "super().optimizers() | self.soft.optimizers()", "super().optimizers()", OFF_POLICY
+    ),
+    "droq-of-torch-s-own-generator": Mutant(
+        f"{NETWORKS}/ensemble.py", "generator=self._generator, ", "", OPTIONS
+    ),
+    "droq-not-scaled": Mutant(f"{NETWORKS}/ensemble.py", " * kept / (1.0 - self.rate)", " * kept", OPTIONS),
+    "droq-targets-without": Mutant(
+        f"{RL}/ensemble_critic.py", "members, self._drop).amin(0)", "members).amin(0)", OPTIONS
+    ),
+    "crossq-two-passes": Mutant(
+        f"{RL}/ensemble_critic.py", "self.net(both, drop=self._drop, over_batch=True)",
+        "torch.cat([self.net(half, drop=self._drop, over_batch=True) for half in both.chunk(2)], 1)", OPTIONS,
+    ),
+    "crossq-gradient-through-what-comes-next": Mutant(
+        f"{RL}/ensemble_critic.py", "following.detach()[", "following[", OPTIONS
+    ),
+    "crossq-statistics-over-all-members": Mutant(
+        f"{NETWORKS}/ensemble.py", "h.mean(1, keepdim=True), h.var(1,", "h.mean((0, 1), keepdim=True), h.var((0, 1),",
+        OPTIONS,
+    ),
+    "crossq-acts-by-the-batch": Mutant(
+        f"{NETWORKS}/ensemble.py", "            if over_batch:", "            if members is None:", OPTIONS
+    ),
+    "gripper-changes-are-free": Mutant(
+        f"{RL}/gripper_critic.py", "- self._penalty * (made != STAY)", "", GRIPPER
+    ),
+    "gripper-single-dqn": Mutant(
+        f"{RL}/gripper_critic.py", "self._choices.choose(self.net(next_features)[0]",
+        "self._choices.choose(self.target(next_features)[0]", GRIPPER,
+    ),
+    "gripper-staying-opens": Mutant("policies/gripper.py", "((choice == STAY) & is_open)", "(choice == STAY)", GRIPPER),
+    "gripper-what-was-not-executed": Mutant(
+        "policies/gripper.py", "chunk[..., self._component] * executed", "chunk[..., self._component]", GRIPPER
+    ),
+    "gripper-first-component": Mutant(
+        "policies/gripper.py", '= names.index("gripper"), (', "= 0, (", GRIPPER
+    ),
+    "gripper-resume-forgets-its-target": Mutant(
+        f"{ALGORITHMS}/rlpd.py", '{"gripper_target": self.gripper.target}', "{}", GRIPPER
+    ),
+    "delay-of-the-critics": Mutant(
+        "policies/chosen.py", "self._choose_among(now,", "self._choose_among(then,", DELAYED
+    ),
+    "delay-begins-at-the-first-step": Mutant(
+        "policies/chosen.py", "age.clamp(max=chunks.shape[1] - self.execute_steps)", "(0 * age)", DELAYED
+    ),
+    "delay-episode-before": Mutant(
+        "policies/delayed.py", "np.where(fresh, 0, np.minimum(", "np.where(fresh & False, 0, np.minimum(", DELAYED
+    ),
+    "delay-observation-written-over": Mutant(
+        "policies/delayed.py", "np.array(observation[key])", "observation[key]", DELAYED
     ),
     "chosen-caution-sign": Mutant(
         "policies/chosen.py", "ahead.mean(0) - self.config.caution", "ahead.mean(0) + self.config.caution", CHOSEN
@@ -87,21 +141,35 @@ MUTANTS: dict[str, Mutant] = {
         "policies/chosen.py", "1.0 - 0.5 * self.config.tempo, 1.0", "1.0, 1.0", CHOSEN
     ),
     "replay-edge-of-an-intervention": Mutant(
-        f"{REPLAY}/buffer.py", "valid &= (helped == 0) | (helped == length)", "pass", REPLAYED
+        f"{REPLAY}/buffer.py", "valid &= start + length <= edge", "pass", REPLAYED
     ),
     "replay-time-limit-is-an-end": Mutant(
         f"{REPLAY}/buffer.py", "ends = episode.terminated & (", "ends = (", REPLAYED
     ),
     "replay-value-after-the-end": Mutant(
-        f"{REPLAY}/buffer.py", "torch.where(w.ends[index], 0.0, gamma ** length.float())", "gamma ** length.float()",
+        f"{REPLAY}/buffer.py", "torch.where(w.ends[index], 0.0, gamma ** reach.float())", "gamma ** reach.float()",
         REPLAYED,
     ),
     "replay-next-episode": Mutant(f"{REPLAY}/buffer.py", "(start + length < rows)", "True", REPLAYED),
-    "replay-discount-of-one-step": Mutant(f"{REPLAY}/buffer.py", "gamma ** length.float()", "gamma", REPLAYED),
-    "replay-rewards-not-discounted": Mutant(f"{REPLAY}/buffer.py", " * gamma**offset)", ")", REPLAYED),
+    "replay-discount-of-one-step": Mutant(f"{REPLAY}/buffer.py", "gamma ** reach.float()", "gamma", REPLAYED),
+    "replay-rewards-not-discounted": Mutant(f"{REPLAY}/buffer.py", " * gamma**step)", ")", REPLAYED),
     "replay-padding-tells-the-end": Mutant(
         f"{REPLAY}/buffer.py", "torch.where(executed[..., None], action, others)", "action * executed[..., None]",
         REPLAYED,
+    ),
+    "replay-n-step-return-beyond-the-edge": Mutant(
+        f"{REPLAY}/buffer.py", "np.minimum(start + chunk * n_step, edge), last)", "start + chunk * n_step, last)",
+        REPLAYED,
+    ),
+    "replay-n-step-value-of-what-was-not-seen": Mutant(
+        f"{REPLAY}/buffer.py", "last = steps if episode.terminated else rows - 1", "last = steps", REPLAYED
+    ),
+    "replay-n-step-end-of-the-chunk-alone": Mutant(
+        f"{REPLAY}/buffer.py", "episode.terminated & (start + reach == steps)",
+        "episode.terminated & (start + length == steps)", REPLAYED,
+    ),
+    "replay-plan-of-another-author": Mutant(
+        f"{REPLAY}/buffer.py", "ends[valid], (edge - start)[valid]", "ends[valid], (steps - start)[valid]", REPLAYED
     ),
     "replay-forgets-nothing": Mutant(f"{REPLAY}/buffer.py", "self._windows.drop_before(self._first)", "pass", REPLAYED),
     "replay-success-across-an-edge": Mutant(
@@ -188,6 +256,11 @@ MUTANTS: dict[str, Mutant] = {
     "chunk-leaks-into-the-next-episode": Mutant(
         "robolearn/rollout/engine.py", "need = ended | (cursor == held.chunk.shape[1])",
         "need = cursor == held.chunk.shape[1]", ENGINE,
+    ),
+    "precision-ignored": Mutant(IMITATION, 'mixed = precision == "bfloat16"', "mixed = False", PRECISION),
+    "always-mixed": Mutant(IMITATION, "torch.bfloat16, enabled=mixed", "torch.bfloat16, enabled=True", PRECISION),
+    "what-surrounds-it-decides": Mutant(
+        IMITATION, "        with self._autocast:\n", "        with __import__('contextlib').nullcontext():\n", PRECISION
     ),
     "worlds-do-not-rest": Mutant("robolearn/rollout/chunks.py", "going = going & ~ended", "pass", ENGINE),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +17,12 @@ from torch.distributions.transforms import TanhTransform
 
 from policies.checkpoint import load_chunk_policy, save_policy
 from policies.gaussian import GaussianPolicy
-from policies.kinds import build_net
 from policies.loading import open_policy
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.networks.squashed import SquashedGaussian
-from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.settings import ActorConfig, FlowConfig, NetworkConfig
-from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
-from robolearn.data.replay import PlayedEpisode, ReplayBuffer, WindowBatch
+from policies.settings import GaussianConfig
+from robolearn.core import BadInput, bind_policy
+from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.dsrl import Dsrl
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.proposals import Proposals
@@ -32,28 +30,8 @@ from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 
-INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,), names=("dx",)), 20.0, action_kind="tcp_delta")
-SMALL: dict[str, Any] = {"width": 32, "depth": 2, "critics": 4, "batch": 64}
-
-
-def base(horizon: int = 2, **settings: Any) -> ChunkPolicy:
-    torch.manual_seed(0)
-    config = FlowConfig(horizon=horizon, execute=horizon, network=NetworkConfig(width=16, depth=2), **settings)
-    return ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
-
-
-def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> WindowBatch:
-    rng = torch.Generator().manual_seed(1)
-    return WindowBatch(
-        observation={"proprio": torch.randn(n, 2, generator=rng)},
-        action=torch.rand(n, 2, 1, generator=rng) * 2 - 1,
-        executed=torch.ones(n, 2, dtype=torch.bool),
-        reward=torch.linspace(0, 1, n),
-        discount=torch.full((n,), 0.0 if ends else 0.9),
-        next_observation={"proprio": torch.randn(n, 2, generator=rng)},
-        intervention=torch.full((n,), merit),
-        merit=torch.full((n,), merit),
-    )
+sys.path.insert(0, str(Path(__file__).parent))
+from corridor import INTERFACE, SMALL, Corridor, acting, base, solved, windows
 
 
 def test_an_ensemble_is_that_many_networks() -> None:
@@ -96,7 +74,7 @@ class Fixed(OffPolicy):
 
     def __init__(self) -> None:
         policy = base()
-        acts = GaussianPolicy(policy.normalizer, INTERFACE, ActorConfig(execute=2, width=8))
+        acts = GaussianPolicy(policy.normalizer, INTERFACE, GaussianConfig(execute=2, width=8))
         critics = EnsembleMlp(4, 4, 1, width=32, depth=2)
         super().__init__(policy, acts, critics, OffPolicyConfig(**SMALL, actor_every=10**9), seed=0)
 
@@ -117,7 +95,10 @@ def test_critics_learn_reward_and_discounted_value(ends: bool) -> None:
 
 
 def test_targets_follow_by_tau() -> None:
-    critic = EnsembleCritic(EnsembleMlp(4, 3, 1, width=32, depth=2), OffPolicyConfig(**SMALL, tau=0.25, subset=1))
+    critic = EnsembleCritic(
+        EnsembleMlp(4, 3, 1, width=32, depth=2), OffPolicyConfig(**SMALL, tau=0.25, subset=1), torch.Generator()
+    )
+    assert critic.target is not None
     before = [p.clone() for p in critic.target.parameters()]
     critic.fit(torch.randn(16, 2), torch.randn(16, 1), torch.randn(16))
     for old, now, live in zip(before, critic.target.parameters(), critic.net.parameters(), strict=True):
@@ -126,7 +107,10 @@ def test_targets_follow_by_tau() -> None:
 
 
 def test_the_pessimistic_value_is_the_least_of_a_random_subset() -> None:
-    critic = EnsembleCritic(EnsembleMlp(4, 3, 1, width=32, depth=2), OffPolicyConfig(**SMALL, subset=2))
+    critic = EnsembleCritic(
+        EnsembleMlp(4, 3, 1, width=32, depth=2), OffPolicyConfig(**SMALL, subset=2), torch.Generator()
+    )
+    assert critic.target is not None
     features, actions = torch.randn(5, 2), torch.randn(5, 3, 1)
     every = torch.stack([critic.target(torch.cat((features, actions[:, c]), 1)).squeeze(-1) for c in range(3)], -1)
     pairs = {(i, j): torch.minimum(every[i], every[j]) for i in range(4) for j in range(i)}
@@ -165,7 +149,7 @@ def test_the_copy_learns_what_was_worth_imitating(own: bool) -> None:
     batch, worth = windows(32), torch.arange(32) % 2 == 0
     action = torch.where(worth[:, None, None], 0.3, -0.8).expand(32, 2, 1)
     marks = {"merit": worth, "intervention": ~worth} if own else {"merit": ~worth, "intervention": worth}
-    batch = replace(batch, action=action, **marks)
+    batch = replace(batch, plan=action, **marks)
     for _ in range(300):
         algorithm.update(batch)
     found = mean_proposal(algorithm, batch.observation)
@@ -180,7 +164,7 @@ def test_what_was_never_executed_is_not_imitated() -> None:
     action[:, 1] = -0.9
     executed = torch.tensor([[True, False]]).repeat(32, 1)
     for _ in range(300):
-        algorithm.update(replace(batch, action=action, executed=executed))
+        algorithm.update(replace(batch, plan=action, planned=executed))
     found = mean_proposal(algorithm, batch.observation)
     assert float((found[:, 0] - 0.3).abs().max()) < 0.15
     assert float((found[:, 1] - before).abs().mean()) < 0.3  # it learned nothing there; −0.9 is far away
@@ -295,39 +279,6 @@ def test_what_is_exported_acts_as_the_algorithm_did(fresh: Callable[[int], OffPo
 
 
 # --- a small world ----------------------------------------------------------------------------------------------
-
-
-class Corridor:
-    """x moves by 0.25 a; beyond 1 the task is solved, after 12 steps the clock ends it. Starts near −0.6."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def play(self, act: Callable[[float], float]) -> PlayedEpisode:
-        """An episode in which `act` says what to do at x."""
-        x, seen, actions = self.rng.uniform(-0.9, -0.3), [], []
-        while len(actions) < 12 and x < 1:
-            seen.append([x, 1.0])
-            actions.append(act(x))
-            x += 0.25 * actions[-1]
-        seen.append([x, 1.0])
-        reward = np.zeros(len(actions), np.float32)
-        reward[-1] = x >= 1
-        return PlayedEpisode(
-            {"proprio": np.array(seen, np.float32)}, np.array(actions, np.float32)[:, None], reward,
-            np.zeros(len(actions), bool), bool(x >= 1), bool(x >= 1),
-        )  # fmt: skip
-
-
-def acting(algorithm: OffPolicy, *, explore: bool) -> Callable[[float], float]:
-    return lambda x: float(algorithm.act({"proprio": np.array([[x, 1.0]], np.float32)}, explore=explore)[0, 0, 0])
-
-
-def solved(algorithm: OffPolicy) -> tuple[float, float]:
-    """(success, mean steps) of 50 episodes."""
-    world = Corridor(99)
-    episodes = [world.play(acting(algorithm, explore=False)) for _ in range(50)]
-    return float(np.mean([e.success for e in episodes])), float(np.mean([len(e) for e in episodes]))
 
 
 @pytest.mark.parametrize("kind", ["proposals", "rlpd"])

@@ -46,7 +46,7 @@ def test_frames_lens_and_pose(tmp_path: Path) -> None:
     contract = load(tmp_path, data)
     assert contract.frames == Frames(base="fr3_link0", flange="flange", tcp="fr3_hand_tcp")
     camera = contract.cameras["wrist"]
-    assert camera.crop == (0, 80, 480, 480) and camera.depth == (0.2, 1.5) and camera.size == (96, 96)
+    assert camera.crop == (0, 80, 480, 480) and camera.depth == (0.2, 1.5) and camera.size == (84, 84)
     assert camera.intrinsics is not None and camera.intrinsics.fy == 601 and camera.intrinsics.distortion[0] == 0.1
     assert camera.pose is not None and camera.pose.parent == "flange"
     half = 0.5**0.5

@@ -67,6 +67,25 @@ def test_success_terminates_and_mujoco_is_left_alone():
     single.close()
 
 
+def test_cameras_of_robosuite_are_observed():
+    env = make_robosuite("robosuite:Lift", 2, workers=2, cameras=("agentview", "robot0_eye_in_hand"), image_size=40)
+    try:
+        first, _ = env.reset(seed=0)
+        views = first["images.agentview"], first["images.robot0_eye_in_hand"]
+        assert all(view.shape == (2, 40, 40, 3) and view.dtype == np.uint8 and view.std() > 10 for view in views)
+        assert np.abs(views[0].astype(int) - views[1]).mean() > 5
+        action = np.zeros((2, env.interface.action.size), np.float32)
+        action[:, 2] = -1.0
+        moved = env.step(action)[0]["images.robot0_eye_in_hand"].copy()
+        for _ in range(3):
+            moved = env.step(action)[0]["images.robot0_eye_in_hand"].copy()
+        assert np.any(moved != views[1])
+    finally:
+        env.close()
+    with pytest.raises(BadInput, match=r"camera of robosuite:Lift: got agentvew.*did you mean agentview"):
+        make_robosuite("robosuite:Lift", 1, workers=0, cameras=("agentvew",))
+
+
 def test_bad_names_and_quiet_import():
     with pytest.raises(BadInput, match="did you mean Lift"):
         make_robosuite("robosuite:Lifd", 2)

@@ -241,5 +241,18 @@ def test_demonstrations_of_the_example_are_imperfect_and_take_both_sides():
         assert episode.success == (episode.reward[-1] > 0)
 
 
+def test_what_an_env_draws_is_observed_when_it_is_asked_for():
+    for workers in (0, 2):
+        env = make_gym(TASK, 2, workers=workers, cameras=("render",), image_size=6)
+        picture = env.reset(seed=0)[0]["images.render"]
+        assert picture.shape == (2, 6, 6, 3) and picture.dtype == np.uint8 and (picture == 0).all()
+        observation, _, terminated, _, infos = env.step_chunk(np.zeros((2, 5, 1), np.float32))
+        assert terminated.all()
+        assert (infos["final_obs"]["images.render"] == 5).all() and (observation["images.render"] == 0).all()
+        env.close()
+    with pytest.raises(BadInput, match=r"camera of gym:counter_env:Counter-v0: got front; available: render"):
+        make_gym(TASK, 1, cameras=("front",))
+
+
 def test_the_class_is_exported():
     assert AdapterVectorEnv.__mro__[1] is gymnasium.vector.VectorEnv

@@ -57,7 +57,7 @@ def test_a_near_miss_is_suggested() -> None:
 @pytest.mark.parametrize("task", ["gym:nowhere:Id-v0", "robosuite:Lift"])
 @pytest.mark.parametrize(
     "option",
-    [{"cameras": ("front",)}, {"reward": "dense"}, {"action_kind": "joint_position"}, {"robot": "fr3"},
+    [{"reward": "dense"}, {"action_kind": "joint_position"}, {"robot": "fr3"},
      {"start_range": 0.5}],
     ids=str,
 )  # fmt: skip
@@ -79,5 +79,6 @@ def test_adapted_tasks_get_their_name_and_workers(
 
     monkeypatch.setattr("sim.adapters.make_gym", make)
     monkeypatch.setattr("sim.adapters.make_robosuite", make)
-    assert sim.registry.make_env(task, 5, threads=threads) == "the worlds"
-    assert seen == [((task, 5), {"workers": workers})]
+    made = sim.registry.make_env(task, 5, threads=threads, cameras=("render",), image_size=40)
+    assert made == "the worlds"
+    assert seen == [((task, 5), {"workers": workers, "cameras": ("render",), "image_size": 40})]

@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from robolearn.core import BadInput
+from robots import ROBOTS
+from sim.embedded.render_context import RenderContext
 from sim.embedded.world import MujocoWorlds
 from sim.tasks import TASKS
 
@@ -70,6 +73,84 @@ def test_images_are_reproducible_and_change_no_physics(env: MujocoWorlds) -> Non
         np.testing.assert_array_equal(results[1][key], value)
     for key, value in results[2].items():
         np.testing.assert_array_equal(results[0][key], value)
+
+
+def test_worlds_drawn_side_by_side_are_those_drawn_one_after_the_other() -> None:
+    pictures = []
+    for threads in (1, 3):
+        env = MujocoWorlds(TASKS["pick_place"](), 7, cameras=("front", "wrist"), image_size=40, threads=threads)
+        env.reset(seed=5)
+        actions = np.random.default_rng(1).uniform(-1, 1, (7, 3, 7)).astype(np.float32)
+        pictures.append(env.step_chunk(actions)[0])
+        env.close()
+    for key, value in pictures[0].items():
+        np.testing.assert_array_equal(pictures[1][key], value)
+    assert len(np.unique(pictures[0]["images.wrist"].reshape(7, -1), axis=0)) == 7  # each world has its own
+
+
+def test_a_chunk_shows_what_as_many_steps_show(env: MujocoWorlds) -> None:
+    """World 1's episode ends inside the chunk: its final picture is of that step, its present one new."""
+    actions = np.random.default_rng(3).uniform(-1, 1, (2, 4, 7)).astype(np.float32)
+    env.reset(seed=4)
+    env._elapsed[1] = env.max_episode_steps - 2
+    now, _, _, truncated, infos = env.step_chunk(actions)
+    assert truncated.tolist() == [False, True]
+    env.reset(seed=4)
+    env._elapsed[1] = env.max_episode_steps - 2
+    going, final = np.ones(2, bool), {}
+    for i in range(4):
+        step, _, _, ended, more = env.step(actions[:, i], None if going.all() else going)
+        if i == 1:
+            final = {key: value[1].copy() for key, value in more["final_obs"].items()}
+            assert ended.tolist() == [False, True]
+        going &= ~ended
+    for key, value in now.items():
+        np.testing.assert_array_equal(value, step[key])
+        np.testing.assert_array_equal(infos["final_obs"][key][1], final[key])
+        assert np.any(final[key] != value[1])
+
+
+def test_nothing_is_drawn_that_nobody_looks_at(env: MujocoWorlds, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    draw = RenderContext.draw
+
+    def counting(self: RenderContext, data: Any, camera: str, out: Any = None) -> Any:
+        drawn.append(camera)
+        return draw(self, data, camera, out)
+
+    monkeypatch.setattr(RenderContext, "draw", counting)
+    env.reset(seed=0)
+    assert len(drawn) == 2 * len(CAMERAS)
+    still = np.zeros((2, 4, 7), np.float32)
+    drawn.clear()
+    env.step_chunk(still)
+    assert len(drawn) == 2 * len(CAMERAS)  # not four times
+    before = {key: value.copy() for key, value in env._observation.items()}
+    drawn.clear()
+    after, *_ = env.step(still[:, 0] + np.float32(0.5), np.array([True, False]))
+    assert len(drawn) == len(CAMERAS)  # the world that rests is not drawn
+    np.testing.assert_array_equal(after["images.wrist"][1], before["images.wrist"][1])
+    assert np.any(after["images.wrist"][0] != before["images.wrist"][0])
+    env._elapsed[0] = env.max_episode_steps - 2
+    drawn.clear()
+    env.step_chunk(still)
+    assert len(drawn) == 3 * len(CAMERAS)  # the end of an episode, its successor, and the other world
+
+
+@pytest.mark.parametrize("robot", ["panda", "fr3", "ur5e"])
+def test_the_wrist_camera_sees_the_fingers_and_what_is_between_them(robot: str) -> None:
+    """The cube, put between the fingers, is in the middle of the picture's width, and not washed out."""
+    env = MujocoWorlds(TASKS["lift"](), 1, robot=ROBOTS[robot], cameras=("wrist",), image_size=84, threads=1)
+    env.reset(seed=0)
+    q = env.model.joint("cube").qposadr[0]
+    env.batch.bind("qpos")[0, q : q + 3] = env._truth.tcp_pos[0] + np.array([0, 0, -0.03])
+    picture = env._look(env._numbers(env._state()), np.arange(1))["images.wrist"][0]
+    rows, columns = np.nonzero(red(picture))
+    assert len(rows) > 100 and abs(columns.mean() - 41.5) < 3
+    assert (picture == 255).all(-1).mean() < 0.01
+    dark = picture.max(-1) < 60  # the fingers, left and right of it
+    assert dark[:, :30].sum() > 50 and dark[:, 54:].sum() > 50
+    env.close()
 
 
 def test_the_final_image_is_the_old_episodes(env: MujocoWorlds) -> None:

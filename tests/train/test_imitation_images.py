@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from policies.checkpoint import load_policy
+from policies.loading import check_policy
 from policies.settings import FlowConfig
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
@@ -55,6 +60,40 @@ def test_the_command_takes_images_and_weights(root, tmp_path):
     assert Train(out=tmp_path / "b", weights=True, **small).run()["frames"] == 24
     assert Train(out=tmp_path / "c", images=False, **small).run()["frames"] == 24
     assert '"images.front"' not in (tmp_path / "c/config.json").read_text()
+
+
+def test_what_the_policy_sees_is_chosen_and_stored(tmp_path, monkeypatch):
+    """A set with pictures and the simulator's truth: the truth is left out unless somebody asks for it by name."""
+    monkeypatch.setenv("ROBOLEARN_CACHE", str(tmp_path / "cache"))
+    interface = replace(INTERFACE, observation={**INTERFACE.observation, "objects": ArraySpec((1,))})
+    with EpisodeWriter(tmp_path / "set", interface) as writer:
+        zeros = np.zeros((8, 2), np.float32)
+        seen = {"proprio": zeros, "objects": zeros[:, :1], "images.front": np.zeros((8, 64, 64, 3), np.uint8)}
+        writer.write(Episode(seen, zeros, zeros[:, 0], True, True, False, "go"))
+    small = {"data": (str(tmp_path / "set"),), "settings": ImitationConfig(steps=2, batch=4), "json": True}
+    for name, observe, sees, privileged in (
+        ("usual", (), {"proprio", "images.front"}, []),
+        ("truth", ("proprio", "objects"), {"proprio", "objects"}, ["objects"]),
+        ("camera", ("images",), {"images.front"}, []),
+    ):
+        result = Train(out=tmp_path / name, observe=observe, **small).run()
+        assert set(result["observes"]) == sees and result["privileged"] == privileged
+        stored = json.loads((tmp_path / name / "policy/config.json").read_text())["interface"]["observation"]
+        assert set(stored) == sees
+        assert [key for key, spec in stored.items() if spec.get("privileged")] == privileged
+        assert set(load_policy(tmp_path / name).interface.observation) == sees
+    assert Dataset.open(tmp_path / "set").seeing(("proprio",)).cameras == []  # whose frames nobody decodes
+    with pytest.raises(
+        BadInput, match=r"observation of data set .*: got no 'images.wrist'.*available: proprio, images.front, obj"
+    ):
+        Train(out=tmp_path / "x", observe=("images.wrist",), **small).run()
+    offered = Interface(interface.observation, ArraySpec((2,)), 20.0)
+    check_policy(tmp_path / "truth", offered, what="policy")
+    with pytest.raises(
+        BadInput, match=r"got objects, the simulator's own truth, beside proprio, expected what a real arm"
+    ):
+        check_policy(tmp_path / "truth", offered, what="policy", simulated=False)
+    check_policy(tmp_path / "usual", offered, what="policy", simulated=False)
 
 
 def test_weights_choose_the_windows(root):

@@ -38,6 +38,7 @@ class HilRun(Teaching, Playing):
     """
 
     def run(self) -> dict[str, Any]:
+        from robolearn.data import Dataset
         from robolearn.deploy.processes import Processes, Program
         from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
         from robolearn.io.json_files import read_json
@@ -51,6 +52,8 @@ class HilRun(Teaching, Playing):
         if self.reward == KEY and not self.teleop and self.console is None:
             raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
+        if self.demos:
+            Dataset.open(self.demos, images=False)  # what is no data set is refused before anything is started
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         programs = (
@@ -98,8 +101,7 @@ class HilRun(Teaching, Playing):
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
         words = [word for f in fields(self) if f.name in own for word in _flag(f.name, getattr(self, f.name))]
-        for part in (self.settings, self.curriculum):
-            words += [word for f in fields(part) for word in _flag(f.name, getattr(part, f.name))]
+        words += [word for part in (self.settings, self.curriculum) for word in flags_of(part)]
         words += ["--listen", address, "--go-on", "--json"]
         return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
 
@@ -121,6 +123,11 @@ class _Deaths:
         at = self._at.setdefault(name, [])
         at.append(time.monotonic())
         return len(at) > MOST_DEATHS and at[-1] - at[-1 - MOST_DEATHS] < SOON_S
+
+
+def flags_of(settings: Any) -> list[str]:
+    """The words that say on a command line what a settings dataclass says."""
+    return [word for f in fields(settings) for word in _flag(f.name, getattr(settings, f.name))]
 
 
 def _flag(name: str, value: Any) -> list[str]:

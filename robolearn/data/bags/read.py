@@ -135,6 +135,9 @@ def _actions(
         commands = topics.series["command"].values[part.chosen["command"]]
         if station.command.type == POSE:
             commands = solve(station.robot.chain, q, *pose_of(commands), rest=np.asarray(station.robot.home))
+        if station.gripper_in_command:  # the jaw's position is the last number
+            width = np.array([station.gripper_width(row[len(station.joints) :].tolist()) for row in commands])
+            commands = commands[:, : len(station.joints)]
         if station.gripper is not None:
             given = part.chosen["gripper"]
             width = np.where(given >= 0, topics.series["gripper"].values[np.maximum(given, 0), 0], width)

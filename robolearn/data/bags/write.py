@@ -24,6 +24,7 @@ from robolearn.data.bags.events import EPISODE_EVENTS, Ending
 from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.recording import rosbags
+from robolearn.data.bags.series import refuse_raw_torques
 from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
@@ -93,6 +94,7 @@ class _EpisodeMessages:
     """Writes episodes as messages on the topics of a station."""
 
     def __init__(self, bag: Any, station: Contract, outcomes: bool) -> None:
+        refuse_raw_torques(station)
         self._station, self._messages, self._outcomes = station, Messages(), outcomes
         self.sources = _sources(station)
         self._control = make_control(station.interface.action_kind, station.robot)
@@ -158,7 +160,10 @@ class _EpisodeMessages:
             if station.command.type == POSE:
                 pos, rot = station.robot.chain.forward(goals[t][None])
                 return make.pose(pos[0], matrix_to_quat(rot)[0], stamp)
-            return self._set_point(station.command.type, station.joints, goals[t])
+            vector = [*goals[t]]
+            if station.gripper_in_command:
+                vector += station.gripper_joint_positions(float(openings[t]))
+            return self._set_point(station.command.type, station.joints, vector)
 
         def gripper(t: int, stamp: int, _: dict) -> Any:
             assert station.gripper is not None

@@ -3,10 +3,13 @@
     rows      o_0 o_1 … o_T        every frame once; T + 1 of them for an episode of T steps
     window t  (o_t, a_t … a_{t+H-1}, Σ_i γ^i r_{t+i}, o_{t+h})       i < h = the steps that were executed of it
 
+With n-step returns rewards are summed over up to h = n · H steps, whatever was done in them; the chunk stays H long.
+
 Boundaries:
 
 - A window lies within one episode, and what follows it is never another episode's.
-- A window within one author's steps: none crosses the edge between a policy and an operator.
+- A window within one author's steps: none crosses the edge between a policy and an operator, and an n-step return is
+  cut there and bootstrapped from what was seen at the edge.
 - h < H where the task ended the episode inside the window. Nothing comes after it: its discount is 0, and in the place
   of actions that were never executed stand those of other windows, so that a critic cannot read the end from a padding.
 - Time limits, crashes and interruptions are no end of the task: windows reach up to them with h = H, and are
@@ -34,8 +37,10 @@ class WindowBatch:
       observation, next_observation: feature → (B, …) as stored.
       action: (B, H, Da) executed actions in [-1, 1].
       executed: (B, H) false where the episode had ended; an action of another window stands there.
-      reward: (B,) Σ_{i<h} γ^i r.
-      discount: (B,) γ^h, 0 where the task ended the episode.
+      plan: (B, Tp, Da) the actions from the window's first on, for what imitates them; without meaning where not
+        `planned` (B, Tp): beyond the episode's end, or what another author did.
+      reward: (B,) Σ_{i<h} γ^i r; with n-step returns h goes up to n · H.
+      discount: (B,) γ^h, 0 where the task ended the episode within them.
       intervention: (B,) an operator commanded the window.
       merit: (B,) worth imitating: see `PlayedEpisode.merits`.
     """
@@ -43,6 +48,8 @@ class WindowBatch:
     observation: dict[str, Tensor]
     action: Tensor
     executed: Tensor
+    plan: Tensor
+    planned: Tensor
     reward: Tensor
     discount: Tensor
     next_observation: dict[str, Tensor]
@@ -72,6 +79,8 @@ class ReplayBuffer:
       interface: of the world.
       chunk: H, actions in a window.
       capacity: rows (frames) in memory; whole episodes are forgotten, the oldest first.
+      n_step: chunks that a return is summed over.
+      plan: Tp, at least H; by default H.
       device: of the batches; rows stay in the CPU's memory.
 
     Attributes:
@@ -84,11 +93,16 @@ class ReplayBuffer:
         chunk: int,
         capacity: int,
         *,
+        n_step: int = 1,
+        plan: int = 0,
         device: str | torch.device = "cpu",
     ) -> None:
         if chunk < 1 or capacity <= chunk:
             raise BadInput("replay: chunk, capacity", got=(chunk, capacity), expected="1 ≤ chunk < capacity")
+        if n_step < 1:
+            raise BadInput("replay: n-step", got=n_step, expected="at least 1")
         self._interface, self._chunk, self._capacity = interface, chunk, capacity
+        self._n_step, self._plan = n_step, max(plan, chunk)
         self._device = torch.device(device)
         self._rows: dict[str, Tensor] = {}  # grow to the capacity by doubling
         self._held = 0  # rows that there is memory for
@@ -118,11 +132,13 @@ class ReplayBuffer:
         self._store(seen, episode, count)
         begin = self._next
         self._next += count
-        starts, lengths, ends = windows_of(episode, self._chunk, count)
+        starts, lengths, reach, ends, author = windows_of(episode, self._chunk, count, self._n_step)
         keep = episode.intervention[starts] if only_interventions else np.ones(len(starts), np.bool_)
         self._windows.append(
             start=begin + starts[keep],
             length=lengths[keep],
+            reach=reach[keep],
+            author=author[keep],
             ends=ends[keep],
             intervention=episode.intervention[starts[keep]],
             merit=episode.merits[starts[keep]],
@@ -145,22 +161,30 @@ class ReplayBuffer:
     def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> WindowBatch:
         """The windows `index` (B,)."""
         w = self._windows
-        start, length = w.start[index], w.length[index]
+        start, length, reach = w.start[index], w.length[index], w.reach[index]
         offset = torch.arange(self._chunk)
         executed = offset < length[:, None]
         rows = (start[:, None] + torch.minimum(offset, length[:, None] - 1)) % max(self._held, 1)
         action = self._rows["action"][rows]
         others = action[torch.randperm(len(index), generator=generator)]
         action = torch.where(executed[..., None], action, others)
+        further = torch.arange(self._plan)
+        planned = further < w.author[index][:, None]
+        ahead = (start[:, None] + torch.where(planned, further, 0)) % max(self._held, 1)
         # R = Σ_{i<h} γ^i r_i
-        reward = (self._rows["reward"][rows] * executed * gamma**offset).sum(1)
-        discount = torch.where(w.ends[index], 0.0, gamma ** length.float())
-        now, after = start % self._held, (start + length) % self._held
+        step = torch.arange(self._chunk * self._n_step)
+        summed = step < reach[:, None]
+        along = (start[:, None] + torch.minimum(step, reach[:, None] - 1)) % max(self._held, 1)
+        reward = (self._rows["reward"][along] * summed * gamma**step).sum(1)
+        discount = torch.where(w.ends[index], 0.0, gamma ** reach.float())
+        now, after = start % self._held, (start + reach) % self._held
         after = torch.where(w.ends[index], now, after)  # what follows the end is never looked at
         return WindowBatch(
             observation=self._observations(now),
             action=action.to(self._device),
             executed=executed.to(self._device),
+            plan=self._rows["action"][ahead].to(self._device),
+            planned=planned.to(self._device),
             reward=reward.to(self._device),
             discount=discount.to(self._device),
             next_observation=self._observations(after),
@@ -209,26 +233,32 @@ class ReplayBuffer:
 _FEATURE = "observation/"
 
 
-def windows_of(episode: PlayedEpisode, chunk: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(starts, executed steps, whether the task ended in it) of the windows of an episode with so many rows."""
+def windows_of(
+    episode: PlayedEpisode, chunk: int, rows: int, n_step: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(starts, executed steps of the chunk, steps of the return, whether the task ended in them, steps that their
+    author goes on for) of the windows of an episode with so many rows."""
     steps = len(episode)
     start = np.arange(steps)
     length = np.minimum(chunk, steps - start)
-    ends = episode.terminated & (start + length == steps)
     # What follows must have been seen; before the end of the task a window is whole.
-    valid = ends | ((length == chunk) & (start + length < rows))
-    # The same author throughout: as many interventions in it as steps, or none.
-    count = np.concatenate([[0], np.cumsum(episode.intervention)])
-    helped = count[start + length] - count[start]
-    valid &= (helped == 0) | (helped == length)
-    return start[valid], length[valid], ends[valid]
+    valid = (episode.terminated & (start + length == steps)) | ((length == chunk) & (start + length < rows))
+    # The same author throughout: an edge, or the end, comes after the window.
+    turns = np.flatnonzero(np.diff(episode.intervention)) + 1
+    edge = np.append(turns, steps)[np.searchsorted(turns, start, side="right")]
+    valid &= start + length <= edge
+    # h = min(n H, steps until the author changes or the episode is over, steps until what was seen last)
+    last = steps if episode.terminated else rows - 1
+    reach = np.minimum(np.minimum(start + chunk * n_step, edge), last) - start
+    ends = episode.terminated & (start + reach == steps)
+    return start[valid], length[valid], reach[valid], ends[valid], (edge - start)[valid]
 
 
 class _Columns:
     """The windows, oldest first."""
 
     def __init__(self) -> None:
-        self.start = self.length = torch.zeros(0, dtype=torch.int64)
+        self.start = self.length = self.reach = self.author = torch.zeros(0, dtype=torch.int64)
         self.ends = self.intervention = self.merit = torch.zeros(0, dtype=torch.bool)
 
     def __len__(self) -> int:
@@ -241,5 +271,5 @@ class _Columns:
     def drop_before(self, row: int) -> None:
         gone = int(torch.searchsorted(self.start, row))
         if gone:
-            for name in ("start", "length", "ends", "intervention", "merit"):
+            for name in ("start", "length", "reach", "author", "ends", "intervention", "merit"):
                 setattr(self, name, getattr(self, name)[gone:])

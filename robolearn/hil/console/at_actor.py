@@ -73,6 +73,7 @@ class PersonAtConsole:
                 if status.linked
                 else "The learner does not answer: what happens is kept here until it does.",
                 in_control_s=self._since / self._hz,
+                asks_help=status.asks_help,
                 metrics=self._metrics(status),
                 joints=None if proprio is None or not self._joints else proprio[0, self._joints].astype(float),
                 opening=NAN if proprio is None or self._width is None else float(proprio[0, self._width]),

@@ -19,7 +19,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import ActorConfig
 from policies.steered import SteeredPolicy
 from robolearn.data.replay import WindowBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.algorithms.off_policy import OffPolicy, make_critics
 from robolearn.rl.algorithms.soft_actor import SoftActor
 from robolearn.rl.off_policy_settings import DsrlConfig
 
@@ -34,7 +34,7 @@ class Dsrl(OffPolicy):
         size = {"width": config.width, "depth": config.depth}
         actor = ActorConfig(execute=base.execute_steps, magnitude=config.magnitude, **size)
         policy = SteeredPolicy(base, actor)
-        critics = EnsembleMlp(config.critics, policy.features + policy.size, 1, **size)
+        critics = make_critics(config, policy.features + policy.size)
         super().__init__(base, policy.to(base.device), critics, config, seed=seed)
         self.settings, self.soft = config, SoftActor(policy.actor, config, policy.latent)
         self.noise_critics = EnsembleMlp(2, policy.features + policy.latent, 1, **size).to(self.device)
@@ -43,9 +43,9 @@ class Dsrl(OffPolicy):
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         return self._chunk(observation, self.policy.see(observation))
 
-    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
+    def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
         features = self.policy.see(observation)
-        return self.critic.pessimistic(features, self._chunk(observation, features)[:, None], self.order)[:, 0]
+        return features, self._chunk(observation, features), 0.0
 
     def _chunk(self, observation: dict[str, Tensor], features: Tensor) -> Tensor:
         latent = self.policy.actor.sample(features, self.generator)[0]

@@ -1,6 +1,6 @@
 """What the off-policy algorithms share: the base, the policy that acts, the order of updates, resuming.
 
-An algorithm's own page says what a state is worth, `next_value`, how its actor learns, `improve`, and how it explores.
+An algorithm's own page says what is done next, `next_chunk`, how its actor learns, `improve`, and how it explores.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 
 
+def make_critics(config: OffPolicyConfig, inputs: int) -> EnsembleMlp:
+    """The ensemble that the settings ask for; its weights come from torch's global generator."""
+    size = {"width": config.width, "depth": config.depth}
+    return EnsembleMlp(config.critics, inputs, 1, **size, batch_norm=config.cross_q)
+
+
 class OffPolicy:
     """A policy and critics that learn from replayed windows, around a `base` whose weights stay as they are.
 
@@ -35,8 +41,9 @@ class OffPolicy:
       seed: of noise and of what is drawn for targets.
 
     Attributes:
-      chunk: H; size: H · Da.
+      chunk: H; size: H · Da; plan: Tp, steps of the base's predictions.
       updates: of the critics, so far.
+      unsure: the last chunk to learn from was chosen in doubt: a person should watch.
     """
 
     policy: StatelessPolicy
@@ -46,10 +53,12 @@ class OffPolicy:
     ) -> None:
         self.base, self.policy, self.config, self.device = base.eval(), policy, config, base.device
         self.chunk, self.components, self.size = policy.execute_steps, policy.components, policy.size
-        self.critic = EnsembleCritic(critics.to(self.device), config)
+        self.plan = int(base.net.config.horizon)
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.critic = EnsembleCritic(critics.to(self.device), config, self.generator)
         self.order = torch.Generator().manual_seed(seed)
         self.updates = 0
+        self.unsure = False
 
     # --- what an algorithm says -----------------------------------------------------------------------------------
 
@@ -57,8 +66,8 @@ class OffPolicy:
         """(N, H · Da) chunks to learn from."""
         raise NotImplementedError
 
-    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
-        """(B,) V(s')."""
+    def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
+        """(features (B, F), a' (B, H · Da), what is added to its value (B,)) of what is done next."""
         raise NotImplementedError
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
@@ -71,7 +80,8 @@ class OffPolicy:
 
     def modules(self) -> dict[str, nn.Module]:
         """All that learns, and what follows it, by name."""
-        return {"policy": self.policy, "critic": self.critic.net, "target": self.critic.target}
+        target = {} if self.critic.target is None else {"target": self.critic.target}
+        return {"policy": self.policy, "critic": self.critic.net} | target
 
     # --- the rest -------------------------------------------------------------------------------------------------
 
@@ -86,14 +96,26 @@ class OffPolicy:
     def update(self, batch: WindowBatch) -> dict[str, Tensor]:
         """One update of the critics, and now and then one of the actor; named scalars."""
         features, actions = self.policy.see(batch.observation), batch.action.flatten(1)
-        with torch.no_grad():
-            # y = R + d · V(s')
-            target = batch.reward + batch.discount * self.next_value(batch.next_observation)
-        metrics = self.critic.fit(features, actions, target)
+        if self.critic.target is None:
+            with torch.no_grad():
+                *after, bonus = self.next_chunk(batch.next_observation)
+            metrics = self.critic.fit_jointly(
+                (features, actions), (after[0], after[1]), batch.reward, batch.discount, bonus, self.order
+            )
+        else:
+            with torch.no_grad():
+                # y = R + d · V(s')
+                target = batch.reward + batch.discount * self.next_value(batch.next_observation)
+            metrics = self.critic.fit(features, actions, target)
         self.updates += 1
         if self.updates % self.config.actor_every == 0:
             metrics |= self.improve(features, batch)
         return metrics
+
+    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
+        """(B,) V(s') = min_{e ∈ S} Q'_e(s', a') + bonus."""
+        features, chunk, bonus = self.next_chunk(observation)
+        return self.critic.pessimistic(features, chunk[:, None], self.order)[:, 0] + bonus
 
     def draw(self, *shape: int) -> Tensor:
         """Standard normal noise."""

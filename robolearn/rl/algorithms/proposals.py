@@ -44,6 +44,7 @@ class Proposals(OffPolicy):
             proposals=config.proposals,
             tempo=config.tempo,
             caution=config.caution,
+            batch_norm=config.cross_q,
         )
         policy = ChosenPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), chosen)
         super().__init__(base, policy.to(base.device).eval(), policy.critics, config, seed=seed)
@@ -55,6 +56,8 @@ class Proposals(OffPolicy):
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
         proposals = self.policy.propose(observation, self.draw(count, *self.policy.noise.shape))
+        if limit := self.settings.ask_for_help:
+            self.unsure = bool((self.policy.doubts(observation, proposals)["critics"] > limit).any())
         return self.policy.best(self.policy.see(observation), self._candidates(proposals))
 
     def _candidates(self, proposals: Tensor) -> Tensor:
@@ -62,12 +65,11 @@ class Proposals(OffPolicy):
         uniform = torch.rand(proposals.shape[:2], generator=self.generator, device=self.device)
         return self.policy.candidates(proposals, 1.0 + self.settings.tempo * (1.5 * uniform - 0.5))
 
-    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
+    def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
         features = self.policy.see(observation)
         drawn = self.draw(len(features), self.settings.backup_proposals, *self.policy.noise.shape[1:])
         candidates = self._candidates(self.policy.propose(observation, drawn))
-        chosen = self.policy.choose(self.policy.values(features, candidates))
-        return self.critic.pessimistic(features, candidates, self.order).gather(1, chosen[:, None]).squeeze(1)
+        return features, self.policy.best(features, candidates), 0.0
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
         self.policy.trusted.fill_(float(self.updates >= self.settings.trust_after))
@@ -78,11 +80,9 @@ class Proposals(OffPolicy):
         worth = worth[some.to(self.device)]
         normal = self.base.normalizer
         seen = {key: value[worth] for key, value in batch.observation.items()}
-        action, horizon = normal.action(batch.action[worth]).clamp(-1.0, 1.0), self.student.config.horizon
-        # What lies beyond the H executed steps of a prediction nobody commanded: it has no weight.
-        beyond = (0, 0, 0, horizon - self.chunk)
-        action = nn.functional.pad(action, beyond)
-        is_pad = nn.functional.pad(~batch.executed[worth], beyond[2:], value=True)
+        action = normal.action(batch.plan[worth]).clamp(-1.0, 1.0)
+        # What lies beyond the author's last step in a row nobody commanded: it has no weight.
+        is_pad = ~batch.planned[worth]
         loss, _ = self.student.loss(normal.observation(seen), action, is_pad, self.generator)
         self.adam.zero_grad(set_to_none=True)
         loss.backward()

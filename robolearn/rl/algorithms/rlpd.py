@@ -3,7 +3,9 @@ statistics alone: the rival that starts from nothing.
 
     V(s') = min_{e ∈ S} Q'_e(s', a') [− α log π(a' | s')],   a' ~ π(· | s')
 
-The losses of actor and temperature are those of `soft_actor`.
+The losses of actor and temperature are those of `soft_actor`. With a discrete gripper the actor's a is the arm's motion
+alone, the gripper's part of a chunk is the best choice of its own critic (`robolearn.rl.gripper_critic`), and the
+critics Q judge both together.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from policies.gaussian import GaussianPolicy
-from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
-from policies.settings import ActorConfig
+from policies.settings import GaussianConfig
 from robolearn.data.replay import WindowBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.algorithms.off_policy import OffPolicy, make_critics
 from robolearn.rl.algorithms.soft_actor import SoftActor
+from robolearn.rl.gripper_critic import GripperCritic
 from robolearn.rl.off_policy_settings import RlpdConfig
 
 
@@ -28,29 +30,48 @@ class Rlpd(OffPolicy):
 
     def __init__(self, base: ChunkPolicy, config: RlpdConfig, *, seed: int) -> None:
         torch.manual_seed(seed)
-        actor = ActorConfig(execute=base.execute_steps, width=config.width, depth=config.depth)
+        actor = GaussianConfig(
+            execute=base.execute_steps,
+            width=config.width,
+            depth=config.depth,
+            discrete_gripper=config.discrete_gripper,
+        )
         policy = GaussianPolicy(base.normalizer, base.interface, actor)
-        critics = EnsembleMlp(config.critics, policy.features + policy.size, 1, width=config.width, depth=config.depth)
+        critics = make_critics(config, policy.features + policy.size)
         super().__init__(base, policy.to(base.device), critics, config, seed=seed)
-        self.settings, self.soft = config, SoftActor(policy.actor, config, policy.size)
+        self.settings, self.soft = config, SoftActor(policy.actor, config, policy.motions)
+        self.gripper: GripperCritic | None = None
+        if policy.gripper is not None and policy.choices is not None:
+            self.gripper = GripperCritic(policy.gripper, policy.choices, config)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        return self.policy.actor.sample(self.policy.see(observation), self.generator)[0]
-
-    def next_value(self, observation: dict[str, Tensor]) -> Tensor:
         features = self.policy.see(observation)
-        action, log_prob = self.policy.actor.sample(features, self.generator)
-        value = self.critic.pessimistic(features, action[:, None], self.order)[:, 0]
-        return value - self.soft.alpha * log_prob if self.settings.backup_entropy else value
+        return self.policy.whole(observation, features, self.policy.actor.sample(features, self.generator)[0])
+
+    def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
+        features = self.policy.see(observation)
+        motions, log_prob = self.policy.actor.sample(features, self.generator)
+        action = self.policy.whole(observation, features, motions)
+        return features, action, -self.soft.alpha * log_prob if self.settings.backup_entropy else 0.0
+
+    def update(self, batch: WindowBatch) -> dict[str, Tensor]:
+        metrics = super().update(batch)
+        if self.gripper is not None:
+            see = self.policy.see
+            metrics |= self.gripper.fit(see(batch.observation), see(batch.next_observation), batch)
+        return metrics
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
-        def value(action: Tensor) -> Tensor:
+        def value(motions: Tensor) -> Tensor:
+            action = self.policy.whole(batch.observation, features, motions)
             return self.critic.values(features, action[:, None]).mean(0).squeeze(1)
 
         return self.soft.improve(features, value, self.generator)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | self.soft.optimizers()
+        gripper = {} if self.gripper is None else {"gripper": self.gripper.adam}
+        return super().optimizers() | self.soft.optimizers() | gripper
 
     def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | self.soft.modules()
+        gripper = {} if self.gripper is None else {"gripper_target": self.gripper.target}
+        return super().modules() | self.soft.modules() | gripper

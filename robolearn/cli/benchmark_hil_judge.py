@@ -1,0 +1,48 @@
+"""What a policy of `robolearn benchmark hil` is worth: alone, watched by an operator, delayed; what its doubts say."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+STARTS, WATCHED, DOUBTED = 1_000, 2_000, 3_000  # seeds of the episodes that judge
+WITHIN = 40  # control steps, in which a doubt is to foretell a failure
+
+
+def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
+    """Success without help and its cycle time; the share of steps that an operator steers who watches; success with
+    `delay` control steps of inference delay, from the same starts; AUROC of each doubt for failure within 40 steps."""
+    import torch
+
+    from policies.chosen import ChosenPolicy
+    from policies.delayed import DelayedPolicy
+    from policies.loading import open_policy
+    from robolearn.core import bind_policy
+    from robolearn.eval import evaluate
+    from robolearn.hil.doubt import doubts_of
+    from robolearn.hil.watched import watch
+    from sim.experts import make_operator
+    from sim.registry import make_env
+
+    torch.set_num_threads(1)
+    policy = open_policy(folder)
+    env = make_env(task, episodes, threads=1)
+    try:
+        bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
+        found = evaluate(env, policy, episodes, STARTS).to_json()
+        helped = watch(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
+        late = evaluate(env, DelayedPolicy(policy, delay), episodes, STARTS).to_json() if delay else None
+        doubts = None
+        if isinstance(policy, ChosenPolicy):
+            signs, failures = doubts_of(env, policy, DOUBTED, within=WITHIN)
+            doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
+    finally:
+        env.close()
+    return {
+        "success": found["success"],
+        "cycle_s": found["cycle_time_s"]["mean"] if found["cycle_time_s"] else None,
+        "intervention_rate_end": helped["intervention_rate"],
+        "delayed": {"success": late["success"], "delay_steps": delay} if late else None,
+        "doubts": doubts,
+    }

@@ -1,0 +1,194 @@
+"""``robolearn benchmark hil-updates``: updates per second of our RLPD learner, beside LeRobot's SAC learner."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from robolearn.cli.command import Command, at_least
+from robolearn.core import BadInput, RobolearnError
+from robolearn.rl.off_policy_settings import RlpdConfig
+
+log = logging.getLogger(__name__)
+
+FEATURES, COMPONENTS, CHUNK = 24, 7, 4  # of an observation, of an action; actions in a chunk
+TRANSITIONS, EPISODE = 5000, 50  # in each of the two buffers
+WARM = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkHilUpdates(Command):
+    """Critics, actor, temperature and targets once each, from a batch of both buffers: updates per second, one thread.
+
+    24 features and chunks of 28 numbers; networks, batch and critics as the settings of RLPD say. LeRobot's SAC learner
+    does the same in the environment of --lerobot-python, compiled as it comes and not compiled; all take turns, and
+    medians count. Ratios are over its better one.
+    """
+
+    rounds: int = 5
+    """Turns of each."""
+    seconds: float = 3.0
+    """Of a turn."""
+    lerobot_python: Path | None = None
+    """The interpreter of an environment with LeRobot; by default this one, where it has LeRobot."""
+    settings: RlpdConfig = field(default_factory=RlpdConfig)
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.cli.benchmark_data import _lerobot_python
+        from robolearn.runs.threads import torch_threads
+
+        at_least(1, rounds=self.rounds)
+        if not self.seconds > 0:
+            raise BadInput("--seconds", got=self.seconds, expected="a positive number")
+        if self.settings.batch % 2:
+            raise BadInput("--batch", got=self.settings.batch, expected="an even number: half of it demonstrations")
+        begun = time.perf_counter()
+        python = _lerobot_python(self.lerobot_python)
+        with ExitStack() as stack, torch_threads(1):
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="robolearn-hil-updates-")))
+            sides: dict[str, Callable[[], float]] = {}
+            parameters: dict[str, int] = {}
+            version = None
+            if python is not None:
+                for name, compiled in (("lerobot", True), ("lerobot_eager", False)):
+                    log.info("%s gets ready", name)
+                    rival = stack.enter_context(_Rival(python, work, self.settings, compiled=compiled))
+                    sides[name], version = (lambda rival=rival: rival.measure(self.seconds)), rival.version
+                    parameters[name] = rival.parameters
+            update, parameters["ours"] = _ours(self.settings)
+            sides["ours"] = lambda: _rate(update, self.seconds)
+            rates: dict[str, list[float]] = {name: [] for name in sides}
+            for turn in range(self.rounds):
+                for name, measure in sides.items():
+                    rates[name].append(measure())
+                log.info("turn %d: %s", turn + 1, {name: round(found[-1], 1) for name, found in rates.items()})
+        found = {name: median(values) for name, values in rates.items()}
+        best = max((rate for name, rate in found.items() if name != "ours"), default=None)
+        return {
+            "updates_per_s": found,
+            "ratio": None if best is None else found["ours"] / best,
+            "rounds": rates,
+            "critic_parameters": parameters,
+            "lerobot_version": version,
+            "wall_s": {"total": time.perf_counter() - begun},
+        }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        super().show({key: value for key, value in result.items() if key != "rounds"}, console)
+
+
+def _rate(update: Callable[[], object], seconds: float) -> float:
+    count, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        update()
+        count += 1
+    return count / (time.perf_counter() - begun)
+
+
+def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
+    """What the learner does for one update: a batch from both buffers, the update, the sums of its metrics. And the
+    number of the critics' parameters."""
+    import numpy as np
+    import torch
+
+    from policies.kinds import build_net
+    from policies.normalize import Normalizer
+    from policies.policy import ChunkPolicy
+    from policies.settings import FlowConfig
+    from robolearn.core import ArraySpec, Interface
+    from robolearn.data.replay import PlayedEpisode
+    from robolearn.hil.experience import Experience
+    from robolearn.rl.algorithms.rlpd import Rlpd
+
+    interface = Interface({"proprio": ArraySpec((FEATURES,))}, ArraySpec((COMPONENTS,)), 20.0)
+    config = FlowConfig(horizon=CHUNK, execute=CHUNK)
+    algorithm = Rlpd(ChunkPolicy(build_net(config, interface), Normalizer(interface), interface), settings, seed=0)
+    rng = np.random.default_rng(0)
+
+    def episode() -> PlayedEpisode:
+        reward = np.zeros(EPISODE, np.float32)
+        reward[-1] = 1.0
+        return PlayedEpisode(
+            {"proprio": rng.standard_normal((EPISODE + 1, FEATURES)).astype(np.float32)},
+            rng.uniform(-1, 1, (EPISODE, COMPONENTS)).astype(np.float32),
+            reward,
+            np.zeros(EPISODE, np.bool_),
+            terminated=True,
+            success=True,
+        )
+
+    experience = Experience(algorithm, [episode() for _ in range(TRANSITIONS // EPISODE)])
+    for _ in range(TRANSITIONS // EPISODE):
+        experience.online.add(episode())
+    draws, sums = torch.Generator().manual_seed(0), {}
+
+    def update() -> None:
+        for name, value in algorithm.update(experience.sample(draws)).items():
+            sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+
+    for _ in range(WARM):
+        update()
+    return update, sum(p.numel() for p in algorithm.critic.net.parameters())
+
+
+class _Rival:
+    """LeRobot's learner in a process of its own, which measures when it is told to."""
+
+    def __init__(self, python: str, work: Path, settings: RlpdConfig, *, compiled: bool) -> None:
+        script = Path(__file__).with_name("benchmark_lerobot_sac.py").read_text()
+        task = {
+            "features": FEATURES, "actions": COMPONENTS * CHUNK, "transitions": TRANSITIONS, "batch": settings.batch,
+            "width": settings.width, "depth": settings.depth, "critics": settings.critics, "subset": settings.subset,
+            "compile": compiled,
+        }  # fmt: skip
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(work / "huggingface"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+        self._said = (work / f"said-{compiled}").open("w+")
+        # As text, so that the modules beside it are not in the way of LeRobot's own imports.
+        self._process = subprocess.Popen(
+            [python, "-c", script, json.dumps(task)], cwd=work, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+        )  # fmt: skip
+        self._python = python
+
+    def __enter__(self) -> _Rival:
+        try:
+            ready = self._hear()
+            self.version, self.parameters = str(ready["ready"]), int(ready["parameters"])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
+
+    def measure(self, seconds: float) -> float:
+        """Updates per second."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        return float(self._hear()["updates_per_s"])
+
+    def _hear(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self._said.seek(0)
+        tail = " | ".join(self._said.read().strip().splitlines()[-3:])
+        raise RobolearnError(f"LeRobot in {self._python} failed: {tail}")

@@ -1,0 +1,111 @@
+"""``robolearn distill``: a policy that sees, taught by one that knows the simulator's truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from policies.settings import POLICIES
+from robolearn.cli.command import Command, at_least, check_seed, peek, world_options
+from robolearn.core import BadInput
+from robolearn.train.settings import DistillConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distill(Command):
+    """Teach a policy that sees: it acts in simulation, and a trained policy labels what it should have done (DAgger).
+
+    The teacher may see the simulator's truth; the student sees --observe alone, so that it can be deployed on an arm
+    with cameras. Can be killed at any moment and resumed exactly.
+    """
+
+    teacher: Path
+    """A run folder or a checkpoint folder, e.g. of `robolearn finetune`."""
+    task: str = "lift"
+    """The task that the teacher masters."""
+    out: Path
+    """The run folder; the student goes to its policy/, what the worlds showed to its rollouts/."""
+    observe: tuple[str, ...] = ("proprio", "images.front", "images.wrist")
+    """What the student sees; images.front, images.side and images.wrist are our tasks' cameras."""
+    image_size: int = 84
+    """Edge of the square pictures [px]."""
+    looks: Literal["none", "mild", "wild"] = "none"
+    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    worlds: int = 32
+    """Worlds side by side."""
+    policy: str = "flow"
+    """The kind of student: flow or diffusion."""
+    settings: DistillConfig = field(default_factory=DistillConfig)
+    device: str = "auto"
+    """Where both compute: auto, cpu, cuda or cuda:<i>."""
+    checkpoint_every: int = 10
+    """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
+    resume: bool = False
+    """Go on with the run in --out, exactly."""
+
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        kind = peek(args, "--policy", "flow")
+        if kind not in POLICIES:
+            raise BadInput("--policy", got=kind, available=POLICIES)
+        usual = DistillConfig()
+        student = POLICIES[kind](initial_noise_std=0.0)
+        return {"settings": replace(usual, imitation=replace(usual.imitation, policy=student))}
+
+    def run(self) -> dict[str, Any]:
+        from policies.checkpoint import load_chunk_policy
+        from robolearn.core.device import resolve_device
+        from robolearn.io.hashes import sha256
+        from robolearn.io.json_files import plain
+        from robolearn.runs import Progress, Run
+        from robolearn.runs.loop import run_loop
+        from robolearn.train.distill import Distiller
+        from sim.registry import make_env
+
+        at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)
+        config = self.settings
+        check_seed(config.imitation.seed)
+        if not self.observe:
+            raise BadInput("--observe", got="nothing", expected="e.g. proprio images.front images.wrist")
+        device = resolve_device(self.device)
+        teacher = load_chunk_policy(self.teacher, device)
+        begun = time.perf_counter()
+        cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
+        options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
+        options |= {"looks": self.looks}
+        env = make_env(self.task, self.worlds, **options)
+        stored = {
+            "command": "distill",
+            "teacher": str(self.teacher),  # may move before a resumption, but not change
+            "sha256": sha256(*(value.cpu().numpy() for value in teacher.state_dict().values())),
+            "task": self.task,
+            "interface": env.interface.seeing(self.observe, what=f"task {self.task}").to_json(),
+            "worlds": self.worlds,
+            "looks": self.looks,
+            "settings": plain(config),
+        }
+        try:
+            with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
+                student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
+                with Progress(f"distilling {self.task}", total=student.iterations,
+                              unit=f"x {config.imitation.steps_per_iteration} steps",
+                              show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
+                    done = run_loop(run, student, checkpoint_every=self.checkpoint_every, progress=progress)
+                result = {
+                    "run": str(self.out),
+                    "policy": str(run.policy_dir),
+                    "task": self.task,
+                    "observes": list(student.interface.observation),
+                    "privileged": list(student.interface.privileged),
+                    "teacher_sees": list(teacher.interface.observation),
+                    "decisions": len(student.windows),
+                    "steps": config.imitation.steps,
+                    "wall_s": {"total": time.perf_counter() - begun, "run": done["wall_s"]},
+                }
+                run.finish(result)
+        finally:
+            env.close()
+        return result

@@ -1,0 +1,96 @@
+"""One OpenGL context that draws states of a model, for one thread.
+
+What a picture of a world costs on a software renderer is its triangles and samples, not its pixels: of a policy's
+pictures nothing is seen of either, so they are drawn without multisampling, without shadows and from coarse shapes, at
+about six times the rate of MuJoCo's own settings. Pictures for people's eyes have all three.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import threading
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+from sim.embedded.looks import Look
+
+COARSE = {"offsamples": 0, "numslices": 10, "numstacks": 6, "numquads": 2}  # of `mujoco.MjModel.vis.quality`
+_DISABLED = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL for no back end at all
+_making = threading.Lock()  # the quality stands in the model while a context is made
+
+
+class RenderContext:
+    """Draws in the thread that made it.
+
+    Args:
+      model: the compiled world.
+      size: height, width [px].
+      fine: for people: multisampling, shadows, round shapes.
+
+    Raises:
+      BadInput: there is no OpenGL.
+    """
+
+    def __init__(self, model: mujoco.MjModel, size: tuple[int, int], *, fine: bool) -> None:
+        self._model = copy.copy(model)  # its colours, lights and cameras change from world to world
+        self._look: Look | None = None
+        self._renderer = _renderer(self._model, size, COARSE if not fine else {})
+        self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = fine
+
+    def place(self, data: mujoco.MjData, look: Look | None = None) -> None:
+        """Compute where bodies, cameras and lights of `data` are, from its positions alone; of a world with a look."""
+        if look is not None and look is not self._look:
+            look.put_on(self._model)
+            self._look = look
+        mujoco.mj_kinematics(self._model, data)
+        mujoco.mj_comPos(self._model, data)
+        mujoco.mj_camlight(self._model, data)
+
+    def draw(self, data: mujoco.MjData, camera: str, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """(H, W, 3) picture of the placed state `data`, into `out` if that is given."""
+        self._renderer.update_scene(data, camera=camera)
+        if self._look is None:
+            return self._renderer.render(out=out)
+        self._look.add_to(self._renderer.scene)
+        picture = self._renderer.render(out=out)
+        self._look.develop(picture)
+        return picture
+
+    def close(self) -> None:
+        """Free the context, in the thread that made it."""
+        self._renderer.close()
+
+
+def _renderer(model: mujoco.MjModel, size: tuple[int, int], quality: dict[str, int]) -> Any:
+    with _making:
+        usual = {name: getattr(model.vis.quality, name) for name in quality}
+        for name, value in quality.items():
+            setattr(model.vis.quality, name, value)
+        try:
+            if _windows_without_display():
+                raise RuntimeError("windows need a display")
+            return mujoco.Renderer(model, *size)
+        except Exception as error:  # each GL back end raises its own types
+            raise BadInput(
+                "cameras",
+                got=f"no OpenGL ({error})".splitlines()[0],
+                expected="EGL, OSMesa or a display",
+                hint="Install libegl1 and libgl1-mesa-dri (and set MUJOCO_GL=egl where mujoco is imported before "
+                "robolearn), or leave the cameras out",
+            ) from error
+        finally:
+            for name, value in usual.items():
+                setattr(model.vis.quality, name, value)
+
+
+def _windows_without_display() -> bool:
+    """MuJoCo would open a GLFW window where there is no display: that does not raise but abort the process."""
+    back_end = os.environ.get("MUJOCO_GL", "").lower().strip()
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform == "linux" and not display and back_end not in ("egl", "osmesa", *_DISABLED)

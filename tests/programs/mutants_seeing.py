@@ -1,0 +1,88 @@
+"""Mutation check of seeing: cameras, what a policy may see, and from state to sight. With any one line of it wrong, at
+least one of the tests that are named here must fail.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+ON_POLICY, CRITIC = "robolearn/rl/algorithms/on_policy.py", ("tests/rl/test_rl_asymmetric_critic.py",)
+DISTILLER = "robolearn/train/distill.py"
+SPEC = "robolearn/core/specs.py"
+CAMERAS = ("tests/sim/test_world_cameras.py",)
+LOOKS = ("tests/sim/test_world_looks.py",)
+WORLD, CAMERA = "sim/embedded/world.py", "sim/embedded/camera.py"
+SPECS = ("tests/core/test_specs.py",)
+IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
+DISTILL, TAUGHT = ("tests/train/test_distill.py",), "robolearn/rollout/taught.py"
+
+MUTANTS: dict[str, Mutant] = {
+    "cameras-draw-between-decisions": Mutant(
+        WORLD, "np.flatnonzero(alive if looking else alive & ended)", "np.flatnonzero(alive)", CAMERAS
+    ),
+    "cameras-forget-the-final-picture": Mutant(
+        WORLD, "np.flatnonzero(alive if looking else alive & ended)", "np.flatnonzero(alive & looking)", CAMERAS
+    ),
+    "cameras-forget-the-first-picture": Mutant(
+        WORLD, "return self._look(observation, ids)", "return observation", CAMERAS
+    ),
+    "cameras-draw-who-rests": Mutant(
+        WORLD, "np.flatnonzero(alive if looking", "np.flatnonzero(np.ones(n, bool) if looking", CAMERAS
+    ),
+    "cameras-mix-up-worlds": Mutant(CAMERA, "(int(w), name, out[", "(0, name, out[", CAMERAS),
+    "cameras-keep-the-state-of-the-world-before": Mutant(CAMERA, "if world != placed:", "if placed < 0:", CAMERAS),
+    "cameras-all-look-through-one": Mutant(
+        CAMERA, "self._context.draw(self._data, camera, out)", 'self._context.draw(self._data, "front", out)', CAMERAS
+    ),
+    "wrist-camera-looks-away": Mutant("robots/panda/panda.xml", "0.94 0 0.34", "0.94 0 -0.34", CAMERAS),
+    "looks-draw-from-the-starts": Mutant(
+        "sim/embedded/looks.py", "default_rng([seed, start_id, episode, LOOKS_STREAM])", "default_rng()", LOOKS
+    ),
+    "looks-stay-when-the-world-is-restored": Mutant(WORLD, "        self._dress(self._worlds)\n", "", LOOKS),
+    "looks-of-the-world-before": Mutant(
+        "sim/embedded/render_context.py", "look is not None and look is not self._look", "self._look is None", LOOKS
+    ),
+    "looks-turn-the-task-s-own-things-as-far": Mutant(
+        "sim/embedded/looks.py", "config.objects, config.background)", "config.background, config.background)", LOOKS
+    ),
+    "looks-are-not-exposed": Mutant("sim/embedded/looks.py", "picture * self.gain + 0.5", "picture + 0.0", LOOKS),
+    "privileged-is-seen-beside-pictures": Mutant(
+        SPEC, "hidden = self.privileged if pictures else ()", "hidden = ()", SPECS
+    ),
+    "privileged-mark-is-not-written": Mutant(
+        SPEC, '{"privileged": True} if key in self.privileged', '{"privileged": True} if False', SPECS
+    ),
+    "privileged-is-let-onto-an-arm": Mutant(
+        "policies/loading.py", "if needed.privileged and not simulated:", "if False:", IMAGES
+    ),
+    "observe-keeps-the-other-pictures": Mutant(
+        "robolearn/data/reader.py", "self.readers.items() if key in kept", "self.readers.items() if True", IMAGES
+    ),
+    "critic-input-is-not-resumed": Mutant(
+        ON_POLICY, "self.critic_input.fitted = True", "self.critic_input.fitted = False", CRITIC
+    ),
+    "critic-input-follows-every-rollout": Mutant(
+        "robolearn/rl/critic_input.py", "        self.fitted = True", "        self.fitted = False", CRITIC
+    ),
+    "critic-sees-what-the-policy-sees": Mutant(
+        ON_POLICY, "sees = (offered or policy.interface)", "sees = policy.interface if True else (offered)", CRITIC
+    ),
+    "critic-input-not-centred": Mutant(
+        "robolearn/rl/critic_input.py", '/mean").copy_(mean)', '/mean").copy_(0 * mean)', CRITIC
+    ),
+    "distill-labels-what-was-executed": Mutant(TAUGHT, "kept | {LABEL: label}", "kept | {LABEL: chunk}", DISTILL),
+    "distill-teacher-always-acts": Mutant(TAUGHT, "np.where(taught[:, None, None], chunk, own)", "chunk", DISTILL),
+    "distill-beta-the-wrong-way": Mutant(TAUGHT, "< self._beta", ">= self._beta", DISTILL),
+    "distill-beta-does-not-fall": Mutant(DISTILLER, "self.config.beta**r", "self.config.beta", DISTILL),
+    "distill-old-frames-alone": Mutant(
+        DISTILLER, "            self.trainer.forget_order()\n        return", "        return", DISTILL
+    ),
+    "distill-frames-of-another-moment": Mutant(
+        TAUGHT, "np.array(observation[key])", "np.roll(observation[key], 1, 0)", DISTILL
+    ),
+}
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("seeing", MUTANTS))
