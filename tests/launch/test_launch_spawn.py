@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
-import urllib.request
+import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,8 +167,8 @@ def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
             wait_until(lambda: {p.node for p in started} <= nodes(operator) and page.exists(), 120.0, "all nodes")
             wait_until(lambda: operator.report is not None, 30.0, "the safety node")
             assert operator.state == "disarmed", operator.state
-            with urllib.request.urlopen(page.read_text().strip(), timeout=10) as answer:
-                assert answer.status == 200
+            where = urllib.parse.urlsplit(page.read_text().strip())
+            socket.create_connection((where.hostname or "", where.port or 0), 10.0).close()
             assert "listens" in (out / "logs" / "learner.log").read_text()
             for child in children.values():
                 child.send_signal(signal.SIGINT)
