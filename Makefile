@@ -112,6 +112,7 @@ test-quality: .venv/.dev
 	@.ci/browser
 	@.ci/install --no-deps robosuite==1.5.2 termcolor
 	@$(BIN)/python .ci/ros-index
+	@.ci/compile
 	@touch .venv/.base $@
 
 .venv-lerobot/.made:

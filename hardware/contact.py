@@ -39,14 +39,24 @@ class ContactReader:
         wrench = contract.contact.feature == "wrench"
         self._names = WRENCH_NAMES if wrench else contract.joints
         self._parts = ("force", "moment") if wrench else contract.joints
+        # Raw torques of motors: what carries the arm where it is has to be taken from them.
+        self._gravity = contract.robot.gravity if contract.contact.gravity else None
         self._units = ("N", "Nm") if wrench else ("Nm",) * len(contract.joints)
         self.feature = contract.contact.feature
         self.name = f"contact on {contract.contact.topic}"
         self.freshness = Freshness(self.name, contract.contact.max_age_s, clock)
         self.values: Array | None = None
 
-    def update(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
-        """Take a message in; whether it is whole and newer than the last."""
+    def update(
+        self,
+        names: Sequence[str],
+        values: Sequence[float] | Array,
+        stamp: float,
+        positions: Sequence[float] | Array = (),
+    ) -> bool:
+        """Take a message in, with positions [rad] beside raw torques; whether it is whole and newer than the last."""
+        if not self.concerns(names):
+            return False
         index = {name: i for i, name in enumerate(names)}
         missing = [name for name in self._names if name not in index]
         if missing or len(index) != len(values):
@@ -57,10 +67,23 @@ class ContactReader:
         if not np.isfinite(found).all():
             self.freshness.fault = "not finite"
             return False
+        if self._gravity is not None:
+            if len(positions) != len(values):
+                self.freshness.fault = f"{len(positions)} positions beside {len(values)} torques"
+                return False
+            q = np.array([positions[index[name]] for name in self._names], dtype=np.float64)
+            if not np.isfinite(q).all():
+                self.freshness.fault = "positions that are not finite"
+                return False
+            found = self._gravity.external(q, found)
         if not self.freshness.update(stamp):
             return False
         self.values = found
         return True
+
+    def concerns(self, names: Sequence[str]) -> bool:
+        """Whether a message with these names is about the arm: joint states may be another device's, too."""
+        return self._gravity is None or any(name in names for name in self._names)
 
     def problem(self) -> str:
         """What is wrong with the messages, or nothing."""

@@ -139,6 +139,16 @@ class Episodes:
             return []
         return self._begin()
 
+    def put_off(self, why: str) -> list[Do]:
+        """The episode that has just begun cannot be recorded yet: nothing of it is there to be dropped."""
+        if self.phase is not Phase.RECORDING:
+            return []
+        message = f"{why}. START tries again"
+        if self.placing:
+            self.phase, self.message = Phase.READY, message
+            return []
+        return [Do.DISARM, *self._wait(message)]
+
     def refused(self, why: str) -> list[Do]:
         """The arm cannot be armed."""
         if self.phase is not Phase.PREPARING:

@@ -38,9 +38,9 @@ class GaussianPolicy(StatelessPolicy):
         self.normalizer, self.config = normalizer, config
         self.choices = GripperChoices(interface, config.execute) if config.discrete_gripper else None
         self.motions = self.size if self.choices is None else self.choices.motions
-        size = {"width": config.width, "depth": config.depth}
-        self.actor = SquashedGaussian(self.features, self.motions, **size)
-        self.gripper = EnsembleMlp(1, self.features, 3, **size) if self.choices is not None else None
+        width, depth = config.width, config.depth
+        self.actor = SquashedGaussian(self.features, self.motions, width=width, depth=depth)
+        self.gripper = None if self.choices is None else EnsembleMlp(1, self.features, 3, width=width, depth=depth)
 
     @property
     def statistics(self) -> Normalizer:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robots.chain import Chain
+from robots.gravity import Gravity
 from robots.shapes import Piece, box_piece, read_pieces
 from robots.tool import Tool
 
@@ -110,6 +111,11 @@ class RobotSpec:
         # T_n,tcp = T_n,flange · T_flange,tcp
         tcp = self.tool.tcp
         return replace(chain, tcp_pos=np.array(self.flange) + np.array(tcp.position), tcp_rot=tcp.rotation)
+
+    @cached_property
+    def gravity(self) -> Gravity:
+        """What carries the arm and its tool at rest, read from the model."""
+        return Gravity(self.mjcf, self.joints, self.flange, self.tool)
 
     @cached_property
     def flange_chain(self) -> Chain:

@@ -85,7 +85,11 @@ class Tool:
     Attributes:
       tcp: pose of the tool centre point in the frame of the flange.
       boxes: what the tool fills of space, beside the robot's own hand.
+      mass: what it weighs, beside the robot's own hand [kg].
+      centre: of that mass, in the frame of the flange [m].
     """
 
     tcp: Pose
     boxes: tuple[Box, ...] = ()
+    mass: float = 0.0
+    centre: Triple = (0.0, 0.0, 0.0)

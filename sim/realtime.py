@@ -109,6 +109,17 @@ class RealtimeWorld:
         if width is not None:
             self._physics.command_fingers(_ONE, np.array([0.5 * width]))
 
+    def push(self, torque: ArrayLike) -> None:
+        """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
+
+        Raises:
+          BadInput: wrong length or not finite; nothing is changed then.
+        """
+        n, tau = len(self.robot.joints), np.asarray(torque, dtype=np.float64)
+        if tau.shape != (n,) or not np.isfinite(tau).all():
+            raise BadInput("torque", got=tau.tolist(), expected=f"{n} finite torques")
+        self._physics.push_arms(_ONE, tau[None])
+
     def advance(self, seconds: float) -> None:
         """Let time pass in whole steps of the physics; what is less than one is kept for the next call."""
         self._due += seconds

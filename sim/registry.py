@@ -23,6 +23,7 @@ def make_env(
     shaping_gamma: float = SHAPING_GAMMA,
     action_kind: str = "tcp_delta",
     start_range: float = 1.0,
+    looks: str = "none",
     threads: int = 0,
 ) -> Env:
     """Worlds for a task name.
@@ -37,6 +38,8 @@ def make_env(
       shaping_gamma: γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a
         chunk of Ta steps.
       action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks).
+      looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
+        episode (embedded tasks).
       start_range: share of each range of starts to draw from, about its centre (embedded tasks).
       threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
 
@@ -50,6 +53,7 @@ def make_env(
             "reward": reward != "sparse",
             "action kind": action_kind != "tcp_delta",
             "start range": start_range != 1.0,
+            "looks": looks != "none",
         }
         for name, given in options.items():
             if given:
@@ -76,6 +80,7 @@ def make_env(
         reward=reward,
         shaping_gamma=shaping_gamma,
         action_kind=action_kind,
+        looks=looks,
         threads=threads,
     )
 

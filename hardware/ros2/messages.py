@@ -24,6 +24,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from hardware.horizon import Point
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
+from robolearn.core.se3 import quat_to_matrix
 from robots.stations.contract import WRENCH_NAMES
 from robots.stations.pictures import picture as picture  # beside its inverses
 
@@ -117,11 +118,18 @@ def publisher(info: Mapping[str, Any]) -> bytes | None:
 
 
 def joint_state(
-    names: Sequence[str], positions: Sequence[float] | Array, stamp: float, velocities: Sequence[float] | Array = ()
+    names: Sequence[str],
+    positions: Sequence[float] | Array,
+    stamp: float,
+    velocities: Sequence[float] | Array = (),
+    efforts: Sequence[float] = (),
 ) -> JointState:
-    """Names and positions (and velocities) as a JointState."""
+    """Names and positions (and velocities, and efforts) as a JointState."""
     message = JointState(
-        name=list(names), position=[float(x) for x in positions], velocity=[float(x) for x in velocities]
+        name=list(names),
+        position=[float(x) for x in positions],
+        velocity=[float(x) for x in velocities],
+        effort=[float(x) for x in efforts],
     )
     message.header.stamp = to_stamp(stamp)
     return message
@@ -133,13 +141,14 @@ def named(message: JointState) -> tuple[tuple[str, ...], Array]:
     return tuple(names), np.asarray(message.position, dtype=np.float64)
 
 
-def felt(message: JointState | WrenchStamped) -> tuple[tuple[str, ...], Array]:
-    """Names and external torques [Nm], or the components of a wrench [N], [Nm]; torques need not be as many."""
+def felt(message: JointState | WrenchStamped) -> tuple[tuple[str, ...], Array, Array]:
+    """Names, torques [Nm] and positions [rad], not always equally many; or the components of a wrench [N], [Nm]."""
     if isinstance(message, WrenchStamped):
         f, m = message.wrench.force, message.wrench.torque
-        return WRENCH_NAMES, np.array([f.x, f.y, f.z, m.x, m.y, m.z])
+        return WRENCH_NAMES, np.array([f.x, f.y, f.z, m.x, m.y, m.z]), np.empty(0)
     names: Any = message.name
-    return tuple(names), np.asarray(message.effort, dtype=np.float64)
+    effort, positions = (np.asarray(one, dtype=np.float64) for one in (message.effort, message.position))
+    return tuple(names), effort, positions
 
 
 def external_torques(names: Sequence[str], torques: Sequence[float] | Array, stamp: float) -> JointState:
@@ -245,6 +254,15 @@ def pose(position: Array, quaternion: Array, stamp: Time, frame: str = "base") -
     p.x, p.y, p.z = (float(x) for x in position)
     o.w, o.x, o.y, o.z = (float(x) for x in quaternion)
     return message
+
+
+def read_pose(message: PoseStamped) -> tuple[Array, Array]:
+    """(3,) position [m] and (3, 3) rotation of a pose; of a quaternion without length, not numbers."""
+    p, o = message.pose.position, message.pose.orientation
+    quat = np.array([o.w, o.x, o.y, o.z])
+    length = float(np.linalg.norm(quat))
+    rotation = quat_to_matrix(quat / length) if length > 0.5 else np.full((3, 3), np.nan)
+    return np.array([p.x, p.y, p.z]), rotation
 
 
 # --- states --------------------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ class ObservationInputs:
 
     def _on_contact(self, message: Any, info: MessageInfo) -> None:
         assert self._observer.contact is not None
-        self._observer.contact.update(*messages.felt(message), messages.seconds(message.header.stamp))
+        names, values, positions = messages.felt(message)
+        self._observer.contact.update(names, values, messages.seconds(message.header.stamp), positions)
 
     def _on_image(self, name: str, camera: Camera) -> Callable[[Any, MessageInfo], None]:
         def on_image(message: Any, info: MessageInfo) -> None:

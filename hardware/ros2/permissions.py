@@ -67,6 +67,7 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
         of["objects"] = contract.objects.topic
     lenses = tuple(camera.info for camera in contract.cameras.values() if camera.info)
     commands = tuple(of[role] for role in ("command", "gripper") if role in of)
+    commands += () if contract.posture is None else (contract.posture.topic,)
     measured = tuple(name for role, name in of.items() if role not in ("command", "gripper"))
     states = contract.joint_states.topic
     # What the safety node hears of the arm: everything measured but pictures and the task's objects.
@@ -110,6 +111,8 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
     if contract.gripper is not None and contract.gripper.action is not None:
         heard = (of["gripper"], *((contract.gripper_states or contract.joint_states).topic,))
         found["gripper"] = Permissions(subscribe=heard, call=actions_of(contract.gripper.action))
+    if contract.servos is not None:
+        found["servos"] = Permissions(publish=(states,), subscribe=(of["command"],))
     if contract.simulated:
         found["sim_arm"] = Permissions(publish=(*measured, *simulated, *scene), subscribe=commands, reply=begin)
     return found

@@ -26,6 +26,8 @@ class RecordNode(TeleopNode):
     Args:
       make_session: parameters by name → what to record; called once, when the node is configured.
       defaults: more parameters than those of teleoperation.
+      name: of the node.
+      make: what the recording is, `Recording` or a class derived from it.
       station: see `StationNode`.
 
     Attributes:
@@ -38,10 +40,12 @@ class RecordNode(TeleopNode):
         make_session: Callable[[Callable[[str], Any]], Session],
         *,
         defaults: dict[str, Value] | None = None,
+        make: Callable[..., Recording] = Recording,
+        name: str = "record",
         **station: Unpack[StationOptions],
     ) -> None:
-        super().__init__(name="record", defaults=defaults, **station)
-        self._make_session = make_session
+        super().__init__(name=name, defaults=defaults, **station)
+        self._make_session, self._make = make_session, make
         self.recording: Recording | None = None
         self.monitor: dict[str, Any] = {}
         self._storage: StorageThread | None = None
@@ -50,7 +54,7 @@ class RecordNode(TeleopNode):
         session = self._make_session(self.value)
         self.placed(session.contract)
         self.device, self._storage = session.device, StorageThread(step_back)
-        self.recording = Recording(
+        self.recording = self._make(
             session,
             self,
             Observer(session.contract, tuple(session.interface.observation)),

@@ -70,11 +70,15 @@ class SafetyNode(StationNode):
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
         self._others = ""  # who else publishes to the controller
-
+        posture = () if contract.posture is None else (contract.posture.topic,)
+        self._command_topics = (contract.command.topic, *posture)
         self._command_publisher: Any = None
+        self._posture_publisher: Any = None
         self._gripper_publisher: Any = None
         if not self._dry_run:
             self._command_publisher = self._controller(contract.command.topic, contract.command.type)
+            if contract.posture is not None:
+                self._posture_publisher = self._controller(contract.posture.topic, contract.posture.type)
             if contract.gripper is not None:
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
@@ -147,7 +151,8 @@ class SafetyNode(StationNode):
 
     def _on_contact(self, message: Any, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
-        self.supervisor.contact(*messages.felt(message), stamp, messages.publisher(info))
+        names, values, positions = messages.felt(message)
+        self.supervisor.contact(names, values, stamp, messages.publisher(info), positions)
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         count = len(message.points)
@@ -205,11 +210,9 @@ class SafetyNode(StationNode):
             return "; ".join(self._problems)
         if self._others:
             return self._others
-        command = self.contract.command.topic
-        gripper = "" if self.contract.gripper is None else self.contract.gripper.topic
-        for publisher, topic in ((self._command_publisher, command), (self._gripper_publisher, gripper)):
+        for publisher in (self._command_publisher, self._posture_publisher, self._gripper_publisher):
             if publisher is not None and publisher.get_subscription_count() == 0:
-                return f"no controller listens on {topic}"
+                return f"no controller listens on {publisher.topic_name}"
         found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
         return self.supervisor.refusal(
             self.resolve_topic_name(topics.TARGET), [bytes(info.endpoint_gid) for info in found]
@@ -223,7 +226,7 @@ class SafetyNode(StationNode):
         for take in self._inputs:
             take()
         armed = self._filter.state is SafetyState.ARMED
-        if armed and self.count_publishers(self.contract.command.topic) > self._most:
+        if armed and any(self.count_publishers(topic) > self._most for topic in self._command_topics):
             self._look_around()
         command = self.supervisor.step()
         if command is not None:
@@ -244,7 +247,10 @@ class SafetyNode(StationNode):
             checked = self.supervisor.checked(command)
             if checked is None:
                 return
-            self._command_publisher.publish(message if checked is command else self._command_message(checked))
+            message = message if checked is command else self._command_message(checked)
+            if self._posture_publisher is not None:  # first: the pose that comes next is taken by these joints
+                self._posture_publisher.publish(self._posture_message(checked, message.header.stamp))
+            self._command_publisher.publish(message)
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return
@@ -268,11 +274,20 @@ class SafetyNode(StationNode):
     def _command_message(self, command: ArmCommand) -> Any:
         kind = messages.message_type(self.contract.command.type)
         if kind is Float64MultiArray:
-            return Float64MultiArray(data=command.positions.tolist())
+            data = command.positions.tolist()
+            if self.contract.gripper_in_command:
+                assert command.gripper is not None  # or it would not be armed
+                data += self.contract.gripper_joint_positions(command.gripper)
+            return Float64MultiArray(data=data)
         if kind is PoseStamped:
             # Its frame is the robot's base; impedance controllers of the contracts take it without a transform.
             return messages.pose(*command.pose, self.get_clock().now().to_msg(), self.contract.frames.base)
         return messages.trajectory(self.contract.joints, command.positions, self._period)
+
+    def _posture_message(self, command: ArmCommand, stamp: Any) -> JointState:
+        message = messages.joint_state(self.contract.joints, command.positions, 0.0, command.velocities)
+        message.header.stamp = stamp  # that of its pose
+        return message
 
     def _gripper_message(self, width: float) -> Any:
         contract = self.contract
@@ -309,9 +324,10 @@ class SafetyNode(StationNode):
         if self._mismatch:
             self._problems = self._check_qos()
             self._mismatch = bool(self._problems)
-        topic = self.contract.command.topic
-        # Counting is cheap; asking who they are is not.
-        if self.count_publishers(topic) > self._most:
+        for topic in self._command_topics:
+            # Counting is cheap; asking who they are is not.
+            if self.count_publishers(topic) <= self._most:
+                continue
             names = [_endpoint(info) for info in self.get_publishers_info_by_topic(topic)]
             if not self._dry_run and self.get_fully_qualified_name() in names:
                 names.remove(self.get_fully_qualified_name())

@@ -63,6 +63,10 @@ class World(Protocol):
         """Follow (n,) joint set-points, or an opening of the gripper, for ever. Raises `BadInput`."""
         ...
 
+    def push(self, torque: Array) -> None:
+        """Let the motors of the arm have (n,) torques [Nm] beside what carries it, in the next step of the physics."""
+        ...
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         ...
@@ -103,6 +107,8 @@ class SimArmNode(StationNode):
       station: see `StationNode`.
     """
 
+    commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
+
     def __init__(self, make_world: Callable[[Contract, str, int], World], **station: Unpack[StationOptions]) -> None:
         super().__init__("sim_arm", {"task": "lift", "seed": 0, "joint_hz": 200.0, "camera_hz": 25.0}, **station)
         self._make_world = make_world
@@ -121,9 +127,9 @@ class SimArmNode(StationNode):
         if not c.simulated:
             # Its joint states would stand for those of an arm that is elsewhere.
             raise BadInput(f"contract {c.name} for the simulated arm", got="a real arm", expected="simulated: true")
-        if c.command.type not in (FLOATS, TRAJECTORY):
+        if c.command.type not in self.commands:
             what = f"contract {c.name}: command type for the simulated arm"
-            raise BadInput(what, got=c.command.type, available=(FLOATS, TRAJECTORY))
+            raise BadInput(what, got=c.command.type, available=self.commands)
         if self.value("joint_hz") <= 0 or self.value("camera_hz") <= 0:
             raise BadInput("rates", got=(self.value("joint_hz"), self.value("camera_hz")), expected="above 0 Hz")
         self.contract = c
@@ -138,7 +144,8 @@ class SimArmNode(StationNode):
         self._joint_states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
         self._objects = c.objects and self.create_publisher(messages.JointState, c.objects.topic, qos.sensor())
         self._feels: Any = None
-        if c.contact is not None:
+        self._efforts: dict[str, float] = {}  # of motors that carry the arm, in its joint states
+        if c.contact is not None and c.contact.topic != c.joint_states.topic:
             kind = messages.message_type(c.contact.type)
             self._feels = self.create_publisher(kind, c.contact.topic, qos.sensor())
         self._images = {
@@ -150,11 +157,10 @@ class SimArmNode(StationNode):
         self._scenes = self.create_publisher(MarkerArray, topics.SIM_SCENE, qos.latched())
         self._markers = SceneMarkers(c.frames.base)
         kind = messages.message_type(c.command.type)
-        self._inputs = [self.poll(kind, c.command.topic, self._on_command, COMMANDS)]
+        self._inputs: dict[str, Callable[[], None]] = {}  # topic → takes what has come there
+        self.listen(kind, c.command.topic, self._on_command)
         if c.gripper is not None:
-            kind = messages.message_type(c.gripper.type)
-            self._inputs.append(self.poll(kind, c.gripper.topic, self._on_gripper, COMMANDS))
-        self._listening = {c.command.topic} | ({c.gripper.topic} if c.gripper else set())
+            self.listen(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper)
         self._service = self.create_service(Trigger, topics.SIM_RESET, self._on_reset)
 
     def activate(self) -> None:
@@ -174,8 +180,7 @@ class SimArmNode(StationNode):
         self.destroy_timer(self._summing)
 
     def cleanup(self) -> None:
-        for subscription in [s for s in self.subscriptions if s.topic_name in self._listening]:
-            self.destroy_subscription(subscription)
+        self._stop_listening(set(self._inputs))
         self.destroy_service(self._service)
         for publisher in (
             self._joint_states,
@@ -205,7 +210,7 @@ class SimArmNode(StationNode):
     # --- time ----------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        for take in self._inputs:
+        for take in self._inputs.values():
             take()
         if self._no_pictures is not None and not self._filmed.is_set():
             raise self._no_pictures  # a machine that cannot draw at all
@@ -238,6 +243,9 @@ class SimArmNode(StationNode):
         scale = (opened - closed) / travel
         q = np.concatenate([q[:n], closed + scale * fingers])
         v = np.concatenate([v[:n], np.full(len(fingers), scale * v[n:].mean())])
+        if c.contact is not None and c.contact.gravity:
+            tau = c.robot.gravity.torques(q[:n]) - self.world.external_torque()
+            self._efforts = dict(zip(c.joints, tau.tolist(), strict=True))
         self._publish_arm(((*c.joints, *c.gripper_joints), q, v, at))
         if self._objects is not None:
             names, values = self.world.objects()
@@ -268,7 +276,8 @@ class SimArmNode(StationNode):
         sent = self._faults[where].apply(self._fault.get(where), sample)
         if sent is not None:
             names, q, v, at = sent
-            publisher.publish(messages.joint_state(names, q, at, v))
+            efforts = [self._efforts.get(name, 0.0) for name in names] if where == "joint_states" else []
+            publisher.publish(messages.joint_state(names, q, at, v, efforts if self._efforts else ()))
 
     def _stamp(self) -> float:
         return faults.stamp(self._fault.get("clock"), 1e-9 * self.get_clock().now().nanoseconds)
@@ -276,9 +285,13 @@ class SimArmNode(StationNode):
     # --- commands ------------------------------------------------------------------------------------------
 
     def _on_command(self, message: Any, info: Any) -> None:
-        q = np.asarray(self._positions(message, self.contract.joints), dtype=np.float64)
+        c, width = self.contract, None
+        q = np.asarray(self._positions(message, c.joints), dtype=np.float64)
+        if c.gripper_in_command and len(q) == len(c.command_joints):
+            q, fingers = np.split(q, [len(c.joints)])
+            width = c.gripper_width(fingers.tolist())
         self.monitor.command(q, sent_at(info))
-        self._follow(q, None)
+        self._follow(q, width)
 
     def _on_gripper(self, message: Any, info: Any) -> None:
         c = self.contract
@@ -289,12 +302,19 @@ class SimArmNode(StationNode):
             return
         self._follow(None, float(values[0]) if opening else c.gripper_width(values))
 
+    def listen(self, kind: Any, topic: str, callback: Callable[[Any, Any], None]) -> None:
+        """Take what comes on a topic of the contract, at each tick."""
+        self._inputs[topic] = self.poll(kind, topic, callback, COMMANDS)
+
+    def _stop_listening(self, names: set[str]) -> None:
+        self._inputs = {topic: take for topic, take in self._inputs.items() if topic not in names}
+        for subscription in [one for one in self.subscriptions if one.topic_name in names]:
+            self.destroy_subscription(subscription)
+
     def _hear_no_openings(self) -> None:
         """The gripper is moved by actions, as a double of its driver has them."""
-        self._inputs = self._inputs[:1]
-        gripper = self.contract.gripper
-        for subscription in [one for one in self.subscriptions if gripper and one.topic_name == gripper.topic]:
-            self.destroy_subscription(subscription)
+        if self.contract.gripper is not None:
+            self._stop_listening({self.contract.gripper.topic})
 
     def _positions(self, message: Any, joints: tuple[str, ...]) -> list[float]:
         """Set-points in the order of `joints`; empty where their names are ambiguous."""

@@ -45,12 +45,14 @@ class StationWatch:
         self._roles: dict[str, Topic] = dict(contract.topics)
         if contract.objects is not None:
             self._roles["objects"] = contract.objects
+        if contract.posture is not None:
+            self._roles["command.posture"] = contract.posture
         lenses = {f"info.{name}": Topic(camera.info, INFO) for name, camera in contract.cameras.items() if camera.info}
         self._roles.update(lenses)
         self._roles[SAFETY_STATE] = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")
         self._samples: dict[str, list[Sample]] = {role: [] for role in self._roles}
         self._safety: tuple[str, str] | None = None
-        self._commands = ("command", "gripper")
+        self._commands = ("command", "command.posture", "gripper")
         for role, topic in self._roles.items():
             if role == SAFETY_STATE:
                 self._hear(role, DiagnosticArray, topic, self._on_safety, qos.latched())

@@ -118,10 +118,9 @@ class SafetyFilter:
         gripper = self._opening.goal
         return [*(self._motion.q if self._border else self._goal), math.nan if gripper is None else gripper]
 
-    def arm(self) -> None:
-        """DISARMED → ARMED: hold still until the first target comes.
-
-        The set-point begins where the arm is measured.
+    def arm(self, opening: float | None = None) -> None:
+        """DISARMED → ARMED: hold still until the first target comes: the arm where it is measured, the gripper at
+        `opening` [m], where that is known.
 
         Raises:
           SafetyRefused: latched or braking; dead-man not held; no fresh joint state; not measured at rest for a while;
@@ -138,7 +137,7 @@ class SafetyFilter:
         self._start_from(start)
         self._geometry.begin(np.array(start))
         self._goal = None
-        self._opening.begin()
+        self._opening.begin(opening)
         self._border = ""
         self._target_at = -math.inf
         self._sending.left()

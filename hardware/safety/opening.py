@@ -14,17 +14,20 @@ class Opening:
 
     Attributes:
       goal: where it goes [m]; None before the first target.
-      width: what is commanded now [m].
+      width: what is commanded now [m], or None.
     """
 
     def __init__(self, limits: Limits, period: float) -> None:
         self._most, self._step = limits.gripper_max, limits.gripper_speed * period
         self.begin()
 
-    def begin(self) -> None:
-        """Where the gripper stands is not known: the first target is commanded at once."""
+    def begin(self, width: float | None = None) -> None:
+        """The gripper stands at `width` [m], which is commanded until a target comes.
+
+        None: where it stands is not known, and the first target is commanded at once.
+        """
         self.goal: float | None = None
-        self.width: float | None = None
+        self.width = None if width is None else min(max(width, 0.0), self._most)
 
     def toward(self, width: float) -> None:
         """From now on to `width` [m], as far as the gripper opens."""

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.contact import ContactReader
 from hardware.freshness import Freshness
 from hardware.latency import Latencies
+from hardware.observer import JointReader
 from hardware.safety.conditions import Conditions
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.operators import Operators
@@ -79,6 +80,8 @@ class SafetySupervisor:
         self._set_point: NDArray[np.float64] | None = None
         self._contact = None if contract.contact is None else ContactReader(contract, clock)
         self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
+        # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
+        self._gripper = JointReader(contract, clock) if contract.gripper_in_command else None
         self._stuck = Stuck(contract.limits.state_timeout_s)
 
     @property
@@ -99,6 +102,8 @@ class SafetySupervisor:
         One of the arm that another `publisher` sends than the one by which the arm was armed stops it, unread.
         """
         names = tuple(names)
+        if self._gripper is not None:
+            self._gripper.update(names, np.asarray(positions, dtype=np.float64), stamp)
         arm = any(name in names for name in self.contract.joints)
         believed = self._publishers.heard(publisher, arm=arm)
         if not arm:
@@ -117,14 +122,24 @@ class SafetySupervisor:
         if newer:
             self.filter.measured(names, positions)
 
-    def contact(self, names: Sequence[str], values: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
+    def contact(
+        self,
+        names: Sequence[str],
+        values: ArrayLike,
+        stamp: float,
+        publisher: Hashable = None,
+        positions: ArrayLike = (),
+    ) -> None:
         """What the world does to the arm, by name; more than the contract permits stops it, and a second publisher."""
         assert self._contact is not None
+        if not self._contact.concerns(names):
+            return
         believed = self._feelers.heard(publisher)
         if self.state is SafetyState.ARMED and not believed:
             self.filter.stop(self._feelers.problem())
             return
-        self._contact.update(names, np.asarray(values, dtype=np.float64), stamp)
+        arrays = (np.asarray(one, dtype=np.float64) for one in (values, positions))
+        self._contact.update(names, next(arrays), stamp, next(arrays))
         self._check_contact()
 
     def _check_contact(self) -> None:
@@ -221,6 +236,8 @@ class SafetySupervisor:
         if problem := self._conditions.problem():
             return problem
         problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
+        if not problem and self._gripper is not None:
+            problem = self._gripper.problem()
         if problem or self._contact is None:
             return problem
         return self._feelers.problem() or self._contact.problem() or self._contact.push()
@@ -239,7 +256,7 @@ class SafetySupervisor:
         self._stuck.begin()
         self.arming += 1
         self._armed_at = self._clock()
-        self.filter.arm()
+        self.filter.arm(None if self._gripper is None else self._gripper.width)
         self._publishers.bind()
         self._feelers.bind()
         self._operators.bind()

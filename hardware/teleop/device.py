@@ -45,6 +45,7 @@ class Sample:
       intervention: a person moves the arm in the place of a policy.
       released: whether the operator let go of the dead-man on purpose, and did not lose it by a silence; None where
         the device cannot tell.
+      automatic: no hand but a policy asks for this action; it counts only while an episode runs.
     """
 
     action: NDArray[np.float32] | None
@@ -54,6 +55,7 @@ class Sample:
     note: str = ""
     intervention: bool = False
     released: bool | None = None
+    automatic: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Status:
       state: `WAITING` for START, `RECORDING`, or another word while the recording is busy, as ``"resetting"``.
       message: one line for the operator.
       episode: number of the episode at hand, from 0.
-      episodes: how many are to be recorded.
+      episodes: how many are to be recorded; 0: as many as it takes.
       step: control steps of the episode so far.
       seconds: time in the episode so far [s].
       joints: (n,) measured joint positions [rad], or None.

@@ -55,6 +55,7 @@ class Keyboard(MotionDevice):
 
     name = "keyboard"
     help = HELP
+    moving = False  # see `hardware.teleop.clutch`
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class Keyboard(MotionDevice):
         axes: dict[str, float] = dict.fromkeys(MOTIONS, 0.0)
         for key, (motion, direction) in MOVES.items():
             axes[motion] += direction * self._keys.held(key)
+        self.moving = toggles > 0 or any(self._keys.held(key) for key in MOVES)
         engaged = self._watchdog.alive()
         action = self._motion.action(axes, observation, toggles=toggles) if engaged else None
         return Sample(action, engaged, events, self._watchdog.newest, self._watchdog.why or self._confirm.note)

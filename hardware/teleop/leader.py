@@ -10,8 +10,10 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import termios
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 KINDS = {"so100": "so100_leader", "so101": "so101_leader"}
 SILENCE_S = 0.25
 READ_S = 0.01  # between two reads of the bus
+LOOK_S, MOVED = 0.3, 0.03  # in so many seconds a hand that leads goes further than that [rad, of the opening]
 INSTALL = "pip install 'robolearn[lerobot]'"
 HELP = f"bring the leader to where the arm is, then lead · {EPISODE_HELP}"
 
@@ -73,6 +76,7 @@ class Leader:
 
     name = "leader"
     help = HELP
+    moving = False  # see `hardware.teleop.clutch`
 
     def __init__(
         self,
@@ -106,6 +110,7 @@ class Leader:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._aligned, self._state = False, ""
+        self._poses: deque[tuple[float, NDArray[np.float64]]] = deque()
 
     def open(self) -> None:
         """See `Device.open`."""
@@ -145,7 +150,7 @@ class Leader:
         if self._arm is not None:
             try:
                 self._arm.disconnect()
-            except (OSError, RuntimeError) as error:  # it was unplugged
+            except (OSError, RuntimeError, termios.error) as error:  # it was unplugged
                 log.debug("leader: %s", error)
             self._arm = None
 
@@ -159,6 +164,7 @@ class Leader:
         if newest is None or observation is None:
             return Sample(None, True, events, stamp, self._confirm.note)
         q, width = newest
+        self.moving = self._moved(np.append(q, width / self.robot.gripper.max_width))
         note = "" if self._aligned else self._misaligned(q, RobotState(observation, self.robot).q)
         self._aligned = not note
         action = joint_action(self.robot, q, width) if self._aligned else None
@@ -175,6 +181,14 @@ class Leader:
         self._state = status.state
         self._confirm.follow(status)
         self._screen.show(status)
+
+    def _moved(self, pose: NDArray[np.float64]) -> bool:
+        """Whether the leader is elsewhere than `LOOK_S` ago: joints [rad], opening 0 … 1."""
+        now = self._watchdog.clock()
+        self._poses.append((now, pose))
+        while now - self._poses[0][0] > LOOK_S:
+            self._poses.popleft()
+        return float(np.abs(pose - self._poses[0][1]).max()) > MOVED
 
     def _misaligned(self, q: NDArray[np.float64], arm: NDArray[np.float64]) -> str:
         """Which joint of the leader to move where, or nothing."""

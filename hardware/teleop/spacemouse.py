@@ -94,6 +94,7 @@ class SpaceMouse(MotionDevice):
 
     name = "spacemouse"
     help = HELP
+    moving = False  # see `hardware.teleop.clutch`
 
     def __init__(
         self,
@@ -159,6 +160,7 @@ class SpaceMouse(MotionDevice):
         axes, grips, rights = self._read()
         for _ in range(rights):
             events.append(EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START)
+        self.moving = grips > 0 or self._motion.moves(axes)
         engaged = self._watchdog.alive(must_speak=any(axes.values()))
         action = self._motion.action(axes, observation, toggles=grips) if engaged else None
         return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why or self._confirm.note)

@@ -186,7 +186,8 @@ class Teleoperation:
         """Set-points for this control step."""
         q = self.observer.joints.q
         assert q is not None
-        if sample.action is not None and not self.problem:
+        counts = not sample.automatic or self.episodes.phase is Phase.RECORDING
+        if sample.action is not None and counts and not self.problem:
             action = np.asarray(sample.action, dtype=np.float64)
             target = self.set_points.target(q, action)
             rested, self._rests = self._rests, self.set_points.at_rest(action)

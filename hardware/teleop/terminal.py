@@ -211,7 +211,8 @@ class StatusLine:
         if not self._out.isatty() or (state == status.state and self._clock() - at < REFRESH_S):
             return
         self._shown, self._open = (status.state, self._clock()), True
-        line = f"{status.state} · episode {status.episode + 1} of {status.episodes} · {status.seconds:.1f} s"
+        many = f" of {status.episodes}" if status.episodes else ""
+        line = f"{status.state} · episode {status.episode + 1}{many} · {status.seconds:.1f} s"
         line += f" · {status.message}" if status.message else ""
         width = os.get_terminal_size(self._out.fileno()).columns or 80
         self._write(f"\r\x1b[K{line[: width - 1]}")

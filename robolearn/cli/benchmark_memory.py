@@ -82,7 +82,7 @@ class _Trained:
     """A process that trains on the set `root` with so many bytes of memory (0: no limit) when it is asked to."""
 
     def __init__(self, root: Path, limit: int) -> None:
-        words = [sys.executable, "-m", "robolearn.cli.benchmark_memory", str(root), str(limit), str(BATCH)]
+        words = [sys.executable, "-P", "-m", "robolearn.cli.benchmark_memory", str(root), str(limit), str(BATCH)]
         # Arrow's own allocator reserves 1 GiB at once, which a limit counts as taken.
         environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from policies.settings import POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, peek, world_options
@@ -32,6 +32,8 @@ class Distill(Command):
     """What the student sees; images.front, images.side and images.wrist are our tasks' cameras."""
     image_size: int = 84
     """Edge of the square pictures [px]."""
+    looks: Literal["none", "mild", "wild"] = "none"
+    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
     worlds: int = 32
     """Worlds side by side."""
     policy: str = "flow"
@@ -73,6 +75,7 @@ class Distill(Command):
         begun = time.perf_counter()
         cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
         options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
+        options |= {"looks": self.looks}
         env = make_env(self.task, self.worlds, **options)
         stored = {
             "command": "distill",
@@ -81,6 +84,7 @@ class Distill(Command):
             "task": self.task,
             "interface": env.interface.seeing(self.observe, what=f"task {self.task}").to_json(),
             "worlds": self.worlds,
+            "looks": self.looks,
             "settings": plain(config),
         }
         try:

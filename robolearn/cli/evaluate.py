@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robolearn.cli.choices import SimRobot
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, world_options
@@ -30,6 +30,8 @@ class Evaluate(Command):
     """The arm of our tasks, for a policy of LeRobot's whose files name none; by default the policy's own, or panda."""
     episodes: int = 200
     """Number of episodes, of each policy."""
+    looks: Literal["none", "mild", "wild"] = "none"
+    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
     worlds: int = 64
     """Worlds side by side."""
     seed: int = 1000
@@ -61,6 +63,8 @@ class Evaluate(Command):
         options = world_options(self.task, policies)
         if self.robot:
             options["robot"] = self.robot
+        if self.looks != "none":
+            options["looks"] = self.looks
         env = make_env(self.task, worlds, **options)
         try:
             for path, policy in zip(paths, policies, strict=True):
@@ -129,6 +133,7 @@ class Evaluate(Command):
         words += ["--against", self.against] if self.against else []
         worlds = min(self.worlds, self.episodes)
         words += ["--robot", self.robot] if self.robot else []
+        words += ["--looks", self.looks] if self.looks != "none" else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
 

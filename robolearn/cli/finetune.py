@@ -41,6 +41,8 @@ class Finetune(Command):
     """Budget of control steps, the calibration of the noise included."""
     reward: Literal["sparse", "dense"] = "sparse"
     """Reward of the embedded tasks; dense adds potential-based shaping, which leaves the best policy the best."""
+    looks: Literal["none", "mild", "wild"] = "none"
+    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
     seed: int = 0
     """Of starts, noise and everything else."""
     device: str = "auto"
@@ -91,8 +93,10 @@ class Finetune(Command):
         }
         # Shaping discounts control steps, the algorithm decisions of Ta of them.
         shaping = config.gamma ** (1.0 / policy.execute_steps)
+        looks = {} if self.looks == "none" else {"looks": self.looks}
+        stored |= looks
         env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
-                       **world_options(self.task, [policy]))  # fmt: skip
+                       **looks, **world_options(self.task, [policy]))  # fmt: skip
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed)
             every = runner.iterations_between_states(self.checkpoint_every)

@@ -112,6 +112,7 @@ class RecordingSetup:
 def supervised(device: Device, path: str | Path, contract: Contract, seed: int) -> Device:
     """The policy at `path`, with `device` to take over; the device is closed where the policy does not fit."""
     from hardware.teleop.chunk_player import ChunkPlayer
+    from hardware.teleop.clutch import clutched
     from hardware.teleop.supervised import Supervised
     from policies.loading import open_policy
     from robolearn.core import bind_policy
@@ -119,7 +120,7 @@ def supervised(device: Device, path: str | Path, contract: Contract, seed: int) 
     try:
         policy = open_policy(path)
         bind_policy(policy, contract.interface, what=f"policy {path} on contract {contract.name}")
-        return Supervised(device, ChunkPlayer(policy, seed), contract.interface)
+        return Supervised(clutched(device), ChunkPlayer(policy, seed), contract.interface)
     except BaseException:
         device.close()
         raise

@@ -123,6 +123,7 @@ class Record(Command):
         from hardware.ros2.process import host
         from hardware.ros2.record_node import RecordNode
         from hardware.ros2.shared_memory import make_room_for_pictures
+        from robolearn.cli.arm_programs import arm_programs
         from robolearn.core import RobolearnError
         from robolearn.deploy import Processes
         from robolearn.deploy.programs import enclave, may_be_realtime
@@ -134,7 +135,10 @@ class Record(Command):
             return self._result(contract, writer, task, first, None)
         make_room_for_pictures()
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-record-"))
-        nodes = Processes(self._programs(contract, first), logs, {"OMP_NUM_THREADS": "1"})
+        # A resumed recording must not meet the starts of the first part again.
+        seed = self.seed * 1_000_003 + first
+        programs = arm_programs(contract, self.robot, self.realtime_priority, self.enclaves, self.sim_task, seed)
+        nodes = Processes(programs, logs, {"OMP_NUM_THREADS": "1"})
         failed, node = True, None
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
         if screen := self.teleop in SCREENS and sys.stderr.isatty():
@@ -156,7 +160,7 @@ class Record(Command):
             return node
 
         try:
-            with nodes, _unhurried_logs(), nullcontext() if screen else progress:
+            with nodes, unhurried_logs(), nullcontext() if screen else progress:
                 if host(make_node, [sys.argv[0], *enclave(contract, "record", self.enclaves)]):
                     raise RobolearnError("the recording failed; its log says why")
             if bad := {name: code for name, code in nodes.codes.items() if code}:
@@ -172,25 +176,6 @@ class Record(Command):
         if node.interrupted:
             raise KeyboardInterrupt
         return self._result(contract, writer, task, first, node)
-
-    def _programs(self, contract: Any, first: int) -> list[Any]:
-        from robolearn.deploy.programs import enclave, gripper_program, node_program
-
-        def secured(node: str) -> tuple[str, ...]:
-            return enclave(contract, node, self.enclaves)
-
-        # In the order in which they end: the arm last.
-        programs = [node_program("safety", self.robot, self.realtime_priority, secured=secured("safety"))]
-        programs += gripper_program(contract, self.robot, secured("gripper"))
-        if contract.simulated:
-            # A resumed recording must not meet the starts of the first part again.
-            seed = self.seed * 1_000_003 + first
-            module = ("robolearn.cli.node_sim_arm",)
-            arm = {"task": self.sim_task, "seed": seed}
-            programs.append(
-                node_program("sim_arm", self.robot, self.realtime_priority, module, secured("sim_arm"), **arm)
-            )
-        return programs
 
     def _result(self, contract: Any, writer: Any, task: str, first: int, node: Any) -> dict[str, Any]:
         from robolearn.deploy.deployment import number
@@ -218,7 +203,7 @@ class Record(Command):
 
 
 @contextmanager
-def _unhurried_logs() -> Iterator[None]:
+def unhurried_logs() -> Iterator[None]:
     """Write log lines in a thread of their own: a terminal that stands still must not stop the arm."""
     root, lines = logging.getLogger(), queue.SimpleQueue()
     handlers = list(root.handlers)

@@ -81,6 +81,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hil certs", "robolearn.cli.hil.certs:HilCerts", "Certificates for actors on other machines", "Learn"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
     Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
+    Entry("driver", "robolearn.cli.driver:Driver", "Drive an arm of servos that has no ROS driver", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Where a camera is mounted, by a printed board", "Deploy"),
     Entry("permissions", "robolearn.cli.permissions:Permissions", "A policy of SROS2 for our nodes", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),

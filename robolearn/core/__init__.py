@@ -1,9 +1,9 @@
 """The shared words, specs, protocols and errors. Knows nothing of any other room."""
 
 from robolearn.core.errors import BadInput, NonFinite, RobolearnError
-from robolearn.core.protocols import ChunkEnv, Env, Policy, StepResult, Teleoperator, bind_policy
+from robolearn.core.protocols import ChunkEnv, Env, Policy, RewardModel, StepResult, Teleoperator, bind_policy
 from robolearn.core.specs import ArraySpec, Interface, check_compatible
-from robolearn.core.types import ActionChunk, Episode, Observation
+from robolearn.core.types import ActionChunk, Episode, Observation, Score, Window
 
 __all__ = [
     "ActionChunk",
@@ -16,9 +16,12 @@ __all__ = [
     "NonFinite",
     "Observation",
     "Policy",
+    "RewardModel",
     "RobolearnError",
+    "Score",
     "StepResult",
     "Teleoperator",
+    "Window",
     "bind_policy",
     "check_compatible",
 ]

@@ -1,4 +1,4 @@
-"""The three seams between rooms: `Env`, `Policy`, `Teleoperator`."""
+"""The four seams between rooms: `Env`, `Policy`, `Teleoperator`, `RewardModel`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.specs import Interface, check_compatible
-from robolearn.core.types import ActionChunk, Observation
+from robolearn.core.types import ActionChunk, Observation, Score, Window
 
 StepResult = tuple[Observation, NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 """(observation, reward, terminated, truncated, infos), each over N worlds, as in Gymnasium."""
@@ -130,6 +130,18 @@ class Teleoperator(Protocol):
 
     def command(self, observation: Observation) -> NDArray[np.float32]:
         """(N, Da) actions in [-1, 1]."""
+        ...
+
+
+@runtime_checkable
+class RewardModel(Protocol):
+    """Scores what was done. May take its time: rewards are filled in before anybody learns from them."""
+
+    def score(self, steps: Window, task: str) -> Score:
+        """The T steps of `steps`, reset to end; `task` in words.
+
+        The same steps must get the same score: a run that is resumed scores its episodes again.
+        """
         ...
 
 

@@ -48,3 +48,35 @@ class Episode:
 
     def __len__(self) -> int:
         return len(self.action)
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """T steps of an episode, for whoever scores them.
+
+    Attributes:
+      observation: feature → (T + 1, …), the observation before each action and the one after the last; (T, …) where
+        that one is not known.
+      action: (T, Da) executed, in [-1, 1].
+    """
+
+    observation: Observation
+    action: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """What a reward model says of T steps.
+
+    Attributes:
+      reward: (T,) of each step.
+      done: (T,) the task is solved after the step.
+      confidence: (T,) in [0, 1], how sure that is.
+    """
+
+    reward: NDArray[np.float32]
+    done: NDArray[np.bool_]
+    confidence: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""A data set as a `Source`: its episodes one by one, the images as segments of its videos."""
+"""A data set as an `EpisodeSource`: its episodes one by one, the images as segments of its videos."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from robolearn.data.features import interface_of, key_of, names_of
 from robolearn.data.loading import episode_files
 from robolearn.data.reader import Dataset
 from robolearn.data.remote import RemotePath
-from robolearn.data.source import Draft, Source, stamps_of
+from robolearn.data.source import EpisodeDraft, EpisodeSource, stamps_of
 from robolearn.data.statistics import Stats
 from robolearn.data.tables import STATISTICS
-from robolearn.data.video.segments import Segment
+from robolearn.data.video.segments import VideoSegment
 
 
 def open_numbers(path: str | Path) -> Dataset:
@@ -40,7 +40,7 @@ def interface_with_images(dataset: Dataset) -> Interface:
     return interface_of(dataset.info, what=f"data set {dataset.path}")
 
 
-def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Source:
+def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> EpisodeSource:
     """`episodes` (default all) of `dataset`, in that order."""
     chosen = range(dataset.episodes) if episodes is None else [int(e) for e in episodes]
     for index in chosen:
@@ -48,10 +48,10 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Source
             raise BadInput(f"episode of {dataset.path}", got=index, expected=f"0 to {dataset.episodes - 1}")
     stamps = stamps_of(dataset.episode(0))
     interface = interface_with_images(dataset)
-    return Source(interface, drafts(dataset, chosen), len(chosen), stamps, outcomes=dataset.outcomes)
+    return EpisodeSource(interface, drafts(dataset, chosen), len(chosen), stamps, outcomes=dataset.outcomes)
 
 
-def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[Draft]:
+def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[EpisodeDraft]:
     """`episodes` (default all) of `dataset`, one by one."""
     parts = segments_of(dataset.path, dataset.info)
     segments = {key: parts[name] for key, name in names_of(dataset.info).items() if name in parts}
@@ -59,7 +59,7 @@ def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[
         episode = dataset.episode(index)
         numbers = {key: values for key, values in episode.observation.items() if key not in segments}
         images = {key: parts[index] for key, parts in segments.items()}
-        yield Draft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
+        yield EpisodeDraft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
 
 
 def video_features(info: Mapping[str, Any]) -> list[str]:
@@ -67,7 +67,7 @@ def video_features(info: Mapping[str, Any]) -> list[str]:
     return [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
 
 
-def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, list[Segment]]:
+def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, list[VideoSegment]]:
     """Video feature → where each episode's images lie, by the rows of ``meta/episodes``."""
     cameras = video_features(info)
     if not cameras:
@@ -89,7 +89,7 @@ def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, l
     pattern = str(info.get("video_path") or layout.VIDEO_PATH)
     return {
         name: [
-            Segment(
+            VideoSegment(
                 root
                 / pattern.format(
                     video_key=name,

@@ -1,4 +1,4 @@
-"""Edits of a data set: each takes a set and gives the `Source` of a new one; nothing is changed in place.
+"""Edits of a data set: each takes a set and gives the `EpisodeSource` of a new one; nothing is changed in place.
 
 drop, keep, split, merge, rename_task     episodes stay whole: their videos are taken over as they are
 crop, subsample                           episodes lose frames
@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data.dataset_source import source_of
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Source, concatenated
+from robolearn.data.source import EpisodeDraft, EpisodeSource, concatenated
 
 ACTIONS = ("auto", "first", "last", "mean", "sum")
 
 
-def keep(dataset: Dataset, episodes: Sequence[int]) -> Source:
+def keep(dataset: Dataset, episodes: Sequence[int]) -> EpisodeSource:
     """Only `episodes`, in that order."""
     if not len(episodes):
         raise BadInput(f"data set {dataset.path}", got="no episode left", expected="at least one")
     return source_of(dataset, episodes)
 
 
-def drop(dataset: Dataset, episodes: Sequence[int]) -> Source:
+def drop(dataset: Dataset, episodes: Sequence[int]) -> EpisodeSource:
     """All but `episodes`."""
     _known(dataset, episodes)
     gone = set(episodes)
@@ -58,7 +58,7 @@ def split(dataset: Dataset, fractions: Sequence[float], seed: int | None) -> lis
     return [sorted(int(e) for e in part) for part in np.split(order, ends[:-1])]
 
 
-def merge(datasets: Sequence[Dataset]) -> Source:
+def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
     """All episodes of `datasets`, one set after the other.
 
     Raises:
@@ -80,17 +80,19 @@ def merge(datasets: Sequence[Dataset]) -> Source:
         for name in dict.fromkeys(name for source in sources for name in source.stamps)
         if name not in stamps
     )
-    return Source(first.interface, concatenated(*sources), sum(s.count for s in sources), stamps, notes, first.outcomes)
+    return EpisodeSource(
+        first.interface, concatenated(*sources), sum(s.count for s in sources), stamps, notes, first.outcomes
+    )
 
 
-def rename_task(dataset: Dataset, old: str | None, new: str) -> Source:
+def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:
     """What is of task `old` (None: of every task), whole episodes or single frames, is of task `new`."""
     if not new.strip():
         raise BadInput("--to", got=repr(new), expected="the task in words")
     if old is not None and old not in dataset.tasks:
         raise BadInput("--task", got=old, available=dataset.tasks)
 
-    def renamed(draft: Draft) -> Draft:
+    def renamed(draft: EpisodeDraft) -> EpisodeDraft:
         episode = draft.episode
         words = tuple(new if old is None or task == old else task for task in episode.frame_tasks or (episode.task,))
         return _with(draft, task=words[0], frame_tasks=words if len(set(words)) > 1 else ())
@@ -98,7 +100,7 @@ def rename_task(dataset: Dataset, old: str | None, new: str) -> Source:
     return _mapped(source_of(dataset), renamed)
 
 
-def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None = None) -> Source:
+def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None = None) -> EpisodeSource:
     """Without the first `start` and the last `end` steps of `episodes` (default all).
 
     An episode whose end is cut keeps its outcome: the flags move to its new last step.
@@ -111,14 +113,14 @@ def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None 
             expected = f"more than the {start + end} that are cut"
             raise BadInput(f"episode {index}", got=f"{dataset.lengths[index]} steps", expected=expected)
 
-    def cropped(index: int, draft: Draft) -> Draft:
+    def cropped(index: int, draft: EpisodeDraft) -> EpisodeDraft:
         return rows(draft, slice(start, len(draft) - end)) if index in chosen else draft
 
     source = source_of(dataset)
     return replace(source, drafts=(cropped(index, draft) for index, draft in enumerate(source.drafts)))
 
 
-def subsample(dataset: Dataset, every: int, action: str = "auto") -> Source:
+def subsample(dataset: Dataset, every: int, action: str = "auto") -> EpisodeSource:
     """Every `every`-th frame, at a rate that is lower by as much.
 
     The action of a frame stands for all the steps until the next one:
@@ -142,7 +144,7 @@ def subsample(dataset: Dataset, every: int, action: str = "auto") -> Source:
     )
     rule = _rule(action, interface)
 
-    def thinned(draft: Draft) -> Draft:
+    def thinned(draft: EpisodeDraft) -> EpisodeDraft:
         episode = draft.episode
         starts = np.arange(0, len(episode), every)
         actions = rule(episode.action, starts)
@@ -162,7 +164,7 @@ def subsample(dataset: Dataset, every: int, action: str = "auto") -> Source:
     return replace(_mapped(source, thinned), interface=interface)
 
 
-def rows(draft: Draft, chosen: slice) -> Draft:
+def rows(draft: EpisodeDraft, chosen: slice) -> EpisodeDraft:
     """`draft` with only the frames `chosen`."""
     e = draft.episode
     short = replace(
@@ -205,15 +207,15 @@ def _rule(action: str, interface: Interface) -> Callable[[NDArray, NDArray], NDA
     return {"first": first, "last": last, "mean": mean, "sum": total}[action]
 
 
-def _mapped(source: Source, change: Callable[[Draft], Draft]) -> Source:
-    def changed() -> Iterator[Draft]:
+def _mapped(source: EpisodeSource, change: Callable[[EpisodeDraft], EpisodeDraft]) -> EpisodeSource:
+    def changed() -> Iterator[EpisodeDraft]:
         for draft in source.drafts:
             yield change(draft)
 
     return replace(source, drafts=changed())
 
 
-def _with(draft: Draft, **changes: object) -> Draft:
+def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
     episode: Episode = replace(draft.episode, **changes)  # type: ignore[arg-type]
     return replace(draft, episode=episode)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from robolearn.core import BadInput
-from robolearn.data import layout, store
+from robolearn.data import layout, locked_dataset
 from robolearn.data.features import schema_of
 from robolearn.data.statistics import describe, split
 from robolearn.data.tables import array_of, conformed, episode_row, episodes_schema, tasks_of
@@ -44,9 +44,9 @@ def rebuild_rows(root: Path, info: Mapping[str, Any]) -> list[int]:
         found |= _made(root, info, schema, set(lacking))
     rows = [found[index] for index in sorted(found)]
     commit = layout.commit(root, ".again.tmp")
-    count = -(-len(rows) // store.META_ROWS)
+    count = -(-len(rows) // locked_dataset.META_ROWS)
     for number in range(count):
-        table = pa.concat_tables(rows[number * store.META_ROWS : (number + 1) * store.META_ROWS])
+        table = pa.concat_tables(rows[number * locked_dataset.META_ROWS : (number + 1) * locked_dataset.META_ROWS])
         for name, value in zip(WHERE, divmod(number, layout.CHUNKS_SIZE), strict=True):
             table = table.set_column(table.column_names.index(name), name, pa.array([value] * len(table), pa.int64()))
         commit.stage(layout.numbered(layout.EPISODES_PATH, number), layout.parquet_bytes(table.combine_chunks()))

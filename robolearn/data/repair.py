@@ -23,11 +23,11 @@ from robolearn.core import BadInput
 from robolearn.data import layout
 from robolearn.data.cleanup import unfinished_folder
 from robolearn.data.features import INTERFACE_KEY, SUCCESS, camera_name, image_keys, interface_of, stamp_name
+from robolearn.data.locked_dataset import CheckedEpisode, LockedDataset
 from robolearn.data.reader import Dataset
 from robolearn.data.rebuild import rebuild_rows
 from robolearn.data.steps import RecoveredEpisode, episode_of, read_journal
-from robolearn.data.store import Ready, Store
-from robolearn.data.video.encoder import Clip, VideoConfig, remux
+from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, remux
 from robolearn.data.video.pixels import describe_frames
 from robolearn.data.video.readers import VideoReader
 from robolearn.io.atomic import move, write_text
@@ -72,68 +72,70 @@ def repair(path: str | Path) -> Repaired:
     with layout.lock(root):
         rebuilt = rebuild_rows(root, info)
     # This sets .running/ aside.
-    store = Store(root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes, adopt=True)
+    locked = LockedDataset(
+        root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes, adopt=True
+    )
     try:
         saved, lost = [], 0
-        for episode, frames in store.adopted:
+        for episode, frames in locked.adopted:
             log.info("%s: episode %d of %d steps is counted again", root, episode, frames)
         unfinished = root / layout.UNFINISHED_PATH
         for folder in sorted(path for path in unfinished.glob("*") if path.name.isdigit()):
             journal = read_journal(folder)
-            if journal is not None and not _fits(journal, store):
+            if journal is not None and not _fits(journal, locked):
                 aside = unfinished_folder(root, layout.UNCOMMITTED)
                 move(folder, aside)
                 log.warning("%s: the episode of another interface in %s is set aside in %s", root, folder.name, aside)
                 continue
-            kept, steps = _save(store, folder, journal)
+            kept, steps = _save(locked, folder, journal)
             lost += steps - kept
             if kept:
-                saved.append((store.episodes - 1, kept))
-                log.info("%s: %d of %d steps saved as episode %d", root, kept, steps, store.episodes - 1)
+                saved.append((locked.episodes - 1, kept))
+                log.info("%s: %d of %d steps saved as episode %d", root, kept, steps, locked.episodes - 1)
             shutil.rmtree(folder)
         if unfinished.exists() and not any(unfinished.iterdir()):
             unfinished.rmdir()
-        return Repaired(store.episodes, store.frames, saved, lost, store.adopted, rebuilt)
+        return Repaired(locked.episodes, locked.frames, saved, lost, locked.adopted, rebuilt)
     finally:
-        store.close()
+        locked.close()
 
 
-def _fits(journal: RecoveredEpisode, store: Store) -> bool:
-    return journal.interface == store.interface and sorted(journal.stamps) == sorted(store.stamps)
+def _fits(journal: RecoveredEpisode, locked: LockedDataset) -> bool:
+    return journal.interface == locked.interface and sorted(journal.stamps) == sorted(locked.stamps)
 
 
-def _save(store: Store, folder: Path, journal: RecoveredEpisode | None) -> tuple[int, int]:
+def _save(locked: LockedDataset, folder: Path, journal: RecoveredEpisode | None) -> tuple[int, int]:
     """Commit the episode in `folder`; returns how many steps are stored, and how many it had."""
     if journal is None or not journal.steps:
         return 0, 0
     kept, steps = len(journal.steps), len(journal.steps)
-    keys = image_keys(store.interface)
+    keys = image_keys(locked.interface)
     for key in keys:
         kept = min(kept, _remux(journal, folder, key, None))
     if not kept:
         return 0, steps
-    clips = {}
+    videos = {}
     for key in keys:
         _remux(journal, folder, key, kept)
-        clips[key] = _clip(journal, folder, key, kept)
-    task = journal.task or (store.tasks[-1] if store.tasks else "")
+        videos[key] = _video(journal, folder, key, kept)
+    task = journal.task or (locked.tasks[-1] if locked.tasks else "")
     marker = folder / "episode"
     noted = marker.read_text() if marker.exists() else ""
-    if noted.isdigit() and _stored(store, int(noted), journal):
+    if noted.isdigit() and _stored(locked, int(noted), journal):
         return 0, 0
-    write_text(marker, str(store.episodes))
+    write_text(marker, str(locked.episodes))
     episode = episode_of(
         journal.steps[:kept], journal.interface, success=False, terminated=False, truncated=True, task=task
     )
-    store.commit([Ready(episode, clips)])
+    locked.commit([CheckedEpisode(episode, videos)])
     return kept, steps
 
 
-def _stored(store: Store, index: int, journal: RecoveredEpisode) -> bool:
+def _stored(locked: LockedDataset, index: int, journal: RecoveredEpisode) -> bool:
     """Whether a repair that was killed before it removed the folder had committed it as episode `index`."""
-    if index >= store.episodes:
+    if index >= locked.episodes:
         return False
-    action = Dataset.open(store.root, images=False).episode(index).action
+    action = Dataset.open(locked.root, images=False).episode(index).action
     return np.array_equal(action, np.stack([step.action for step in journal.steps])[: len(action)])
 
 
@@ -146,10 +148,10 @@ def _remux(journal: RecoveredEpisode, folder: Path, key: str, most: int | None) 
     return remux(source, index, folder / f"{name}.whole.mp4", spec, hz, journal.video, most)
 
 
-def _clip(journal: RecoveredEpisode, folder: Path, key: str, frames: int) -> Clip:
+def _video(journal: RecoveredEpisode, folder: Path, key: str, frames: int) -> EpisodeVideo:
     height, width, channels = journal.interface.observation[key].shape
     name = f"{camera_name(key)}.whole.mp4"
     reader = VideoReader(
         folder, key, (height, width, channels), np.array([frames]), [name], np.zeros(1), journal.interface.control_hz
     )
-    return Clip(folder / name, frames, describe_frames(reader.decode(0)))
+    return EpisodeVideo(folder / name, frames, describe_frames(reader.decode(0)))

@@ -1,7 +1,8 @@
 """Episodes on their way into a new data set, from wherever they come: another set, another format, an edit.
 
-A `Source` hands out one `Draft` after the other, numbers in memory and images as segments that are decoded when they
-are needed, so the size of a set does not matter. `store` writes them all into a new folder, or nothing.
+An `EpisodeSource` hands out one `EpisodeDraft` after the other, numbers in memory and images as segments that are
+decoded when they are needed, so the size of a set does not matter. `write_dataset` writes them all into a new folder,
+or nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from robolearn.data.checks import picture
 from robolearn.data.features import image_keys
 from robolearn.data.leftovers import INNER, note_together, part_of
 from robolearn.data.video.container import facts, size_of
-from robolearn.data.video.encoder import Clip, VideoConfig, VideoEncoder
+from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.video.pixels import describe_frames
-from robolearn.data.video.segments import Images, Segment, copy_stream, frames
+from robolearn.data.video.segments import Images, VideoSegment, copy_stream, frames
 from robolearn.data.writer import EpisodeWriter
 from robolearn.io.atomic import place_folder, sync_tree
 
@@ -30,7 +31,7 @@ Progress = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
-class Draft:
+class EpisodeDraft:
     """One episode to be stored.
 
     Attributes:
@@ -48,7 +49,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Source:
+class EpisodeSource:
     """Episodes to be stored.
 
     Attributes:
@@ -61,7 +62,7 @@ class Source:
     """
 
     interface: Interface
-    drafts: Iterable[Draft]
+    drafts: Iterable[EpisodeDraft]
     count: int
     stamps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -69,15 +70,15 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What `store` wrote."""
+class Written:
+    """What `write_dataset` wrote."""
 
     episodes: int
     frames: int
     successes: int
 
 
-def store(source: Source, out: str | Path, *, progress: Progress | None = None) -> Stored:
+def write_dataset(source: EpisodeSource, out: str | Path, *, progress: Progress | None = None) -> Written:
     """Write `source` as a new LeRobotDataset v3.0 in the folder `out`: all of it, or nothing.
 
     Raises:
@@ -87,10 +88,10 @@ def store(source: Source, out: str | Path, *, progress: Progress | None = None) 
         return _fill(part, source, progress)
 
 
-def store_all(
-    sources: Sequence[Source], outs: Sequence[Path], progress: Callable[[int], Progress | None]
-) -> list[Stored]:
-    """Write each of `sources` as a set, in the folder of `outs`: all sets, or none. Raises as `store` does.
+def write_datasets(
+    sources: Sequence[EpisodeSource], outs: Sequence[Path], progress: Callable[[int], Progress | None]
+) -> list[Written]:
+    """Write each of `sources` as a set, in the folder of `outs`: all sets, or none. Raises as `write_dataset` does.
 
     Args:
       progress: what is called after each episode of the set of this number.
@@ -103,7 +104,7 @@ def store_all(
     return stored
 
 
-def _fill(part: Path, source: Source, progress: Progress | None) -> Stored:
+def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Written:
     """Write `source` into the empty folder `part`, which has a folder of its own."""
     successes = 0
     drafts = iter(source.drafts)
@@ -123,14 +124,16 @@ def _fill(part: Path, source: Source, progress: Progress | None) -> Stored:
             successes += draft.episode.success
             if progress is not None:
                 progress(writer.episodes, {})
-        return Stored(writer.episodes, writer.frames, successes)
+        return Written(writer.episodes, writer.frames, successes)
 
 
-def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: Path, config: VideoConfig) -> None:
+def _write(
+    writer: EpisodeWriter, draft: EpisodeDraft, wanted: tuple[str, ...], aside: Path, config: VideoConfig
+) -> None:
     """Store `draft`; its videos are made in the folder `aside`."""
     episode = draft.episode
     stamps = {name: episode.stamps[name] for name in wanted if name in episode.stamps}
-    videos: dict[str, Clip] = {}
+    videos: dict[str, EpisodeVideo] = {}
     try:
         for key in image_keys(writer.interface):
             if key not in draft.images:
@@ -138,27 +141,29 @@ def _write(writer: EpisodeWriter, draft: Draft, wanted: tuple[str, ...], aside: 
             videos[key] = write_video(draft.images[key], aside / f"{key}.mp4", key, writer.interface, config)
         writer.take(replace(episode, stamps=stamps), videos)
     finally:
-        for clip in videos.values():
-            clip.path.unlink(missing_ok=True)
+        for video in videos.values():
+            video.path.unlink(missing_ok=True)
 
 
-def _config(draft: Draft) -> VideoConfig:
+def _config(draft: EpisodeDraft) -> VideoConfig:
     """How images are encoded that cannot be copied: as those that can are."""
     try:
-        kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, Segment)}
+        kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, VideoSegment)}
     except BadInput:
         kinds = set()  # raised again, with the episode, when it is written
     return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
 
 
-def write_video(images: Images, path: Path, key: str, interface: Interface, config: VideoConfig | None = None) -> Clip:
+def write_video(
+    images: Images, path: Path, key: str, interface: Interface, config: VideoConfig | None = None
+) -> EpisodeVideo:
     """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
     spec, hz = interface.observation[key], interface.control_hz
-    if isinstance(images, Segment) and images.whole:
+    if isinstance(images, VideoSegment) and images.whole:
         if (size := size_of(images.path)) != spec.shape[:2]:
             raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
         if copy_stream(images, path, hz):
-            return Clip(path, len(images), images.stats or describe_frames(frames(images)))
+            return EpisodeVideo(path, len(images), images.stats or describe_frames(frames(images)))
     encoder = VideoEncoder(path, key, spec, hz, config or VideoConfig())
     try:
         for t, image in enumerate(frames(images)):
@@ -225,7 +230,7 @@ def check_new(out: str | Path) -> None:
         raise BadInput("--out", got=out, expected="the name of a new folder")
 
 
-def concatenated(*sources: Source) -> Iterator[Draft]:
+def concatenated(*sources: EpisodeSource) -> Iterator[EpisodeDraft]:
     """The drafts of all `sources`, one after the other."""
     for source in sources:
         yield from source.drafts

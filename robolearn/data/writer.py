@@ -3,7 +3,7 @@
 After every `end` or `write` the data set on disk is complete and valid, for LeRobot too; a process that is
 killed loses at most the episode at hand, and of that one `repair` saves what the journal and the growing videos in
 ``.running/`` hold: all steps but those of the last second. An episode that the disk has no room for stays there, too,
-unless `discard` forgets it. `robolearn.data.store` describes how episodes are committed.
+unless `discard` forgets it. `robolearn.data.locked_dataset` describes how episodes are committed.
 
 Images are encoded while the episode is recorded, so `end` has little left to do.
 
@@ -29,9 +29,9 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnErr
 from robolearn.data import layout
 from robolearn.data.checks import bounded, checked, picture, present
 from robolearn.data.features import INTERVENTION, camera_name, column, image_keys, is_image, stored_dtype
+from robolearn.data.locked_dataset import CheckedEpisode, LockedDataset
 from robolearn.data.steps import Step, StepJournal, episode_of
-from robolearn.data.store import Ready, Store
-from robolearn.data.video.encoder import Clip, VideoConfig, VideoEncoder
+from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 
 log = logging.getLogger(__name__)
 
@@ -76,25 +76,25 @@ class EpisodeWriter:
         self._video = video or VideoConfig()
         self._task = task
         self._pictures = image_keys(interface)
-        self._store = Store(
+        self._locked = LockedDataset(
             self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, durable=durable
         )
         self._steps: list[Step] = []
         self._journal: StepJournal | None = None
         self._encoders: dict[str, VideoEncoder] = {}
-        self._clips: dict[str, Clip] = {}  # of an episode whose encoders have finished
+        self._videos: dict[str, EpisodeVideo] = {}  # of an episode whose encoders have finished
         self._broken: RobolearnError | None = None  # why the episode at hand cannot be stored
         self._refused = False  # the disk has not taken all of the episode at hand
 
     @property
     def episodes(self) -> int:
         """Number of episodes in the data set, those of earlier writers included."""
-        return self._store.episodes
+        return self._locked.episodes
 
     @property
     def frames(self) -> int:
         """Number of frames in the data set."""
-        return self._store.frames
+        return self._locked.frames
 
     def add(
         self,
@@ -158,9 +158,9 @@ class EpisodeWriter:
 
     def _begin(self) -> None:
         """The journal and the encoders of a new episode."""
-        running = self._store.running
+        running = self._locked.running
         shutil.rmtree(running, ignore_errors=True)
-        stamps = self._store.stamps
+        stamps = self._locked.stamps
         self._journal = StepJournal(running, self.interface, stamps, self._video, self.episodes, self._task)
         for key in self._pictures:
             name = camera_name(key)
@@ -188,8 +188,8 @@ class EpisodeWriter:
             raise BadInput("episode", got="no steps", expected="at least one before end()")
         try:
             for key, encoder in self._encoders.items():
-                if key not in self._clips:
-                    self._clips[key] = encoder.finish()
+                if key not in self._videos:
+                    self._videos[key] = encoder.finish()
         except RobolearnError as error:
             self._broken, self._refused = error, True
             raise
@@ -198,7 +198,7 @@ class EpisodeWriter:
             task=task or self._task,
         )  # fmt: skip
         try:
-            self._store.commit([Ready(episode, dict(self._clips))])
+            self._locked.commit([CheckedEpisode(episode, dict(self._videos))])
         except (OSError, RobolearnError):
             self._refused = True
             raise
@@ -218,9 +218,9 @@ class EpisodeWriter:
                 encoder.abort()
         if self._journal is not None:
             self._journal.close()
-        if not keep and not self._store.closed:
-            shutil.rmtree(self._store.running, ignore_errors=True)
-        self._steps, self._journal, self._encoders, self._clips = [], None, {}, {}
+        if not keep and not self._locked.closed:
+            shutil.rmtree(self._locked.running, ignore_errors=True)
+        self._steps, self._journal, self._encoders, self._videos = [], None, {}, {}
         self._broken, self._refused = None, False
 
     def write(self, episode: Episode) -> int:
@@ -228,7 +228,7 @@ class EpisodeWriter:
         self.write_all([episode])
         return self.episodes - 1
 
-    def take(self, episode: Episode, videos: Mapping[str, Clip]) -> int:
+    def take(self, episode: Episode, videos: Mapping[str, EpisodeVideo]) -> int:
         """Store an episode whose images are finished mp4 files, one per camera, as they are; returns its index.
 
         The files stay where they are, or move into the set where the file system has no hard links.
@@ -239,30 +239,30 @@ class EpisodeWriter:
             got = videos[key].frames if key in videos else "no video"
             if got != len(episode):
                 raise BadInput(f"observation {key!r}", got=got, expected=f"{len(episode)} frames")
-        self._store.commit([Ready(self._checked_episode(episode, pictures=False), dict(videos))])
+        self._locked.commit([CheckedEpisode(self._checked_episode(episode, pictures=False), dict(videos))])
         return self.episodes - 1
 
     def write_all(self, episodes: Iterable[Episode]) -> None:
         """Store whole episodes in one commit: all of them or, if one is refused, none."""
         if self._steps:
             raise BadInput("episode", got=f"{len(self._steps)} steps begun by add()", expected="end() or discard()")
-        ready = [Ready(self._checked_episode(episode)) for episode in episodes]
-        if not ready:
+        checked = [CheckedEpisode(self._checked_episode(episode)) for episode in episodes]
+        if not checked:
             return
         encoders: list[VideoEncoder] = []
         try:
             if self._pictures:
                 self._check_open()
-                ready = [
-                    replace(one, clips=self._encode(one.episode, self.episodes + i, encoders))
-                    for i, one in enumerate(ready)
+                checked = [
+                    replace(one, videos=self._encode(one.episode, self.episodes + i, encoders))
+                    for i, one in enumerate(checked)
                 ]
-            self._store.commit(ready)
+            self._locked.commit(checked)
         finally:
             for encoder in encoders:
                 encoder.abort()
 
-    def _encode(self, episode: Episode, number: int, encoders: list[VideoEncoder]) -> dict[str, Clip]:
+    def _encode(self, episode: Episode, number: int, encoders: list[VideoEncoder]) -> dict[str, EpisodeVideo]:
         """The videos of a whole episode, where the commit will look for them."""
         own = {}
         for key in self._pictures:
@@ -308,14 +308,14 @@ class EpisodeWriter:
         )
 
     def _intervention(self, value: bool) -> bool:
-        if value and INTERVENTION not in self._store.features:
+        if value and INTERVENTION not in self._locked.features:
             hint = "An older version began it; record into a new set"
             raise BadInput(f"data set {self.path}", got="an intervention", expected="a set that can say so", hint=hint)
         return bool(value)
 
     def _stamps_of(self, stamps: Mapping[str, ArrayLike], lead: tuple[int, ...], step: int) -> dict[str, Any]:
         """One time, or (T,) times, for each of the writer's stamps; others are refused."""
-        wanted = self._store.stamps
+        wanted = self._locked.stamps
         for name in stamps:
             if name not in wanted:
                 raise BadInput("stamp", got=name, expected="one that the writer was made with", available=wanted)
@@ -329,7 +329,7 @@ class EpisodeWriter:
         return times
 
     def _check_open(self) -> None:
-        if self._store.closed:
+        if self._locked.closed:
             raise RobolearnError(f"data set {self.path}: the writer is closed")
         if self._broken is not None:
             raise self._broken
@@ -347,7 +347,7 @@ class EpisodeWriter:
         elif self._steps:
             log.warning("%s: %d steps without end() are not stored", self.path, len(self._steps))
         self._forget(keep=keep)
-        self._store.close()
+        self._locked.close()
 
     def __enter__(self) -> EpisodeWriter:
         return self

@@ -1,4 +1,4 @@
-"""The nodes as programs: policy, streamer, safety, and gripper for one that knows only actions.
+"""The nodes as programs: policy, streamer, safety, gripper for one that knows only actions, servos for an arm of them.
 
 Parameters come the ROS way, `--ros-args -p contract:=sim -p policy:=runs/quickstart`, or as flags,
 `--contract sim --policy runs/quickstart`. The simulated arm is a program of the
@@ -38,6 +38,11 @@ def main_safety(argv: Sequence[str] | None = None) -> int:
 def main_gripper(argv: Sequence[str] | None = None) -> int:
     """The gripper node."""
     return run_node(_gripper_node, ("contract", "if_needed", "realtime_priority"), argv)
+
+
+def main_servos(argv: Sequence[str] | None = None) -> int:
+    """The driver of servos."""
+    return run_node(_servos_node, ("contract", "port", "limp", "release", "realtime_priority"), argv)
 
 
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
@@ -100,9 +105,22 @@ def _gripper_node() -> Any:
     return GripperNode()
 
 
+def _servos_node() -> Any:
+    from hardware.ros2.servos_node import ServosNode
+    from hardware.servos.lerobot_bus import lerobot_bus
+
+    return ServosNode(lerobot_bus)
+
+
 if __name__ == "__main__":
     # `python -m robolearn.deploy.nodes safety --contract sim`: where the scripts are not installed.
-    MAINS = {"policy": main_policy, "streamer": main_streamer, "safety": main_safety, "gripper": main_gripper}
+    MAINS = {
+        "policy": main_policy,
+        "streamer": main_streamer,
+        "safety": main_safety,
+        "gripper": main_gripper,
+        "servos": main_servos,
+    }
     if len(sys.argv) < 2 or sys.argv[1] not in MAINS:
         print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAINS)}", file=sys.stderr)
         sys.exit(2)

@@ -30,10 +30,12 @@ class Program:
     Attributes:
       name: what errors call it, e.g. ``"safety"``; its log is ``<name>.log``.
       command: executable and arguments.
+      terminal: it reads the terminal that this program was started in; others have no standard input.
     """
 
     name: str
     command: tuple[str, ...]
+    terminal: bool = False
 
 
 class NodeDied(RobolearnError):
@@ -136,7 +138,7 @@ class Processes:
         with self._log(program.name) as log:
             self._running[program.name] = subprocess.Popen(
                 program.command,
-                stdin=subprocess.DEVNULL,
+                stdin=None if program.terminal else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,

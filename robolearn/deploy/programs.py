@@ -72,4 +72,5 @@ def node_program(
     """
     flags = {"contract": robot, "realtime_priority": priority if may_be_realtime() else 0, **flags}
     words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
-    return Program(name, (sys.executable, "-m", *(module or ("robolearn.deploy.nodes", name)), *words, *secured))
+    # -P: with -m alone a file of the current folder that is called hardware.py would be imported in place of ours.
+    return Program(name, (sys.executable, "-P", "-m", *(module or ("robolearn.deploy.nodes", name)), *words, *secured))

@@ -8,6 +8,7 @@ for bit, and then it goes on. In real time the arm has moved on, and such an epi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,9 +25,12 @@ from robolearn.hil.person import ActorStatus, Ask, Person
 from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, Lesson, episode_seed
 from robolearn.hil.spool import Spool
 from robolearn.hil.weights import TwoSets
+from robolearn.rewards.choice import KEY
 from robolearn.rollout import Engine, Episodes
 
 log = logging.getLogger(__name__)
+
+HELD_S = 0.02  # a person who answers later than this has held the world
 
 
 class OtherWorld(RobolearnError):
@@ -35,11 +39,13 @@ class OtherWorld(RobolearnError):
 
 @dataclass(frozen=True)
 class Played:
-    """What an actor did in its time: episodes, control steps, and how many an operator commanded."""
+    """What an actor did in its time: episodes, control steps, how many an operator commanded, and whether a person
+    ended it."""
 
     episodes: int
     steps: int
     interventions: int
+    quit: bool = False
 
 
 class Actor:
@@ -100,7 +106,7 @@ class Actor:
                 log.warning("episode %d: %s; it stays cut", number, other)
             number, first = number + 1, len(self._spool)
         self._link.drain(1.0)
-        return Played(episodes, steps, interventions)
+        return Played(episodes, steps, interventions, self._asked_to_stop)
 
     def _play(self, number: int, first: int, stop: Callable[[], bool]) -> tuple[int, int, bool]:
         """One episode, whose first record has the number `first`: (steps, of an operator, whether it came to its
@@ -120,20 +126,21 @@ class Actor:
             seen, helped = turn.decision.aux["observation"], turn.decision.aux["intervention"]
             label = self._agent.label
             labelled = label in ("success", "failure")
+            by_task = self._lesson.reward != KEY  # else the world may say what it likes: the person's key counts
             step = Step(
                 number,
                 self._index,
                 self._recorded(seen),
                 turn.decision.chunk[0, 0],
-                float(label == "success") if labelled else float(turn.rewards[0, 0]),
+                float(label == "success") if labelled or not by_task else float(turn.rewards[0, 0]),
                 helped,
             )
             self._write(first + self._index, step)
             self._index += 1
             interventions += helped
-            terminated, over = bool(turn.terminated[0]), bool(turn.ended[0])
+            terminated, over = by_task and bool(turn.terminated[0]), bool(turn.ended[0])
             if labelled or over or label in ("stop", "return"):
-                success = label == "success" if labelled else bool(turn.solved[0])
+                success = label == "success" if labelled else by_task and bool(turn.solved[0])
                 ended = labelled or terminated
                 end = End(number, self._index, self._recorded(turn.observation), ended, not ended, success)
                 self._write(first + self._index, end)
@@ -174,7 +181,12 @@ class Actor:
                 linked=self._link.alive,
                 unsent=len(self._spool) - self._link.acknowledged,
                 progress=self._link.progress,
+                executed=self._agent.executed,
                 asks_help=self._sets.unsure and not steering,
             )
         )
-        return self._person.poll()
+        began = time.perf_counter()
+        asked = self._person.poll()
+        if time.perf_counter() - began > HELD_S:
+            self._pacer.begin()  # the person held the world: that is no control step
+        return asked

@@ -44,6 +44,7 @@ class SteeredAgent:
 
     Attributes:
       label: what a person said of the running episode, or None.
+      executed: (Da,) the last action of the running episode, or None.
     """
 
     observes_every_step = False
@@ -59,12 +60,13 @@ class SteeredAgent:
         self._chunk: list[NDArray[np.float32]] = []
         self._held = self._steering = False
         self.label: Ask | None = None
+        self.executed: NDArray[np.float32] | None = None
 
     def start(self, operator: Operator | None, freely: bool = False) -> None:
         """An episode begins, watched by `operator`, who steers all of it where `freely` is true."""
         self._operator, self._chunk = operator, []
         self._held = self._steering = False
-        self.label = None
+        self.label = self.executed = None
         if operator is not None:
             operator.begin(np.ones(1, np.bool_))
             if freely:
@@ -104,5 +106,5 @@ class SteeredAgent:
             action = self._chunk.pop(0)
         if not np.isfinite(action).all():
             raise NonFinite(f"{'operator' if self._steering else 'policy'}: its action is not finite")
-        executed = np.clip(action, -1.0, 1.0).astype(np.float32)
+        self.executed = executed = np.clip(action, -1.0, 1.0).astype(np.float32)
         return Decision(executed[None, None], {"observation": seen, "intervention": self._steering})

@@ -10,7 +10,7 @@ for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -61,14 +61,21 @@ class Experience:
     Args:
       algorithm: whose settings say how windows are made and drawn.
       demonstrations: to begin with.
+      judge: gives an episode, shown or played, its rewards and its end, before anything is learned from it.
 
     Attributes:
       taken: actor → how many records of its were taken.
       order, outcomes: of the episodes, in the order in which they were closed.
     """
 
-    def __init__(self, algorithm: OffPolicy, demonstrations: Iterable[PlayedEpisode]) -> None:
-        self._algorithm = algorithm
+    def __init__(
+        self,
+        algorithm: OffPolicy,
+        demonstrations: Iterable[PlayedEpisode],
+        judge: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+    ) -> None:
+        self._algorithm, self._judge = algorithm, judge
+        self._over: dict[str, int] = {}  # actor → the newest episode that was cut
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
         self.order: list[Closed] = []
@@ -86,7 +93,7 @@ class Experience:
             for _ in range(2)
         )
         for episode in demonstrations:
-            self.demonstrations.add(episode)
+            self.demonstrations.add(judge(episode))
 
     @property
     def env_steps(self) -> int:
@@ -97,6 +104,9 @@ class Experience:
         """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
         assembler = self._assemblers.setdefault(actor, Assembler())
         closed = []
+        if record.episode <= self._over.get(actor, -1):  # its rest comes after all, and nobody waits for it any more
+            self.taken[actor] = self.taken.get(actor, 0) + 1
+            return closed
         if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:
             closed += self.cut(actor)
         episode = assembler.add(record)
@@ -107,8 +117,15 @@ class Experience:
 
     def cut(self, actor: str) -> list[Outcome]:
         """Close the running episode of an actor that will not go on with it."""
-        episode = self._assemblers[actor].cut()
+        assembler = self._assemblers[actor]
+        self._over[actor] = assembler.expects[0] if assembler.expects[1] else self._over.get(actor, -1)
+        episode = assembler.cut()
         return [] if episode is None else [self._close(actor, episode, cut=True)]
+
+    @property
+    def running(self) -> list[str]:
+        """Actors with an episode that has begun and not ended."""
+        return [actor for actor, assembler in self._assemblers.items() if assembler.expects[1] > 0]
 
     def sample(self, generator: torch.Generator) -> WindowBatch:
         """A batch: the share of demonstrations that the settings say, as long as there are both."""
@@ -128,6 +145,7 @@ class Experience:
         return len(self.online) + len(self.demonstrations)
 
     def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> Outcome:
+        episode = self._judge(episode)
         for buffer, only in ((self.online, False), (self.demonstrations, True)):
             if only and not episode.intervention.any():
                 continue

@@ -169,6 +169,11 @@ class Intake:
             self._queued -= size
             return actor, record
 
+    @property
+    def waits(self) -> bool:
+        """Whether records wait to be learned from."""
+        return bool(self._queue)
+
     def wait(self, timeout_s: float) -> None:
         """Until something has arrived."""
         with self.arrived:

@@ -52,6 +52,7 @@ class Learner:
       intake: the actors' records.
       board: what actors see.
       demonstrations: to begin with.
+      judge: see `Experience`.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class Learner:
         board: Board,
         demonstrations: Iterable[PlayedEpisode],
         settings: LearnerSettings | None = None,
+        judge: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
     ) -> None:
         self.run, self.lesson, self.budget, self.intake, self.board = run, lesson, budget, intake, board
         self.settings = LearnerSettings() if settings is None else settings
         self.algorithm = make_off_policy(base, lesson)
-        self.experience = Experience(self.algorithm, demonstrations)
+        self.experience = Experience(self.algorithm, demonstrations, judge)
         self.draws = torch.Generator().manual_seed(lesson.seed)
         self._lockstep = lesson.pace == "lockstep"
         self._waiting: deque[tuple[str, Record]] = deque()  # what the logs had beyond the checkpoint
@@ -225,13 +227,26 @@ class Learner:
         }
 
     def _look_for_actors(self) -> None:
-        """Say once when one is silent, and once when it is back."""
+        """Say once when one is silent, and once when it is back; cut the episode of one that is silent for too long.
+
+        In lockstep an actor plays its episode again from its start, whenever it comes back: there nothing is cut.
+        """
         now = time.monotonic()
         for actor, heard in tuple(self.board.heard.items()):
             if (now - heard > ALIVE_S) != (actor in self._silent):
                 back = actor in self._silent
                 (self._silent.discard if back else self._silent.add)(actor)
                 log.warning("actor %s %s", actor, "is back" if back else "is silent: waiting for it")
+        for actor in () if self._lockstep else self.experience.running:
+            if now - self.board.heard.get(actor, self._began) > self.settings.cut_after_s and not self._more(actor):
+                log.warning("actor %s is gone: its episode is cut", actor)
+                for outcome in self.experience.cut(actor):
+                    self._log(outcome)
+                self._show()
+
+    def _more(self, actor: str) -> bool:
+        """Whether records of `actor` wait to be taken."""
+        return any(name == actor for name, _ in self._waiting) or self.intake.waits
 
     def _say_goodbye(self) -> None:
         """Wait until the actors have heard that it is over."""

@@ -11,6 +11,25 @@ from robolearn.hil.board import Period
 KEPT = 100_000  # periods that the percentiles are of: those at 20 Hz of an hour and a half
 
 
+class Periods:
+    """The times between control steps, as they came."""
+
+    def __init__(self) -> None:
+        self._kept: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self._kept.append(seconds)
+        del self._kept[:-KEPT]
+
+    def measured(self) -> Period:
+        """So far; any thread may ask."""
+        if not self._kept:
+            return Period(0.0, 0.0, 0)
+        p50, p99 = np.percentile(np.array(self._kept), (50, 99)) * 1e3
+        return Period(float(p50), float(p99), len(self._kept))
+
+
 class Pacer:
     """Waits for the next control step.
 
@@ -21,7 +40,7 @@ class Pacer:
     def __init__(self, hz: float | None) -> None:
         self._period_s = None if hz is None else 1.0 / hz
         self._next = self._last = 0.0
-        self._periods: list[float] = []
+        self._periods = Periods()
 
     def begin(self) -> None:
         """An episode begins: its first step is due now."""
@@ -36,8 +55,7 @@ class Pacer:
             time.sleep(self._next - now)
             now = time.perf_counter()
         if self._last:
-            self._periods.append(now - self._last)
-            del self._periods[:-KEPT]
+            self._periods.add(now - self._last)
         self._last = now
         self._next += self._period_s
         if self._next <= now:
@@ -45,7 +63,4 @@ class Pacer:
 
     def measured(self) -> Period:
         """So far."""
-        if not self._periods:
-            return Period(0.0, 0.0, 0)
-        p50, p99 = np.percentile(np.array(self._periods), (50, 99)) * 1e3
-        return Period(float(p50), float(p99), len(self._periods))
+        return self._periods.measured()

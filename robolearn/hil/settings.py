@@ -55,6 +55,7 @@ class Lesson:
       pace: see `Pace`.
       seed: of starts, noise and everything else.
       curriculum: of the operators, where there are any.
+      reward: where rewards come from, see `robolearn.rewards`.
     """
 
     algo: str
@@ -62,6 +63,7 @@ class Lesson:
     pace: Pace = "lockstep"
     seed: int = 0
     curriculum: CurriculumConfig = NO_CURRICULUM
+    reward: str = "task"
 
     def to_text(self) -> str:
         """As JSON."""
@@ -86,6 +88,7 @@ class Lesson:
                 pace=values["pace"],
                 seed=int(values["seed"]),
                 curriculum=TypeAdapter(CurriculumConfig).validate_python(values["curriculum"]),
+                reward=str(values["reward"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
             raise BadInput("the learner's settings", got=str(error).splitlines()[0]) from None
@@ -116,11 +119,14 @@ class LearnerSettings:
       publish_every: updates between two versions of the weights, in real time.
       checkpoint_s: seconds between two checkpoints.
       success_window: how many of the last intervention-free episodes the success is of.
+      cut_after_s: in real time, the episode of an actor that is silent for so long is cut: what it did is learned from,
+        its outcome is not known.
     """
 
     publish_every: int = 50
     checkpoint_s: float = 30.0
     success_window: int = 100
+    cut_after_s: float = 60.0
 
 
 def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:

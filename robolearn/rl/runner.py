@@ -57,7 +57,9 @@ class Runner:
         self._each = iteration_cost(config, env.max_episode_steps, self.execute)
         self._done = 0
         infinite = isinstance(config, ActorCriticConfig) and _is_infinite(config, env)
-        self.algorithm: Algorithm = make_algorithm(policy, env.num_envs, config, seed=seed, infinite=infinite)
+        self.algorithm: Algorithm = make_algorithm(
+            policy, env.num_envs, config, seed=seed, infinite=infinite, offered=env.interface
+        )
         self.device = policy.device
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)

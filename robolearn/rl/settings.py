@@ -112,6 +112,9 @@ class ActorCriticConfig(OnPolicyConfig):
     """Passes of the critic over a rollout."""
     critic_warmup: int = 3
     """Iterations in which only the critic learns."""
+    critic_observe: tuple[str, ...] = ()
+    """What the critic sees, as in --critic-observe proprio objects; by default what the policy sees. It is thrown away
+    after fine-tuning, so in simulation it may see what no arm has (asymmetric actor and critic)."""
     time_limit: Literal["auto", "finite", "infinite"] = "auto"
     """What a time limit means. finite: nothing counts after it, V = 0 there (a task to be solved in time). infinite:
     the world would go on, so the critic looks beyond it. auto: finite, where the world reports success."""

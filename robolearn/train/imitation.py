@@ -25,7 +25,7 @@ from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
-from robolearn.train.settings import ImitationConfig
+from robolearn.train.settings import ImitationConfig, Precision
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
 
@@ -119,6 +119,7 @@ class ImitationTrainer:
         self.optimizer = torch.optim.AdamW(
             self.net.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
+        self._autocast = _autocast(config.precision, self.device)
         self.done = 0
         self._generator = torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
@@ -215,7 +216,8 @@ class ImitationTrainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, step)
         observation, action, is_pad = self._normalised(self.windows.gather(self._indices(step)))
-        loss, parts = self.net.loss(observation, action, is_pad, self._generator, self.ema.module)
+        with self._autocast:
+            loss, parts = self.net.loss(observation, action, is_pad, self._generator, self.ema.module)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.grad_clip)
@@ -303,6 +305,15 @@ class _Part:
             train,
             own,
         )
+
+
+def _autocast(precision: Precision, device: torch.device) -> torch.autocast:
+    """In what a loss is computed; bfloat16 has float32's range, so that no loss needs to be scaled."""
+    mixed = precision == "bfloat16"
+    if mixed and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        name = torch.cuda.get_device_name(device)
+        raise BadInput("--precision", got=f"bfloat16 on {name}, which has none", available=["float32"])
+    return torch.autocast(device.type, torch.bfloat16, enabled=mixed)
 
 
 def _mix(seed: int, i: int) -> int:

@@ -6,9 +6,12 @@ Apart from the trainer so that reading a command line does not load torch. A doc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from policies.settings import FlowConfig, PolicyConfig
 from robolearn.core import BadInput
+
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,16 @@ class ImitationConfig:
     """Of the weights, the order of the data and the noise."""
     threads: int = 1
     """Threads of torch; results are reproducible for one number of threads."""
+    precision: Precision = "float32"
+    """In what the training loss is computed: float32, or bfloat16 where torch holds it to be safe (autocast). Weights,
+    optimiser, averages and checkpoints are float32 either way."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_iteration", "batch", "threads"):
             if getattr(self, name) < 1:
                 raise BadInput(f"imitation: {name}", got=getattr(self, name), expected="at least 1")
+        if self.precision not in get_args(Precision):
+            raise BadInput("imitation: precision", got=self.precision, available=get_args(Precision))
         if not 0.0 <= self.ema < 1.0 or not 0.0 <= self.validation < 1.0:
             raise BadInput("imitation: ema, validation", got=(self.ema, self.validation), expected="in [0, 1)")
         if not (self.lr > 0 and self.lr_final >= 0 and self.grad_clip > 0 and self.weight_decay >= 0):

@@ -10,6 +10,7 @@ from robots.stations.contract import (
     Gripper,
     GripperAction,
     Intrinsics,
+    Servos,
     Topic,
 )
 from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
@@ -47,6 +48,7 @@ __all__ = [
     "Gripper",
     "GripperAction",
     "Intrinsics",
+    "Servos",
     "Topic",
     "contract_names",
     "load_contract",

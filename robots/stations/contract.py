@@ -128,6 +128,19 @@ class Gripper(Topic):
     action: GripperAction | None = None
 
 
+@dataclass(frozen=True)
+class Servos:
+    """Bus servos that the node `servos` drives, for an arm without a ROS driver.
+
+    Attributes:
+      port: serial port, e.g. ``"/dev/ttyACM0"``.
+      calibration: LeRobot's ``id``, which names its calibration file.
+    """
+
+    port: str
+    calibration: str
+
+
 WRENCH_NAMES = ("fx", "fy", "fz", "mx", "my", "mz")
 
 
@@ -136,13 +149,16 @@ class ContactSensing(Topic):
     """Where the arm reports what the world does to it, and how much of that stops it.
 
     A `JointState` has the external torque of each joint in its efforts: the driver's own estimate, without gravity,
-    inertia and friction. A `WrenchStamped` has force and moment at the tool, without the tool's weight.
+    inertia and friction; with `gravity` the raw torque of each motor, from which the model's gravity is taken here. A
+    `WrenchStamped` has force and moment at the tool, without the tool's weight.
 
     Attributes:
+      gravity: whether the efforts hold gravity: those of the joint states, beside the positions that it is taken for.
       most: the largest magnitudes: of the torque of each joint [Nm], or of force [N] and moment [Nm].
     """
 
     most: tuple[float, ...] = ()
+    gravity: bool = False
 
     @property
     def feature(self) -> str:
@@ -163,12 +179,16 @@ class Contract:
       joints: (n,) ROS names of the arm's joints, base to tip: the order of the command vector.
       joint_states: where they are measured, in whatever order.
       command: where set-points go: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
+      posture: where the joints of a commanded pose go, as a `JointState`: an arm with more than six takes a pose by
+        many of them, and only those that the safety filter looked at are meant. None: nowhere.
       horizon_s: how far ahead of the arm set-points are sent [s], for a trajectory controller: no motion ends because a
         message comes late, and the arm follows that much later. 0: each is for now.
       gripper_joints: ROS names of the gripper's joints in `joint_states`.
       gripper_range: position of each of them when the gripper is closed and when it is open, in the driver's unit.
       gripper: where gripper commands go, or None.
+      gripper_in_command: whether the positions of the gripper's joints are the last numbers of the command vector.
       gripper_states: where the gripper is measured, where that is not on `joint_states`.
+      servos: those that the node `servos` drives, or None.
       driver: whose habits the station has, of `DRIVERS`: which double of a driver stands in for it in a rehearsal.
       conditions: what the robot's controller has to report before the arm may move, and while it does.
       objects: the task's privileged vector as named positions (simulation only), or None.
@@ -195,7 +215,10 @@ class Contract:
     gripper: Gripper | None
     limits: Limits
     horizon_s: float = 0.0
+    posture: Topic | None = None
     gripper_states: Topic | None = None
+    gripper_in_command: bool = False
+    servos: Servos | None = None
     driver: str = ""
     conditions: tuple[Condition, ...] = ()
     objects: Topic | None = None
@@ -255,6 +278,11 @@ class Contract:
             if spec is not None and len(spec.shape) == 3:
                 cameras[name] = dataclasses.replace(camera, size=(spec.shape[0], spec.shape[1]))
         return dataclasses.replace(self, cameras=cameras)
+
+    @property
+    def command_joints(self) -> tuple[str, ...]:
+        """The joints of the command vector."""
+        return (*self.joints, *(self.gripper_joints if self.gripper_in_command else ()))
 
     def gripper_width(self, positions: Sequence[float]) -> float:
         """Opening [m] at the measured `positions` of `gripper_joints`, taken as linear in between."""

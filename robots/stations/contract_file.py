@@ -19,7 +19,7 @@ from robots.limits import Limits
 from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
 from robots.stations.condition import Condition
-from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, GripperAction, Topic
+from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, GripperAction, Servos, Topic
 from robots.stations.message_types import TRAJECTORY
 from robots.stations.schema import (
     PER_JOINT,
@@ -28,13 +28,13 @@ from robots.stations.schema import (
     ConditionSection,
     ContactSection,
     ContractSection,
-    GripperSection,
     LimitsSection,
     RobotKey,
     ToolSection,
     TopicSection,
     bad_input,
 )
+from robots.stations.schema_gripper import GripperSection
 from robots.stations.strict_yaml import read_yaml
 from robots.tool import Tool
 
@@ -86,10 +86,13 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace:
         joint_states=_topic(section.joint_states),
         command=_topic(section.command),
         horizon_s=section.command.horizon_s,
+        posture=_topic(section.command.posture) if section.command.posture is not None else None,
         gripper_joints=gripper_joints,
         gripper_range=gripper_range,
         gripper=gripper,
         gripper_states=_topic(states) if states is not None else None,
+        gripper_in_command=section.gripper is not None and section.gripper.in_command,
+        servos=Servos(**section.servos.model_dump()) if section.servos is not None else None,
         driver=section.driver or "",
         conditions=tuple(_condition(name, one) for name, one in (section.conditions or {}).items()),
         objects=_topic(section.objects) if section.objects is not None else None,
@@ -112,7 +115,7 @@ def _topic(section: TopicSection) -> Topic:
 
 def _contact(section: ContactSection) -> ContactSensing:
     most = section.max_torque or [section.max_force or 0.0, section.max_moment or 0.0]
-    return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most))
+    return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most), section.gravity)
 
 
 def _condition(name: str, section: ConditionSection) -> Condition:
@@ -206,6 +209,7 @@ def _check_unique(contract: Contract, file: str) -> None:
     topics: dict[str, Topic | Condition | None] = {
         "joint_states": contract.joint_states,
         "command": contract.command,
+        "command.posture": contract.posture,
         "gripper": contract.gripper,
         "gripper.states": contract.gripper_states,
         "objects": contract.objects,
@@ -215,6 +219,12 @@ def _check_unique(contract: Contract, file: str) -> None:
     }
     for where, topic in topics.items():
         if topic is None:
+            continue
+        # Raw torques stand beside the positions that gravity is taken for.
+        if where == "contact" and contract.contact is not None and contract.contact.gravity:
+            if topic.topic != contract.joint_states.topic:
+                expected = f"with gravity the topic of the joint states: {contract.joint_states.topic}"
+                raise BadInput(f"{file}: {where}.topic", got=topic.topic, expected=expected)
             continue
         if topic.topic in used:
             expected = f"another topic than {used[topic.topic]}'s"

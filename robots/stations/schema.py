@@ -24,16 +24,16 @@ from pydantic import (
 from robots import ROBOTS
 from robots.control import CONTROLS
 from robots.stations.condition import Condition
-from robots.stations.contract import DRIVERS, GripperAction, Topic
-from robots.stations.message_types import FLOATS, JOINT_STATE, TRAJECTORY, TYPES
+from robots.stations.contract import DRIVERS
+from robots.stations.message_types import FLOATS, JOINT_STATE, POSE, TRAJECTORY, TYPES
 from robots.stations.schema_cameras import CameraSection
+from robots.stations.schema_gripper import GripperSection, ServosSection
 from robots.stations.schema_mounting import FramesSection, ToolSection
 from robots.stations.schema_values import (
     WORKSPACE,
     Age,
     Corner,
     Finite,
-    GripperPosition,
     Namespace,
     PerJoint,
     Section,
@@ -55,6 +55,7 @@ CONTROL_HZ = (1.0, 100.0)
 STREAM_HZ = (50.0, 1000.0)
 HORIZON_S = (0.0, 0.1)  # silence means stop: not that much later
 YAW = (-6.3, 6.3)  # [rad]
+POSE_JOINTS = 6  # that a pose settles
 SHARES = ("velocity", "acceleration", "jerk")
 PER_JOINT = ("lower", "upper", *SHARES)
 
@@ -84,6 +85,16 @@ class JointStatesSection(TopicSection):
 class CommandSection(TopicSection):
     type: Annotated[str, one_of(TYPES["command"])]
     horizon_s: Horizon = 0.0
+    posture: JointStatesSection | None = None
+
+    @model_validator(mode="after")
+    def _check_posture(self, info: ValidationInfo) -> CommandSection:
+        redundant = len(robot_of(info).joints) > POSE_JOINTS
+        if self.type == POSE and redundant and self.posture is None:
+            raise refuse("the key 'posture': of an arm with more than six joints a pose says not where the elbow is")
+        if self.type != POSE and self.posture is not None:
+            raise refuse(f"a posture with the type {POSE}", got=self.type)
+        return self
 
     @model_validator(mode="after")
     def _check_horizon(self) -> CommandSection:
@@ -103,6 +114,7 @@ class ContactSection(TopicSection):
     max_torque: PerJoint | None = None
     max_force: Share | None = None
     max_moment: Share | None = None
+    gravity: StrictBool = False
 
     @model_validator(mode="after")
     def _check_most(self, info: ValidationInfo) -> ContactSection:
@@ -110,58 +122,13 @@ class ContactSection(TopicSection):
         expected = ["max_torque"] if self.type == JOINT_STATE else ["max_force", "max_moment"]
         if given != expected:
             raise refuse(" and ".join(expected), got=", ".join(given) or "none")
+        if self.gravity and self.type != JOINT_STATE:
+            raise refuse(f"gravity with the type {JOINT_STATE}", got=self.type)
         effort = robot_of(info).effort
         for most, own in zip(self.max_torque or (), effort, strict=False):
             if not 0.0 < most < own:
                 words = ", ".join(f"{own:g}" for own in effort)
                 raise refuse(f"torques above 0 and below those of the joints: {words} Nm", got=f"{most:g}")
-        return self
-
-
-class GripperActionSection(Section):
-    """The action of a gripper that knows no topic."""
-
-    name: TopicName
-    type: Annotated[str, one_of(TYPES["gripper.action"])]
-    speed: Share = GripperAction.speed
-    force: Share = GripperAction.force
-
-
-class GripperSection(Section):
-    """The gripper; without a topic it is measured and not commanded."""
-
-    joints: Annotated[list[Word], AfterValidator(unique)]
-    topic: TopicName | None = None
-    type: Annotated[str, one_of(TYPES["gripper"])] | None = None
-    states: JointStatesSection | None = None
-    action: GripperActionSection | None = None
-    max_age_s: Age = Topic.max_age_s
-    unit: str | None = None
-    closed: GripperPosition | None = None
-    open: GripperPosition | None = None
-
-    @field_validator("joints")
-    @classmethod
-    def _check_joints(cls, joints: list[str]) -> list[str]:
-        if not joints:
-            raise refuse("at least one joint")
-        return joints
-
-    @field_validator("unit", mode="before")
-    @classmethod
-    def _check_unit(cls, unit: Any, info: ValidationInfo) -> Any:
-        # A trajectory is always of joints.
-        available = ("joint",) if info.data.get("type") == TRAJECTORY else ("opening", "joint")
-        if unit not in available:
-            raise refuse(available=available)
-        return unit
-
-    @model_validator(mode="after")
-    def _check_type(self) -> GripperSection:
-        if self.topic is not None and self.type is None:
-            raise refuse("the key 'type'", got="none")
-        if self.action is not None and self.type != FLOATS:
-            raise refuse(f"a topic of the type {FLOATS} for an action", got=self.type or "none")
         return self
 
 
@@ -261,6 +228,7 @@ class ContractSection(Section):
     simulated: StrictBool = False
     driver: Annotated[str, one_of(DRIVERS)] | None = None
     gripper: GripperSection | None = None
+    servos: ServosSection | None = None
     objects: ObjectsSection | None = None
     contact: ContactSection | None = None
     cameras: dict[str, CameraSection] | None = None
@@ -285,6 +253,16 @@ class ContractSection(Section):
         if len(order) == len(joints) and order != robot.joints:
             raise refuse(f"base to tip: {', '.join(robot.joints)}", got=", ".join(joints))
         return joints
+
+    @model_validator(mode="after")
+    def _check_vector(self) -> ContractSection:
+        """One vector of numbers, in the order of the joints: what our driver of servos takes, too."""
+        vector = self.gripper is not None and self.gripper.in_command
+        if vector and self.command.type != FLOATS:
+            raise refuse(f"command.type {FLOATS} with gripper.in_command", got=self.command.type)
+        if self.servos is not None and not vector:
+            raise refuse("gripper.in_command: true with servos, which take one vector", got="none")
+        return self
 
     @field_validator("cameras", mode="before")
     @classmethod

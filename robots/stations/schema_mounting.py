@@ -12,6 +12,7 @@ from robolearn.core.errors import BadInput
 from robots.stations.schema_values import Corner, Section, Word, entries, refuse, within
 from robots.tool import Box, Pose, Tool
 
+MASS = (0.0, 20.0)  # [kg]
 ANGLE = (-2 * math.pi, 2 * math.pi)
 
 Angles = Annotated[list[Annotated[StrictFloat, within(*ANGLE)]], BeforeValidator(lambda value: entries(value, 3))]
@@ -52,14 +53,26 @@ class ToolBoxSection(Section):
 
 
 class ToolSection(Section):
-    """What is mounted on the flange in place of the robot's own hand, or in addition: its tcp, and what it fills."""
+    """What is mounted on the flange in place of the robot's own hand, or in addition: tcp, space, and weight.
+
+    The weight is besides that of the model's hand.
+    """
 
     tcp: PoseSection
     boxes: dict[str, ToolBoxSection] | None = None
+    mass: Annotated[StrictFloat, within(*MASS)] = 0.0
+    centre: Corner | None = None
+
+    @model_validator(mode="after")
+    def _check_mass(self) -> ToolSection:
+        if self.centre is not None and self.mass == 0.0:
+            raise refuse("the key 'mass' with its centre", got="none")
+        return self
 
     def tool(self) -> Tool:
         """The same as a record."""
-        return Tool(self.tcp.pose(), tuple(self._box(name, box) for name, box in (self.boxes or {}).items()))
+        boxes = tuple(self._box(name, box) for name, box in (self.boxes or {}).items())
+        return Tool(self.tcp.pose(), boxes, self.mass, tuple(self.centre or (0.0, 0.0, 0.0)))  # type: ignore[arg-type]
 
     @staticmethod
     def _box(name: str, box: ToolBoxSection) -> Box:

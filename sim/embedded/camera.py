@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec
+from sim.embedded.looks import Look
 from sim.embedded.render_context import RenderContext
 
 FRAME_SIZE = (360, 480)  # of `Cameras.frame` [px]
@@ -50,11 +53,21 @@ class Cameras:
         if names and not later:
             self._threads[0].paint([]).result()  # no GL: say so now, not at the first episode
 
-    def render(self, batch: Batch, rows: NDArray[np.int64], out: dict[str, NDArray[np.uint8]]) -> None:
-        """Draw the worlds `rows` (M,) into the rows 0 to M − 1 of ``out["images.<camera>"]`` (M, size, size, 3)."""
+    def render(
+        self, batch: Batch, rows: NDArray[np.int64], out: dict[str, NDArray[np.uint8]], looks: Sequence[Look | None]
+    ) -> None:
+        """Draw the worlds `rows` (M,) into the rows 0 to M − 1 of ``out["images.<camera>"]`` (M, size, size, 3).
+
+        Args:
+          looks: of all worlds; None for the model's own.
+        """
         if not self._names or not len(rows):
             return
-        jobs = [(int(w), name, out[f"images.{name}"][i]) for i, w in enumerate(rows.tolist()) for name in self._names]
+        jobs = [
+            _Job(int(w), name, out[f"images.{name}"][i], looks[w])
+            for i, w in enumerate(rows.tolist())
+            for name in self._names
+        ]
         shares = min(len(self._threads), len(rows))
         bounds = np.linspace(0, len(rows), shares + 1).astype(int) * len(self._names)
         begun = [
@@ -63,12 +76,12 @@ class Cameras:
         for share in begun:
             share.result()
 
-    def frame(self, batch: Batch, world: int) -> NDArray[np.uint8]:
+    def frame(self, batch: Batch, world: int, look: Look | None = None) -> NDArray[np.uint8]:
         """`FRAME_SIZE` + (3,) uint8 picture of one world from the front camera, for people."""
         if self._film is None:
             self._film = RenderContext(self._model, FRAME_SIZE, fine=True)
         self._data = batch.get_data(world, self._data)
-        self._film.place(self._data)
+        self._film.place(self._data, look)
         return self._film.draw(self._data, "front")
 
     def image(self, data: mujoco.MjData, name: str) -> NDArray[np.uint8]:
@@ -91,6 +104,15 @@ class Cameras:
         self._film = self._own = None
 
 
+class _Job(NamedTuple):
+    """A picture to be drawn."""
+
+    world: int
+    camera: str
+    out: NDArray[np.uint8]
+    look: Look | None
+
+
 class _Painter:
     """A thread with a GL context and a state of its own, both made when there is something to paint."""
 
@@ -100,21 +122,21 @@ class _Painter:
         self._context: RenderContext | None = None
         self._data: mujoco.MjData | None = None
 
-    def paint(self, jobs: list[tuple[int, str, NDArray[np.uint8]]], batch: Batch | None = None) -> Future[None]:
-        """Draw (world, camera, into what) one after the other, the cameras of a world side by side in the list."""
+    def paint(self, jobs: list[_Job], batch: Batch | None = None) -> Future[None]:
+        """Draw one after the other, the cameras of a world side by side in the list."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="camera")
         return self._thread.submit(self._paint, jobs, batch)
 
-    def _paint(self, jobs: list[tuple[int, str, NDArray[np.uint8]]], batch: Batch | None) -> None:
+    def _paint(self, jobs: list[_Job], batch: Batch | None) -> None:
         if self._context is None:
             self._context = RenderContext(self._model, self._size, fine=False)
         placed = -1
-        for world, camera, out in jobs:
+        for world, camera, out, look in jobs:
             if world != placed:
                 assert batch is not None
                 self._data = batch.get_data(world, self._data)
-                self._context.place(self._data)
+                self._context.place(self._data, look)
                 placed = world
             assert self._data is not None
             self._context.draw(self._data, camera, out)

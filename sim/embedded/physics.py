@@ -96,6 +96,18 @@ class Physics:
         """Let the arms of the worlds `rows` (M,) follow the joint set-points `q` (M, n) [rad]."""
         self._ctrl[np.ix_(rows, self._arm_u)] = q
 
+    def push_arms(self, rows: NDArray[np.int64], torque: Array) -> None:
+        """Let the motors of the arms of the worlds `rows` (M,) have `torque` (M, n) [Nm] in the next step.
+
+        A position servo with gains k_p and k_v (damping of its joint included) gives k_p (u − q) − k_v q̇, so
+
+            u = q + (τ + k_v q̇) / k_p
+        """
+        at = np.ix_(rows, self.arm_q), np.ix_(rows, self.arm_v)
+        gain, bias = self.model.actuator_gainprm[self._arm_u, 0], self.model.actuator_biasprm[self._arm_u, 2]
+        damping = self.model.dof_damping[self.arm_v] - bias
+        self._ctrl[np.ix_(rows, self._arm_u)] = self.qpos[at[0]] + (torque + damping * self.qvel[at[1]]) / gain
+
     def command_fingers(self, rows: NDArray[np.int64], finger: Array) -> None:
         """Let each finger of the worlds `rows` (M,) follow its set-point `finger` (M,) [m]."""
         self._ctrl[np.ix_(rows, self._finger_u)] = finger[:, None]

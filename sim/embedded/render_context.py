@@ -7,6 +7,7 @@ about six times the rate of MuJoCo's own settings. Pictures for people's eyes ha
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+from sim.embedded.looks import Look
 
 COARSE = {"offsamples": 0, "numslices": 10, "numstacks": 6, "numquads": 2}  # of `mujoco.MjModel.vis.quality`
 _DISABLED = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL for no back end at all
@@ -36,12 +38,16 @@ class RenderContext:
     """
 
     def __init__(self, model: mujoco.MjModel, size: tuple[int, int], *, fine: bool) -> None:
-        self._model = model
-        self._renderer = _renderer(model, size, COARSE if not fine else {})
+        self._model = copy.copy(model)  # its colours, lights and cameras change from world to world
+        self._look: Look | None = None
+        self._renderer = _renderer(self._model, size, COARSE if not fine else {})
         self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = fine
 
-    def place(self, data: mujoco.MjData) -> None:
-        """Compute where bodies, cameras and lights of `data` are, from its positions alone."""
+    def place(self, data: mujoco.MjData, look: Look | None = None) -> None:
+        """Compute where bodies, cameras and lights of `data` are, from its positions alone; of a world with a look."""
+        if look is not None and look is not self._look:
+            look.put_on(self._model)
+            self._look = look
         mujoco.mj_kinematics(self._model, data)
         mujoco.mj_comPos(self._model, data)
         mujoco.mj_camlight(self._model, data)
@@ -49,7 +55,12 @@ class RenderContext:
     def draw(self, data: mujoco.MjData, camera: str, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
         """(H, W, 3) picture of the placed state `data`, into `out` if that is given."""
         self._renderer.update_scene(data, camera=camera)
-        return self._renderer.render(out=out)
+        if self._look is None:
+            return self._renderer.render(out=out)
+        self._look.add_to(self._renderer.scene)
+        picture = self._renderer.render(out=out)
+        self._look.develop(picture)
+        return picture
 
     def close(self) -> None:
         """Free the context, in the thread that made it."""

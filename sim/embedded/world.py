@@ -29,6 +29,7 @@ from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
 from sim.embedded.camera import IMAGE_SIZE, Cameras
+from sim.embedded.looks import Wardrobe, looks_named
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, State, Task
 from sim.embedded.view import TaskView
@@ -53,6 +54,8 @@ class MujocoWorlds(VectorEnv):
       reward: ``"sparse"`` (1 on success) or ``"dense"``, the same with potential-based shaping (`sim.shaping`).
       shaping_gamma: γ of the shaping, a control step.
       randomise: draw friction, mass and delay of commands anew in each episode.
+      looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
+        episode; see `sim.embedded.looks`.
       threads: worker threads, of the physics and of the cameras; 0 uses every CPU that this process may run on.
 
     Attributes:
@@ -79,6 +82,7 @@ class MujocoWorlds(VectorEnv):
         reward: str = "sparse",
         shaping_gamma: float = SHAPING_GAMMA,
         randomise: bool = True,
+        looks: str = "none",
         threads: int = 0,
     ) -> None:
         if num_envs < 1:
@@ -98,6 +102,7 @@ class MujocoWorlds(VectorEnv):
         self._physics = Physics(robot, task, num_envs, threads, randomise=randomise)
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
+        self._wardrobe = Wardrobe(self.model, looks_named(looks), num_envs, task.bodies)
         self._cameras = Cameras(self.model, cameras, image_size, contexts=min(threads, num_envs))
 
         n_joints = len(robot.joints)
@@ -293,7 +298,7 @@ class MujocoWorlds(VectorEnv):
             shape = (self.num_envs, *spec.shape)
             observation[key] = np.zeros(shape, np.uint8) if before is None else before.copy()
         fresh = {key: np.empty((len(worlds), *spec.shape), np.uint8) for key, spec in self._cameras.specs.items()}
-        self._cameras.render(self.batch, worlds, fresh)
+        self._cameras.render(self.batch, worlds, fresh, self._wardrobe.looks)
         for key, pictures in fresh.items():
             observation[key][worlds] = pictures
         return observation
@@ -301,6 +306,7 @@ class MujocoWorlds(VectorEnv):
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
         self._episode[ids] += 1
+        self._dress(ids)
         self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
@@ -317,6 +323,11 @@ class MujocoWorlds(VectorEnv):
 
     def _rngs(self, worlds: NDArray[np.int64]) -> list[np.random.Generator]:
         return [episode_rng(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
+
+    def _dress(self, worlds: NDArray[np.int64]) -> None:
+        """Draw the looks of the present episodes of `worlds` (M,)."""
+        for w in worlds.tolist():
+            self._wardrobe.draw(w, self._seed, int(self._ids[w]), int(self._episode[w]))
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)
@@ -347,8 +358,9 @@ class MujocoWorlds(VectorEnv):
             raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
-        # Friction, mass and delay are no part of the state.
+        # Friction, mass, delay and looks are no part of the state.
         self._physics.draw_physics(self._worlds, self._rngs(self._worlds))
+        self._dress(self._worlds)
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
@@ -362,7 +374,7 @@ class MujocoWorlds(VectorEnv):
 
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
-        return self._cameras.frame(self.batch, world)
+        return self._cameras.frame(self.batch, world, self._wardrobe.looks[world])
 
 
 def _space(spec: ArraySpec) -> gym.spaces.Box:

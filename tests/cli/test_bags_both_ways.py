@@ -142,6 +142,34 @@ def test_what_the_arm_felt_comes_back(tmp_path: Path, station: Path, feature: st
     np.testing.assert_allclose(after.observation[feature], before.observation[feature], atol=1e-6)
 
 
+def test_one_vector_of_arm_and_gripper_goes_both_ways(tmp_path: Path, station: Path) -> None:
+    text = station.read_text()
+    old = "gripper: {joints: [finger], topic: /hand/command, type: std_msgs/msg/Float64MultiArray, unit: opening}"
+    assert text.count(old) == 1
+    station.write_text(text.replace(old, "gripper: {joints: [finger], in_command: true}"))
+    contract = load_contract(station)
+    before = film(contract, tmp_path / "set", jitter=False)
+    assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station, "--out",
+               tmp_path / "bag") == 0  # fmt: skip
+    commands = [content for topic, _, content in said(tmp_path / "bag") if topic == contract.command.topic]
+    assert {len(command) for command in commands} == {8}
+    assert commands[0][-1] == pytest.approx(contract.gripper_joint_positions(0.04)[0], abs=1e-6)
+    assert run("dataset", "import", tmp_path / "bag", "--robot", station, "--out", tmp_path / "back") == 0
+    after = Dataset.open(tmp_path / "back")
+    np.testing.assert_allclose(after.action, before.action, atol=1e-5)
+    np.testing.assert_allclose(after.observation["proprio"], before.observation["proprio"], atol=1e-5)
+
+
+def test_bags_know_no_raw_torques(tmp_path: Path, station: Path, capsys: pytest.CaptureFixture) -> None:
+    plain = station.read_text()
+    station.write_text(plain + FELT["external_torque"])
+    film(load_contract(station), tmp_path / "set", jitter=False)
+    raw = f"contact: {{topic: /joint_states, type: sensor_msgs/msg/JointState, gravity: true, max_torque: {[5.0] * 7}}}"
+    station.write_text(f"{plain}{raw}\n")
+    code = run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station, "--out", tmp_path / "bag")
+    assert code == 2 and "contact.gravity" in capsys.readouterr().err
+
+
 def test_the_words_of_a_user_go_before_those_of_the_bag(tmp_path: Path, station: Path) -> None:
     film(load_contract(station), tmp_path / "set", jitter=False, outcomes=False)
     export = ("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station)

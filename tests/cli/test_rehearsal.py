@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
+import mujoco
+import numpy as np
 import pytest
+from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,12 +24,14 @@ from running import Running
 from untrained import make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.permissions import policy_xml
 from hardware.safety import SafetyFilter
 from robolearn.cli.rehearsal import rehearsal
 from robolearn.core import BadInput
-from robots.stations import load_contract
+from robots import RobotSpec
+from robots.stations import CONTRACTS, load_contract
 from sim.tasks import TASKS
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 14
@@ -72,6 +79,88 @@ def test_an_episode_on_the_double_of_ur_robot_driver_each_node_in_its_enclave(tm
     result = json.loads(out.splitlines()[-1])
     assert result["violations"] == 0 and result["monitor"]["commands"] > 200, result["monitor"]
     assert result["success"]["episodes"] == 1 and result["episode_s"][0] > 1.4
+
+
+POSES = """command:
+  topic: target_pose
+  type: geometry_msgs/msg/PoseStamped
+  posture: {topic: target_joint, type: sensor_msgs/msg/JointState}
+"""
+
+
+def by_poses(folder: Path) -> Path:
+    """The contract of the FR3 with CRISP's Cartesian impedance controller in place of the trajectory controller."""
+    text = (CONTRACTS / "fr3.yaml").read_text()
+    text, count = re.subn(r"^command:\n(  .*\n)+", POSES, text, flags=re.MULTILINE)
+    assert count == 1
+    path = folder / "fr3.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.realtime
+def test_an_episode_by_poses_on_the_double_of_an_impedance_controller(tmp_path: Path) -> None:
+    """MuJoCo judges: each pose is that of the posture with its stamp, and the arm's tcp goes where the poses say."""
+    path = by_poses(tmp_path)
+    with rehearsal(str(path)) as robot:
+        contract = load_contract(robot).with_objects(TASKS["lift"]().observation_names)
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)  # its machine code
+    policy = make_policy(tmp_path / "policy", contract.interface)
+    words = ("deploy", "--rehearse", "--robot", path, "--policy", policy, "--episodes", 1, "--seconds", 3)
+    poses: dict[int, np.ndarray] = {}
+    postures: dict[int, np.ndarray] = {}
+    arm: list[np.ndarray] = []
+    assert contract.posture is not None
+    with Background(DOMAIN + 1) as ros:
+        node = ros.add(Node("observer", context=ros.context))
+
+        def on_pose(message: PoseStamped) -> None:
+            p, o = message.pose.position, message.pose.orientation
+            poses[messages.nanoseconds(message.header.stamp)] = np.array([p.x, p.y, p.z, o.w, o.x, o.y, o.z])
+
+        def on_posture(message: messages.JointState) -> None:
+            postures[messages.nanoseconds(message.header.stamp)] = messages.pick(message, contract.joints)
+
+        deep = qos.stream(lease_s=None, depth=200)
+        node.create_subscription(PoseStamped, contract.command.topic, on_pose, deep)
+        node.create_subscription(messages.JointState, contract.posture.topic, on_posture, deep)
+        node.create_subscription(
+            messages.JointState, contract.joint_states.topic,
+            lambda message: arm.append(messages.pick(message, contract.joints)), qos.sensor(50),
+        )  # fmt: skip
+        running = Running(tmp_path / "logs", *words, domain=DOMAIN + 1)
+        code, out, err = running.end()
+    assert code == 0, err + running.log()
+    result = json.loads(out.splitlines()[-1])
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 300, result["monitor"]
+    tcp = judge(contract.robot)
+    both = sorted(set(poses) & set(postures))
+    assert len(both) > 0.95 * len(poses) > 280
+    for stamp in both:
+        position, quat = tcp(postures[stamp])
+        np.testing.assert_allclose(poses[stamp][:3], position, atol=1e-9)
+        assert abs(poses[stamp][3:] @ quat) > 1 - 1e-12
+    path_of_poses = np.array([poses[stamp][:3] for stamp in both])
+    assert np.linalg.norm(np.ptp(path_of_poses, axis=0)) > 0.01, "it moved"
+    # Behind by what a spring and its smoothing are behind, and at the end where it was told to be.
+    assert np.linalg.norm(tcp(arm[-1])[0] - path_of_poses[-1]) < 0.02
+    assert np.abs(arm[-1] - postures[both[-1]]).max() < 0.1, "by the joints that the filter looked at"
+
+
+def judge(robot: RobotSpec) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Joints → position and wxyz quaternion of the tcp, by MuJoCo on the model."""
+    model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+    data = mujoco.MjData(model)
+    at = np.array([model.joint(name).qposadr[0] for name in robot.joints])
+
+    def tcp(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        data.qpos[at] = q
+        mujoco.mj_kinematics(model, data)
+        quat = np.zeros(4)
+        mujoco.mju_mat2Quat(quat, data.site(robot.tcp_site).xmat)
+        return data.site(robot.tcp_site).xpos.copy(), quat
+
+    return tcp
 
 
 def enclaves(policy: str) -> list[str]:

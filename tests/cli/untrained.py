@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from policies.checkpoint import save_policy
 from policies.kinds import build_net
@@ -23,3 +25,24 @@ def make_policy(folder: Path, interface: Interface) -> Path:
     size = interface.action.size
     statistics["action"] = {"min": -np.ones(size), "max": np.ones(size)}
     return save_policy(ChunkPolicy(net, Normalizer.from_statistics(interface, statistics), interface), folder)
+
+
+def make_constant(folder: Path, offered: Interface, **parts: float) -> Path:
+    """A policy that always asks for the same, with a little noise: a flow whose velocity field is 0.
+
+    Args:
+      offered: of the world; the policy sees its proprioception alone.
+      parts: component of the action → its value; 0 where none is given.
+    """
+    needed = replace(offered, observation={"proprio": offered.observation["proprio"]})
+    size = needed.observation["proprio"].size
+    action = [parts.get(name, 0.0) for name in needed.action.names]
+    statistics = {
+        "proprio": {"mean": [0.0] * size, "std": [1.0] * size},
+        "action": {"min": action, "max": action},
+    }
+    net = build_net(FlowConfig(network=NetworkConfig(width=16, depth=1)), needed)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.zero_()
+    return save_policy(ChunkPolicy(net, Normalizer.from_statistics(needed, statistics), needed), folder)

@@ -15,7 +15,7 @@ from robolearn.data import Dataset, EpisodeWriter, fingerprints
 from robolearn.data.fingerprints import fingerprint
 from robolearn.data.validate import validate
 from robolearn.data.video.encoder import VideoConfig
-from robolearn.data.video.segments import Segment, array
+from robolearn.data.video.segments import VideoSegment, array
 
 SIZE, LENGTH = 96, 12
 INTERFACE = Interface(
@@ -119,4 +119,4 @@ def test_damage_that_a_decoder_hides_is_refused(root: Path, tmp_path: Path) -> N
     with pytest.raises(BadInput, match=named):
         Dataset.open(root, cache=tmp_path / "cache").images("front")
     with pytest.raises(BadInput, match=r"\(frame [3-8]\): got one that does not decode"):
-        array(Segment(path, LENGTH, 20.0))
+        array(VideoSegment(path, LENGTH, 20.0))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, store
+from robolearn.data import Dataset, EpisodeWriter, locked_dataset
 from robolearn.data.features import features_of, interface_of, schema_of, stamp_column, stamp_name
 
 
@@ -87,8 +87,8 @@ def test_stats_of_the_whole_set(root):
 
 
 def test_files_roll_over(tmp_path, interface, episode, monkeypatch):
-    monkeypatch.setattr(store, "DATA_BYTES", 1000)
-    monkeypatch.setattr(store, "META_ROWS", 2)
+    monkeypatch.setattr(locked_dataset, "DATA_BYTES", 1000)
+    monkeypatch.setattr(locked_dataset, "META_ROWS", 2)
     with EpisodeWriter(tmp_path / "set", interface) as w:
         for e in range(4):
             w.write(episode(e, 7))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, VideoConfig, layout, store
+from robolearn.data import Dataset, EpisodeWriter, VideoConfig, layout, locked_dataset
 from robolearn.data.repair import repair
 from robolearn.data.validate import Limits, validate
 
@@ -163,8 +163,8 @@ def recorded(root: Path) -> dict[tuple[tuple[str, bytes], ...], int]:
             states[key] = max(states.get(key, 0), finished)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "DATA_BYTES", 400)  # a second file begins on the way
-        patch.setattr(store, "META_ROWS", 2)
+        patch.setattr(locked_dataset, "DATA_BYTES", 400)  # a second file begins on the way
+        patch.setattr(locked_dataset, "META_ROWS", 2)
         observed(disk, patch, moment)
         with EpisodeWriter(root, INTERFACE, video=VideoConfig(codec="libx264", crf=23)) as writer:
             for e, task in enumerate(TASKS):

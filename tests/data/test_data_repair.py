@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, store
+from robolearn.data import Dataset, EpisodeWriter, locked_dataset
 from robolearn.data.leftovers import leftovers
+from robolearn.data.locked_dataset import LockedDataset
 from robolearn.data.repair import Repaired, repair
-from robolearn.data.store import Store
 from robolearn.data.validate import validate
 from robolearn.io.append_only import Journal, records
 
@@ -41,7 +41,7 @@ def left(folder: Path, root: Path, e: int, steps: int, *, flushed: bool = True) 
         if flushed:  # as if the encoder had let go of all frames
             for encoder in w._encoders.values():
                 encoder.finish()
-        shutil.copytree(w._store.running, folder)
+        shutil.copytree(w._locked.running, folder)
         w.discard()
     shutil.move(folder, root / ".running")
 
@@ -182,12 +182,12 @@ def test_a_repair_that_is_killed_has_noted_whole_where_it_saves(root, tmp_path, 
     left(tmp_path / "left", root, 1, 5)
     notes = []
 
-    def killed(self, ready):
+    def killed(self, checked):
         notes.append((root / ".unfinished/000/episode").read_text())
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "commit", killed)
+        patch.setattr(LockedDataset, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
             repair(root)
     assert notes == ["1"]
@@ -270,7 +270,7 @@ def test_what_is_no_whole_episode_is_set_aside(three, lacking):
 @pytest.mark.parametrize("damage", ["truncated", "gone", "one of two"])
 def test_lost_rows_are_one_finding_and_made_again(tmp_path, monkeypatch, damage):
     """Of twelve episodes, data and videos of which are whole."""
-    monkeypatch.setattr(store, "META_ROWS", 7 if damage == "one of two" else 64)
+    monkeypatch.setattr(locked_dataset, "META_ROWS", 7 if damage == "one of two" else 64)
     root = tmp_path / "set"
     with EpisodeWriter(root, INTERFACE, stamps=("clock",)) as w:
         for e in range(12):
@@ -346,7 +346,7 @@ def test_a_kill_while_the_rest_of_a_killed_commit_is_removed_brings_none_of_it_b
     add(writer, 3, 5)
     with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
         writer.end(success=True, task="press")
-    writer._store._lock.release()
+    writer._locked._lock.release()
     assert (three / "videos/observation.images.front/chunk-000/file-003.mp4").exists()
     rows = pq.read_table(three / "meta/episodes/chunk-000/file-000.parquet").num_rows
     assert rows == (4 if renames == 4 else 3)  # all of it is there but the count

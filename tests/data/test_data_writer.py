@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data import Dataset, EpisodeWriter, store
+from robolearn.data import Dataset, EpisodeWriter, locked_dataset
 
 STEP = {"proprio": [1.0, 2.0, 3.0], "objects": [4.0, 5.0]}
 
@@ -119,8 +119,8 @@ def test_one_writer_at_a_time(tmp_path, interface, episode):
 
 
 def test_resume_equals_one_go(tmp_path, interface, episode, monkeypatch):
-    monkeypatch.setattr(store, "META_ROWS", 3)
-    monkeypatch.setattr(store, "DATA_BYTES", 1000)
+    monkeypatch.setattr(locked_dataset, "META_ROWS", 3)
+    monkeypatch.setattr(locked_dataset, "DATA_BYTES", 1000)
     episodes = [episode(e, 4 + e, task=f"task {e % 3}") for e in range(8)]
     with EpisodeWriter(tmp_path / "one", interface) as w:
         for e in episodes:
@@ -143,7 +143,7 @@ def test_resume_equals_one_go(tmp_path, interface, episode, monkeypatch):
 
 def test_resume_removes_what_was_never_committed(tmp_path, interface, episode, monkeypatch):
     """A kill between the renames of the frames and of info.json, at every point between them."""
-    monkeypatch.setattr(store, "META_ROWS", 2)
+    monkeypatch.setattr(locked_dataset, "META_ROWS", 2)
     replace = os.replace
     for kept in range(5):
         root = tmp_path / f"set{kept}"
@@ -162,7 +162,7 @@ def test_resume_removes_what_was_never_committed(tmp_path, interface, episode, m
         with pytest.raises(KeyboardInterrupt):
             w.write(episode(2, 9, task="another"))
         monkeypatch.setattr(os, "replace", replace)
-        w._store._lock.release()
+        w._locked._lock.release()
 
         dataset = Dataset.open(root)
         assert dataset.lengths.tolist() == [5, 5] and dataset.stats["action"]["count"] == 10

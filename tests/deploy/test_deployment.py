@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,17 +42,25 @@ def flags(command: tuple[str, ...]) -> dict[str, str]:
 def test_the_nodes_of_a_simulated_arm_in_the_order_in_which_they_end() -> None:
     policy, streamer, safety, arm = programs(station(True, device="cuda:1", dry_run=True))
     assert [p.name for p in (policy, streamer, safety, arm)] == ["policy", "streamer", "safety", "sim_arm"]
-    assert policy.command[1:4] == ("-m", "robolearn.deploy.nodes", "policy")
-    assert arm.command[2:4] == (
-        "my.arm",
-        "--fast",
-    )
+    assert policy.command[1:5] == ("-P", "-m", "robolearn.deploy.nodes", "policy")
+    assert arm.command[3:5] == ("my.arm", "--fast")
     assert all(flags(p.command)["--contract"] == "sim" for p in (policy, streamer, safety, arm))
     asked = flags(policy.command)
     assert asked["--device"] == "cuda:1" and asked["--policy"] == "runs/bc" and asked["--seed"] == "7"
     assert asked["--objects"] == "cube_x,cube_y"
     assert flags(streamer.command)["--grace-ms"] == "150.0" and flags(safety.command)["--dry-run"] == "true"
     assert flags(arm.command)["--task"] == "lift" and flags(arm.command)["--seed"] == "7"
+
+
+def test_files_of_the_current_folder_are_no_part_of_our_nodes(tmp_path: Path) -> None:
+    """Somebody's own hardware.py beside a policy is what they call it, and must not stand between policy and arm."""
+    for name in ("hardware", "robots", "numpy"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py of the current folder')")
+    for program in programs(station(True)):
+        refused = program.command[: program.command.index("--contract")]
+        refused = refused if program.name != "sim_arm" else (*refused[:3], "robolearn.cli.node_sim_arm")
+        done = subprocess.run([*refused, "--nothing", "1"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and "flag: got --nothing" in done.stderr, done.stderr
 
 
 def test_the_nodes_of_a_real_arm() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_heap() -> Iterator[None]:
+def small_heap() -> None:
     """What earlier tests left is not looked through while nodes run in this process.
 
     A collection of all of it stands still for longer than the safety filter lets a joint state be old. Nodes that run
@@ -17,5 +16,3 @@ def small_heap() -> Iterator[None]:
     """
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()

@@ -160,10 +160,16 @@ class RecordingRig:
     `sag` of the controller [rad], `sees`: the operator looks at the screen, `speaks`: the safety node reports."""
 
     def __init__(
-        self, *, recording: bool = True, wrap: Callable[[Hand], Any] = lambda hand: hand, **options: Any
+        self,
+        *,
+        recording: bool = True,
+        wrap: Callable[[Hand], Any] = lambda hand: hand,
+        make: Callable[..., Recording] = Recording,
+        paper: Any = None,
+        **options: Any,
     ) -> None:
         self.now = 10.0
-        self.hand, self.paper, self.shelf = Hand(lambda: self.now), Paper(), Shelf()
+        self.hand, self.paper, self.shelf = Hand(lambda: self.now), paper or Paper(), Shelf()
         self.q, self.width, self.sag = HOME.copy(), 0.04, 0.0
         self.films = self.changes = self.sees = self.speaks = True
         self.commands: list[tuple[float, np.ndarray]] = []
@@ -177,7 +183,7 @@ class RecordingRig:
             session = Session(
                 CONTRACT, wrap(self.hand), CONTRACT.interface, self.paper, "wave", **{"episodes": 5, **options}
             )
-            self.logic: Teleoperation = Recording(
+            self.logic: Teleoperation = make(
                 session, self, self.observer, self.shelf, sim_reset=self._never, clock=clock, wall=wall
             )
         else:

@@ -20,7 +20,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.replay import RecordSchema
+from robolearn.data.replay import PlayedEpisode, RecordSchema
 from robolearn.hil.actor import Actor
 from robolearn.hil.algorithms import make_off_policy
 from robolearn.hil.board import Board
@@ -125,23 +125,26 @@ def make_base() -> ChunkPolicy:
     return copy.deepcopy(_base())
 
 
-def make_lesson(pace: str = "lockstep", algo: str = "proposals", **settings: Any) -> Lesson:
+def make_lesson(pace: str = "lockstep", algo: str = "proposals", reward: str = "task", **settings: Any) -> Lesson:
     kind: Any = ProposalsConfig if algo == "proposals" else RlpdConfig
     own = {"proposals": 2, "backup_proposals": 1} if algo == "proposals" else {}
-    return Lesson(algo=algo, settings=kind(**{**SMALL, **own, **settings}), pace=pace, seed=3)  # type: ignore[arg-type]
+    return Lesson(algo=algo, settings=kind(**{**SMALL, **own, **settings}), pace=pace, seed=3, reward=reward)  # type: ignore[arg-type]
 
 
 class Classroom:
     """A learner in a thread, behind its door. It can be stopped, and started again at the same address."""
 
-    def __init__(self, folder: Path, lesson: Lesson, *, env_steps: int = 150, port: int = 0, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, lesson: Lesson, *, env_steps: int = 150, port: int = 0,
+        judge: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode, **settings: Any,
+    ) -> None:  # fmt: skip
         resume = (folder / "run").exists()
         self.run = Run.create(folder / "run", {"test": True}, resume=resume)
         self.intake = Intake(folder / "log", SCHEMA, single=lesson.pace == "lockstep")
         self.board, self.lesson = Board(), lesson
         given = LearnerSettings(**{"checkpoint_s": 1e9, "publish_every": 5, **settings})
         self.learner = Learner(
-            self.run, make_base(), lesson, Budget(env_steps=env_steps), self.intake, self.board, (), given
+            self.run, make_base(), lesson, Budget(env_steps=env_steps), self.intake, self.board, (), given, judge
         )
         answers = handlers(
             self.intake, self.board, run="a run", task=lesson.to_text(), interface=interface_hash(INTERFACE),

@@ -14,7 +14,7 @@ from robolearn.data.replay import End, Step
 from robolearn.hil.agent import SteeredAgent
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import Classroom, Line, make_lesson, play
+from classroom import Classroom, Helper, Line, make_lesson, play
 
 ALL = np.ones(1, np.bool_)
 
@@ -153,3 +153,23 @@ def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path
     windows = room.learner.experience.online
     rows = {int(w) for w in windows._windows.start}
     assert max(rows) > 12 and not windows._windows.ends[: len(first)].any()
+
+
+def test_with_a_key_alone_the_world_s_word_is_no_end(tmp_path: Path) -> None:
+    """`--reward key`: the world ends an episode as solved, but nobody pressed the key: it was cut there."""
+    person = Labels({(1, 2): "success", (2, 3): "stop"})
+    room = Classroom(tmp_path, make_lesson("realtime", reward="key"), env_steps=10**6)
+    env = Line(limit=30)
+
+    class Right(Helper):
+        def command(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
+            return np.array([True]), np.ones((1, 1), np.float32)
+
+    played = play(tmp_path / "spool", room.port, env=env, helper=lambda seed: Right(seed), person=person)
+    room.stop()
+    ends = {r.episode: r for r in played.records if isinstance(r, End)}
+    assert (ends[0].terminated, ends[0].truncated, ends[0].success) == (False, True, False)
+    assert float(ends[0].observation["proprio"][0]) >= 1.0, "though the world called it solved"
+    assert (ends[1].terminated, ends[1].success) == (True, True)
+    rewards = [[r.reward for r in played.records if isinstance(r, Step) and r.episode == e] for e in (0, 1)]
+    assert not any(rewards[0]) and rewards[1] == [0, 0, 1]

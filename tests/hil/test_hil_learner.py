@@ -15,7 +15,7 @@ import torch
 from robolearn.core import BadInput
 from robolearn.data.replay import End, PlayedEpisode, Record, Step
 from robolearn.hil import intake as intakes
-from robolearn.hil.board import Board
+from robolearn.hil.board import Board, Period
 from robolearn.hil.experience import Experience, Outcome
 from robolearn.hil.intake import Intake
 from robolearn.hil.learner import Learner, result_of, summary
@@ -259,3 +259,55 @@ def test_steps_keep_their_rate_and_are_not_hurried_after_a_delay(monkeypatch: py
     pacer.tick()
     assert pacer.measured().count == 5  # between two episodes nothing is measured
     assert Pacer(None).measured().count == 0
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back: bool) -> None:
+    """What it did is learned from without an outcome; its rest, should it come after all, is passed over."""
+    lesson = make_lesson("realtime", utd=0.2)
+    bench = Bench(tmp_path, lesson, demos=[demonstration()], cut_after_s=60.0)
+    told = episode(0, 12, success=True)
+    bench.send("a", told[:8])
+    bench.send("b", episode(0, 6)[:3])
+    bench.work()
+    for actor in ("a", "b"):
+        bench.board.hear(actor, Period(0.0, 0.0, 0))
+    bench.learner._look_for_actors()
+    assert not bench.learner.experience.outcomes, "it was heard a moment ago"
+    bench.board.heard["a"] -= 61.0  # silent for so long
+    bench.learner._look_for_actors()
+    bench.learner._look_for_actors()
+    (outcome,) = bench.learner.experience.outcomes
+    assert outcome.cut and outcome.steps == 7 and not outcome.success and bench.learner.experience.online.steps == 7
+    assert not bench.learner.experience.online._windows.ends.any()
+    bench.learner.save()
+    if comes_back:
+        bench.send("a", told[8:])
+    bench.send("a", episode(1, 9))
+    bench.work()
+    assert [(o.steps, o.cut) for o in bench.learner.experience.outcomes] == [(7, True), (9, False)]
+    assert bench.learner.experience.taken["a"] == (23 if comes_back else 18)
+    bench.learner.save()
+    before = everything(bench.learner.experience)
+    bench.close()
+    other = Bench(tmp_path, lesson, demos=[demonstration()], cut_after_s=60.0)
+    for key, value in everything(other.learner.experience).items():
+        assert torch.equal(before[key], value), key
+    other.work()
+    other.learner._look_for_actors()
+    assert other.learner.experience.running == ["b"]
+    other.learner._began -= 61.0  # b was never heard of by this learner
+    other.learner._look_for_actors()
+    assert other.learner.experience.outcomes[-1].cut and not other.learner.experience.running
+    other.close()
+
+
+def test_in_lockstep_an_actor_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, make_lesson(), cut_after_s=60.0)
+    bench.send("a", episode(0, 12)[:8])
+    bench.work()
+    bench.board.hear("a", Period(0.0, 0.0, 0))
+    bench.board.heard["a"] -= 61.0
+    bench.learner._look_for_actors()
+    assert not bench.learner.experience.outcomes and bench.learner.experience.running == ["a"]
+    bench.close()

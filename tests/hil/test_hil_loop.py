@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ import pytest
 import torch
 
 from policies.checkpoint import load_policy
-from robolearn.core import BadInput
-from robolearn.data.replay import End, Step
+from robolearn.core import BadInput, Score, Window
+from robolearn.data.replay import End, PlayedEpisode, Step
+from robolearn.hil.algorithms import make_off_policy
+from robolearn.hil.experience import Experience
+from robolearn.rewards.scoring import scored
 from robolearn.runs import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import Classroom, Helper, Line, make_lesson, play
+from classroom import Classroom, Helper, Line, make_base, make_lesson, play
 
 
 def whole_run(folder: Path, **lesson: object) -> tuple[Classroom, object]:
@@ -211,3 +215,47 @@ def test_lockstep_takes_one_actor_alone(tmp_path: Path) -> None:
 
 def test_help_that_depends_on_the_seed_is_the_same_again() -> None:
     assert {Helper(seed).helps for seed in range(4)} == {True, False}
+
+
+def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
+    """Rewards by proprioception, filled in at the learner: the buffer has them, and a resumed one has the same."""
+
+    class Halfway:
+        """−1 a step, and solved beyond 0.3."""
+
+        def score(self, steps: Window, task: str) -> Score:
+            x = steps.observation["proprio"][1:, 0]
+            return Score(np.full(len(steps), -1.0, np.float32), x >= 0.3, np.ones(len(steps), np.float32))
+
+    def judge(episode: PlayedEpisode) -> PlayedEpisode:
+        return scored(episode, Halfway(), "go right")
+
+    room = Classroom(tmp_path, make_lesson(), env_steps=150, judge=judge)
+    played = play(tmp_path / "spool", room.port)
+    room.close()
+    episodes: dict[int, list[float]] = {}  # episode → x after each step, from the records
+    for record in played.records:
+        if record.index if isinstance(record, Step) else True:
+            episodes.setdefault(record.episode, []).append(float(record.observation["proprio"][0]))
+    wanted = [next((i + 1 for i, x in enumerate(xs) if x >= 0.3), len(xs)) for xs in episodes.values()]
+    outcomes = room.learner.experience.outcomes
+    assert [o.steps for o in outcomes] == wanted and [o.reward for o in outcomes] == [-float(n) for n in wanted]
+    assert [o.success for o in outcomes] == [max(xs) >= 0.3 for xs in episodes.values()]
+    assert any(o.success for o in outcomes) and any(
+        len(xs) > n for xs, n in zip(episodes.values(), wanted, strict=True)
+    )
+    batch = room.learner.experience.sample(torch.Generator().manual_seed(0))
+    assert (batch.reward < 0).all(), "the world's own rewards are 0 or 1"
+    again = Classroom(tmp_path, make_lesson(), env_steps=150, judge=judge)
+    again.close()
+    assert [(o.steps, o.reward) for o in again.learner.experience.outcomes] == [(o.steps, o.reward) for o in outcomes]
+
+
+def test_what_was_shown_is_scored_too() -> None:
+    seen = {"proprio": np.zeros((8, 2), np.float32)}
+    shown = PlayedEpisode(seen, np.zeros((8, 1), np.float32), np.zeros(8, np.float32), np.ones(8, bool), False, True)
+    algorithm = make_off_policy(make_base(), make_lesson())
+    experience = Experience(algorithm, [shown], lambda episode: replace(episode, reward=episode.reward - 1.0))
+    windows = experience.demonstrations
+    batch = windows.gather(torch.arange(len(windows)), 1.0, torch.Generator().manual_seed(0))
+    assert len(batch) and (batch.reward == -3.0).all(), "three steps a window"

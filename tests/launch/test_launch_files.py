@@ -13,16 +13,18 @@ from typing import Any
 
 import pytest
 
+from robots.stations import load_contract
+
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
-REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}}
-PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node"}
+REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}, "hil": {"policy": "runs/bc", "out": "runs/x"}}
+PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node", "hil": "hil_node"}
 ROBOTS = ("sim", "fr3")
 Launch = Callable[..., Any]
 
 
 def test_the_files_are_those_that_the_readers_are_told_of() -> None:
-    assert FILES == ["arm", "deploy", "record", "sim_arm", "teleop"]
+    assert FILES == ["arm", "deploy", "hil", "record", "servos", "sim_arm", "teleop"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -76,8 +78,11 @@ def test_every_argument_is_described_and_every_required_one_is_asked_for(launch:
 @pytest.mark.parametrize("name", FILES)
 def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node(launch: Launch, name: str) -> None:
     started = {process.node: process for process in launch(name, **REQUIRED.get(name, {})).started}
-    assert all(node.count("/") == 2 and node.startswith("/robolearn/") for node in started)
     assert all(process.executable == f"{node.split('/')[-1]}_node" for node, process in started.items())
+    if name == "servos":  # the arm's driver, in the namespace of its contract, whatever else runs
+        assert set(started) == {f"{load_contract('so101').namespace}/robolearn/servos"}
+        return
+    assert all(node.count("/") == 2 and node.startswith("/robolearn/") for node in started)
     if name == "sim_arm":
         assert set(started) == {"/robolearn/sim_arm"}
         return
@@ -112,6 +117,19 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
     }  # fmt: skip
 
 
+def test_a_lesson_in_simulation(launch: Launch) -> None:
+    context = launch("hil", device="browser", policy="runs/7", demos="data/7", out="runs/8", task="lift")
+    assert {process.executable: process.parameters for process in context.started} == {
+        "hil_node": {
+            "contract": "sim", "device": "browser", "policy": "runs/7", "demos": "data/7", "out": "runs/8",
+            "algo": "proposals", "reward": "task", "env_steps": 24000, "seconds": 30.0, "task": "lift",
+            "host": "127.0.0.1", "port": 8070, "realtime_priority": 0,
+        },
+        "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+        "sim_arm_node": {"contract": "sim", "task": "lift", "seed": 0},
+    }  # fmt: skip
+
+
 def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
     """`policy:=1` and `robot:=on` would reach a node as a number and a truth value."""
     started = launch("deploy", policy="1", robot="on").started
@@ -131,6 +149,14 @@ def test_real_time_priority_and_a_dry_run(launch: Launch) -> None:
     assert parameters["safety_node"] == {"contract": "fr3", "dry_run": True, "realtime_priority": 50}
     assert parameters["streamer_node"] == {"contract": "fr3", "realtime_priority": 50}
     assert "gripper_node" not in parameters, "what is sent nowhere moves no gripper either"
+
+
+def test_the_driver_of_servos(launch: Launch) -> None:
+    (driver,) = launch("servos", robot="left.yaml", namespace="left/robolearn", port="/dev/ttyACM1").started
+    assert driver.node == "/left/robolearn/servos"
+    assert driver.parameters == {
+        "contract": "left.yaml", "port": "/dev/ttyACM1", "limp": False, "release": False, "realtime_priority": 0,
+    }  # fmt: skip
 
 
 def test_a_gripper_without_actions_ends_its_node_and_nothing_else(launch: Launch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
+from robolearn.cli.hil.node import HIL
 from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.data.reader import Dataset
 from robolearn.deploy.programs import may_be_realtime
@@ -83,6 +85,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
     from hardware.ros2.policy_node import PolicyNode
     from hardware.ros2.record_node import RecordNode
     from hardware.ros2.safety_node import SafetyNode
+    from hardware.ros2.servos_node import ServosNode
     from hardware.ros2.sim_arm_node import SimArmNode
     from hardware.ros2.streamer_node import StreamerNode
     from hardware.ros2.teleop_node import TeleopNode
@@ -91,15 +94,19 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
         context = {"context": ros.context}
         made = {
             "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
+            "hil_node": RecordNode(lambda _: None, name="hil", defaults=node_defaults(**HIL), **context),  # type: ignore
             "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
             "policy_node": PolicyNode(lambda path, device: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "gripper_node": GripperNode(**context),
+            "servos_node": ServosNode(lambda *_: None, **context),  # type: ignore[arg-type,return-value]
             "streamer_node": StreamerNode(**context),
             "sim_arm_node": SimArmNode(lambda *_: None, **context),  # type: ignore[arg-type]
         }
         started = launch("deploy", policy=str(policy)).started + launch("record", out="x").started
+        started += launch("hil", policy=str(policy), out="x").started
         started += launch("teleop").started + launch("arm", robot="fr3").started
+        started += launch("servos", robot="fr3", namespace="robolearn").started
         for process in started:
             node = made[process.executable]
             assert process.node == f"{node.get_namespace()}/{node.get_name()}"
@@ -145,11 +152,51 @@ def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp
     assert data.success.tolist() == [True] and len(data.action) > 20
 
 
+@pytest.mark.realtime
+def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
+    compiled: None, launch: Launch, policy: Path, tmp_path: Path
+) -> None:
+    """The actor's node has started its learner, and serves the person's page; nothing moves before START."""
+    out = tmp_path / "run"
+    started = launch("hil", device="browser", port="0", policy=str(policy), out=str(out), task="lift").started
+    page = out / "spool" / "teleop"
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        operator = SafetyClient(ros)
+        try:
+            wait_until(lambda: {p.node for p in started} <= nodes(operator) and page.exists(), 120.0, "all nodes")
+            wait_until(lambda: operator.report is not None, 30.0, "the safety node")
+            assert operator.state == "disarmed", operator.state
+            with urllib.request.urlopen(page.read_text().strip(), timeout=10) as answer:
+                assert answer.status == 200
+            assert "listens" in (out / "logs" / "learner.log").read_text()
+            for child in children.values():
+                child.send_signal(signal.SIGINT)
+            codes = {node: child.wait(60) for node, child in children.items()}
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
+    assert list((out / "state").glob("state-*/meta.json")) and not page.exists()
+
+
 def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp_path: Path) -> None:
     (gripper,) = (p for p in launch("arm", robot="ur5e").started if p.executable == "gripper_node")
     with spawned([gripper], tmp_path) as children:
         assert children["/robolearn/gripper"].wait(60) == 0
     assert "ur5e has no gripper.action: nothing to do" in logs(tmp_path)
+
+
+@pytest.mark.realtime
+def test_an_arm_in_its_namespace_has_its_filter_and_no_gripper_node_to_wait_for(
+    compiled: None, launch: Launch, tmp_path: Path
+) -> None:
+    started = launch("arm", robot="so101", namespace="follower/robolearn").started
+    assert [process.executable for process in started] == ["safety_node", "gripper_node"]
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        assert children["/follower/robolearn/gripper"].wait(120) == 0, logs(tmp_path)
+        operator = SafetyClient(ros, station="/follower")
+        wait_until(lambda: operator.report is not None, 120.0, "the safety node")
+        children["/follower/robolearn/safety"].send_signal(signal.SIGINT)
+        assert children["/follower/robolearn/safety"].wait(30) == 0, logs(tmp_path)
 
 
 def test_a_wrong_contract_ends_the_safety_node_and_with_it_everything(launch: Launch, tmp_path: Path) -> None:

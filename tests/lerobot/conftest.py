@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, Episode, Interface
-from robolearn.data import EpisodeWriter, store
+from robolearn.data import EpisodeWriter, locked_dataset
 
 # Where it is missing nothing is collected, and `make test-lerobot` fails for that.
 collect_ignore_glob = [] if importlib.util.find_spec("lerobot") else ["test_*.py"]
@@ -78,8 +78,8 @@ def write(interface: Interface, episode) -> Callable[..., Path]:
 def ours(write, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six episodes in several data files and several files of episodes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "DATA_BYTES", 900)
-        patch.setattr(store, "META_ROWS", 2)
+        patch.setattr(locked_dataset, "DATA_BYTES", 900)
+        patch.setattr(locked_dataset, "META_ROWS", 2)
         root = write(tmp_path_factory.mktemp("ours") / "set")
     assert len(list(root.glob("data/*/*.parquet"))) >= 3 and len(list(root.glob("meta/episodes/*/*.parquet"))) == 3
     return root

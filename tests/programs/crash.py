@@ -36,7 +36,7 @@ from robolearn.data import Dataset, EpisodeWriter, edit
 from robolearn.data.dataset_source import open_numbers
 from robolearn.data.leftovers import clear, leftovers
 from robolearn.data.repair import repair
-from robolearn.data.source import store, store_all
+from robolearn.data.source import write_dataset, write_datasets
 
 CAMERAS = ("front", "wrist")
 SIZE = 64
@@ -189,9 +189,9 @@ def edited(kind: str, root: Path, out: Path) -> None:
         repair(root)
     elif kind == "split":
         parts = [edit.keep(dataset, part) for part in edit.split(dataset, (1, 1), 0)]
-        store_all(parts, [out / "one", out / "two"], lambda _: None)
+        write_datasets(parts, [out / "one", out / "two"], lambda _: None)
     else:
-        store(edit.drop(dataset, [0]), out / "one")
+        write_dataset(edit.drop(dataset, [0]), out / "one")
 
 
 def edit_killed(kind: str, root: Path, rng: np.random.Generator) -> None:

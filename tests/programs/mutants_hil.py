@@ -27,6 +27,17 @@ TOLD = (f"{LINK_FILE}::test_who_does_not_belong_is_told_why",)
 SECOND = (f"{LINK_FILE}::test_a_second_process_by_one_name_ends_the_first",)
 FULL = (f"{LINK_FILE}::test_a_full_disk_stops_the_learner_and_leaves_a_whole_log",)
 CURRICULUM, WATCHED = ("tests/hil/test_hil_curriculum.py",), ("tests/hil/test_hil_watched.py",)
+HAND, STATION = ("tests/hil/test_hil_hand.py",), ("tests/hil/test_hil_station.py",)
+KEY = (f"{AGENT_FILE}::test_with_a_key_alone_the_world_s_word_is_no_end",)
+REWARDS = (
+    "tests/rewards/test_rewards.py",
+    f"{LOOP_FILE}::test_a_model_s_score_is_what_is_learned_from",
+    f"{LOOP_FILE}::test_what_was_shown_is_scored_too",
+)
+GONE = (
+    "tests/hil/test_hil_learner.py::test_a_dead_actor_s_episode_is_cut_after_a_while",
+    "tests/hil/test_hil_learner.py::test_in_lockstep_an_actor_is_waited_for_however_long_it_takes",
+)
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
 DOUBT = ("tests/hil/test_hil_doubt.py",)
@@ -155,6 +166,73 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "curriculum-forgets-at-a-restart": Mutant(
         f"{HIL}/curriculum.py", "                self.begin(record.episode)\n", "                pass\n", CURRICULUM
+    ),
+    "hand-begins-with-what-the-stick-says": Mutant(
+        "hardware/teleop/take_over.py", "if not taken or kept.action is None:", "if True:", HAND
+    ),
+    "hand-opens-the-gripper": Mutant(
+        "hardware/teleop/take_over.py", "action[self._gripper] = self._grip\n", "pass\n", HAND
+    ),
+    "hand-lost-hands-to-the-policy": Mutant(
+        f"{HIL}/hand.py", 'return [*asks, "return"]', "return asks", HAND
+    ),
+    "hand-does-not-wait-for-start": Mutant(
+        f"{HIL}/hand.py", "self._waits = True  # for START", "self._waits = False", HAND
+    ),
+    "page-does-not-hold-the-hand": Mutant(f"{HIL}/hand.py", 'self._held = ask == "take over"', "pass", HAND),
+    "clutch-without-hysteresis": Mutant("hardware/teleop/clutch.py", "engaged = now - self._moved_at < self._rest_s",
+        "engaged = self._device.moving", HAND),
+    "clutch-of-a-device-that-is-gone-was-let-go": Mutant(
+        "hardware/teleop/clutch.py", "return replace(theirs, released=False)",
+        "return replace(theirs, released=True)", HAND,
+    ),
+    "arm-policy-moves-while-the-arm-is-placed": Mutant(
+        "hardware/teleop/teleoperation.py", "counts = not sample.automatic or", "counts = True or", STATION
+    ),
+    "arm-final-observation-is-the-last-step-s": Mutant(
+        f"{HIL}/station.py", "if len(self._rows) > 1:\n            self._step(float(success))",
+        "self._step(float(success))", STATION,
+    ),
+    "arm-success-earns-nothing": Mutant(f"{HIL}/station.py", "self._step(float(success))", "self._step(0.0)", STATION),
+    "arm-a-stop-is-an-end-of-the-task": Mutant(
+        f"{HIL}/station.py", "self.end(success=False, truncated=True)",
+        "self.end(success=False, terminated=True)", STATION,
+    ),
+    "arm-goes-on-without-a-learner": Mutant(
+        f"{HIL}/station.py", "elif self.episodes.phase is Phase.RECORDING and not self._link.alive:",
+        "elif False:", STATION,
+    ),
+    "arm-begins-without-a-learner": Mutant(
+        f"{HIL}/station.py", "if Do.BEGIN in dos and not self._link.alive:", "if False:", STATION
+    ),
+    "arm-moves-though-the-page-says-stop": Mutant(
+        f"{HIL}/station.py", "self.do(self.episodes.stopped(STOPPED))", "pass", STATION
+    ),
+    "arm-an-intervention-is-the-policy-s": Mutant(
+        f"{HIL}/station.py", "Step(self._episode, self._index, seen, action, reward, intervention)",
+        "Step(self._episode, self._index, seen, action, reward, False)", STATION,
+    ),
+    "reward-of-the-world-beside-a-model-s": Mutant(
+        "robolearn/rewards/scoring.py", "reward=reward[:steps],", "reward=episode.reward[:steps],", REWARDS
+    ),
+    "reward-goes-on-after-the-task-is-solved": Mutant(
+        "robolearn/rewards/scoring.py", "steps = int(ends[0]) + 1", "steps = len(episode)", REWARDS
+    ),
+    "reward-of-demonstrations-is-left": Mutant(
+        f"{HIL}/experience.py", "self.demonstrations.add(judge(episode))", "self.demonstrations.add(episode)", REWARDS
+    ),
+    "reward-comes-too-late": Mutant(f"{HIL}/experience.py", "episode = self._judge(episode)\n", "pass\n", REWARDS),
+    "reward-by-key-ends-with-the-world": Mutant(
+        f"{HIL}/actor.py", "by_task and bool(turn.terminated[0])", "bool(turn.terminated[0])", KEY
+    ),
+    "dead-actor-is-waited-for": Mutant(
+        f"{HIL}/learner.py", "for outcome in self.experience.cut(actor):", "for outcome in ():", GONE
+    ),
+    "dead-actor-in-lockstep-is-cut": Mutant(
+        f"{HIL}/learner.py", "() if self._lockstep else self.experience.running", "self.experience.running", GONE
+    ),
+    "dead-actor-s-rest-is-another-episode": Mutant(
+        f"{HIL}/experience.py", "if record.episode <= self._over.get(actor, -1):", "if False:", GONE
     ),
     "watched-chunk-goes-on-after-help": Mutant(
         f"{HIL}/watched.py", "self._cursor[steers] = self._policy.execute_steps", "pass", WATCHED

@@ -24,6 +24,9 @@ DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
 
+IMITATION = "robolearn/train/imitation.py"
+PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_what_was_asked_for",)
+
 OPTIONS, GRIPPER = ("tests/rl/test_rl_off_policy_options.py",), ("tests/rl/test_rl_gripper_critic.py",)
 DELAYED = ("tests/policies/test_delayed.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
@@ -253,6 +256,11 @@ MUTANTS: dict[str, Mutant] = {
     "chunk-leaks-into-the-next-episode": Mutant(
         "robolearn/rollout/engine.py", "need = ended | (cursor == held.chunk.shape[1])",
         "need = cursor == held.chunk.shape[1]", ENGINE,
+    ),
+    "precision-ignored": Mutant(IMITATION, 'mixed = precision == "bfloat16"', "mixed = False", PRECISION),
+    "always-mixed": Mutant(IMITATION, "torch.bfloat16, enabled=mixed", "torch.bfloat16, enabled=True", PRECISION),
+    "what-surrounds-it-decides": Mutant(
+        IMITATION, "        with self._autocast:\n", "        with __import__('contextlib').nullcontext():\n", PRECISION
     ),
     "worlds-do-not-rest": Mutant("robolearn/rollout/chunks.py", "going = going & ~ended", "pass", ENGINE),
 }  # fmt: skip

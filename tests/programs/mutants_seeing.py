@@ -8,9 +8,11 @@ import sys
 
 from mutation import Mutant, kill_replacements
 
+ON_POLICY, CRITIC = "robolearn/rl/algorithms/on_policy.py", ("tests/rl/test_rl_asymmetric_critic.py",)
 DISTILLER = "robolearn/train/distill.py"
 SPEC = "robolearn/core/specs.py"
 CAMERAS = ("tests/sim/test_world_cameras.py",)
+LOOKS = ("tests/sim/test_world_looks.py",)
 WORLD, CAMERA = "sim/embedded/world.py", "sim/embedded/camera.py"
 SPECS = ("tests/core/test_specs.py",)
 IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
@@ -35,6 +37,17 @@ MUTANTS: dict[str, Mutant] = {
         CAMERA, "self._context.draw(self._data, camera, out)", 'self._context.draw(self._data, "front", out)', CAMERAS
     ),
     "wrist-camera-looks-away": Mutant("robots/panda/panda.xml", "0.94 0 0.34", "0.94 0 -0.34", CAMERAS),
+    "looks-draw-from-the-starts": Mutant(
+        "sim/embedded/looks.py", "default_rng([seed, start_id, episode, LOOKS_STREAM])", "default_rng()", LOOKS
+    ),
+    "looks-stay-when-the-world-is-restored": Mutant(WORLD, "        self._dress(self._worlds)\n", "", LOOKS),
+    "looks-of-the-world-before": Mutant(
+        "sim/embedded/render_context.py", "look is not None and look is not self._look", "self._look is None", LOOKS
+    ),
+    "looks-turn-the-task-s-own-things-as-far": Mutant(
+        "sim/embedded/looks.py", "config.objects, config.background)", "config.background, config.background)", LOOKS
+    ),
+    "looks-are-not-exposed": Mutant("sim/embedded/looks.py", "picture * self.gain + 0.5", "picture + 0.0", LOOKS),
     "privileged-is-seen-beside-pictures": Mutant(
         SPEC, "hidden = self.privileged if pictures else ()", "hidden = ()", SPECS
     ),
@@ -46,6 +59,18 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "observe-keeps-the-other-pictures": Mutant(
         "robolearn/data/reader.py", "self.readers.items() if key in kept", "self.readers.items() if True", IMAGES
+    ),
+    "critic-input-is-not-resumed": Mutant(
+        ON_POLICY, "self.critic_input.fitted = True", "self.critic_input.fitted = False", CRITIC
+    ),
+    "critic-input-follows-every-rollout": Mutant(
+        "robolearn/rl/critic_input.py", "        self.fitted = True", "        self.fitted = False", CRITIC
+    ),
+    "critic-sees-what-the-policy-sees": Mutant(
+        ON_POLICY, "sees = (offered or policy.interface)", "sees = policy.interface if True else (offered)", CRITIC
+    ),
+    "critic-input-not-centred": Mutant(
+        "robolearn/rl/critic_input.py", '/mean").copy_(mean)', '/mean").copy_(0 * mean)', CRITIC
     ),
     "distill-labels-what-was-executed": Mutant(TAUGHT, "kept | {LABEL: label}", "kept | {LABEL: chunk}", DISTILL),
     "distill-teacher-always-acts": Mutant(TAUGHT, "np.where(taught[:, None, None], chunk, own)", "chunk", DISTILL),

@@ -9,6 +9,8 @@ from mutation import Mutant, kill_replacements
 PICTURES, TOOL = ("tests/robots/test_pictures.py",), ("tests/robots/test_tool.py",)
 CONTRACT, JUDGE = ("tests/robots/test_contract.py",), ("tests/hardware/test_station_judge.py",)
 CALIBRATION = ("tests/hardware/calibration/test_calibration.py",)
+SERVOS, SERVO_TESTS = "hardware/servos/driver.py", ("tests/hardware/test_servo_driver.py",)
+GRAVITY, GRAVITY_TESTS = "robots/gravity.py", ("tests/hardware/safety/test_safety_gravity.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 BORDER = ("tests/hardware/test_border.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
@@ -71,6 +73,43 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/test_gripper_actions.py::test_a_gripper_that_refuses_is_asked_twice_a_second",),
     ),
     "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
+    "torque-before-the-goal": Mutant(
+        SERVOS, "self._bus.write(self._measured)\n            self._bus.torque", "self._bus.torque", SERVO_TESTS
+    ),
+    "servos-without-limits": Mutant(
+        SERVOS, "((goal < self._lower) | (goal > self._upper), ", "(goal < -99, ", SERVO_TESTS
+    ),
+    "servos-jump": Mutant(SERVOS, "if away[i] > self._max_jump[i]:", "if False:", SERVO_TESTS),
+    "servos-of-two-publishers": Mutant(SERVOS, "if others > 0:", "if False:", SERVO_TESTS),
+    "servos-go-on-after-a-refusal": Mutant(
+        SERVOS, "self._wanted, self._refusing = None, True", "self._refusing = True", SERVO_TESTS
+    ),
+    "servos-press-on": Mutant(SERVOS, "> BLOCKED_RAD:", "> 99.0:", SERVO_TESTS),
+    "jaw-lets-go": Mutant(
+        SERVOS, "np.where(arm, reading.positions, self._goal)", "reading.positions", SERVO_TESTS
+    ),
+    "servos-sag-at-each-silence": Mutant(SERVOS, "> BLOCKED_RAD:", "> -1.0:", SERVO_TESTS),
+    "servos-dead-for-ever": Mutant(SERVOS, "now - self._heard > LOST_S:", "False:", SERVO_TESTS),
+    "arm-dropped-at-the-end": Mutant(SERVOS, "            if release:", "            if True:", SERVO_TESTS),
+    "gravity-forgotten": Mutant(GRAVITY, "return self.torques(q) - np", "return -np", GRAVITY_TESTS),
+    "gravity-of-another-posture": Mutant(GRAVITY, "self._data.qpos[self._q] = q", "pass", GRAVITY_TESTS),
+    "tool-without-weight": Mutant(GRAVITY, "tool is not None and tool.mass > 0.0", "False", GRAVITY_TESTS),
+    "tool-weighs-at-the-flange": Mutant(GRAVITY, " + np.array(tool.centre))", ")", GRAVITY_TESTS),
+    "efforts-of-another-device": Mutant(
+        "hardware/contact.py", "return self._gravity is None or any(", "return True or any(", GRAVITY_TESTS
+    ),
+    "jaw-begins-anywhere": Mutant(
+        "hardware/safety/supervisor.py", "None if self._gripper is None else self._gripper.width", "None",
+        ("tests/hardware/test_servos_node.py::test_the_jaw_begins_where_it_is_measured_and_goes_no_faster_than_it_may",),
+    ),
+    "stale-pose": Mutant(
+        "hardware/safety/filter.py", "self._pose = self._geometry.pose(positions)", "pass",
+        ("tests/hardware/test_impedance.py::test_a_pose_is_that_of_the_set_point_that_the_filter_allows",),
+    ),
+    "nodes-of-the-current-folder": Mutant(
+        "robolearn/deploy/programs.py", '"-P", "-m", ', '"-m", ',
+        ("tests/deploy/test_deployment.py::test_files_of_the_current_folder_are_no_part_of_our_nodes",),
+    ),
     "recording-stores-what-was-asked-at-the-border": Mutant(
         "hardware/recording/recording.py",
         "            and np.array_equal(row.target, self.set_points.wanted(row.q, row.action))\n", "",

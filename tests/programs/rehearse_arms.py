@@ -118,6 +118,17 @@ def test_a_policy_on_the_double_of_ur_robot_driver(ur5e: Path, tmp_path: Path) -
 
 
 @pytest.mark.realtime
+def test_a_policy_by_poses_on_the_double_of_an_impedance_controller(fr3: Path, tmp_path: Path) -> None:
+    """CRISP's controller in place of the trajectory controller: the same policy, by poses and postures."""
+    text = (CONTRACTS / "fr3.yaml").read_text()
+    poses = "command: {topic: target_pose, type: geometry_msgs/msg/PoseStamped, posture: {topic: target_joint, "
+    poses += "type: sensor_msgs/msg/JointState}}\n"
+    path = tmp_path / "fr3.yaml"
+    path.write_text(re.sub(r"^command:\n(  .*\n)+", poses, text, flags=re.MULTILINE))
+    check_success(fr3, tmp_path, str(path))
+
+
+@pytest.mark.realtime
 def test_the_judge_sees_that_set_points_are_not_sent_ahead(fr3: Path, tmp_path: Path) -> None:
     """The contract without its horizon: each message ends the trajectory before."""
     path = tmp_path / "fr3.yaml"

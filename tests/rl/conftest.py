@@ -175,7 +175,7 @@ COMMON: dict[str, Any] = {
     "max_grad_norm": 1.0,
     "average": 0.8,
     "noise": NOISE,
-    "threads": 2,
+    "threads": 1,
 }  # all of them: the tests do not move with the defaults
 CRITIC: dict[str, Any] = {
     "chunks_per_rollout": 5,

@@ -44,7 +44,8 @@ def test_every_ratio_is_1_before_the_first_update(
     wide = replace(getattr(kit, noise), sigma_min=0.3, sigma_max=0.6)  # or all episodes of a group go alike
     for steps in (1, 3):
         policy = make_policy(world.interface, gain=3.0, horizon=2, execute=2, steps=steps, **shape)
-        made = kit.runner(world, policy, algo, epochs=2, minibatch=1000, target_kl=1e9, actor_lr=2e-3, noise=wide)
+        settings = {"epochs": 2, "minibatch": 1000, "target_kl": 1e9, "actor_lr": 2e-3, "noise": wide, "threads": 2}
+        made = kit.runner(world, policy, algo, **settings)
         seen: list[torch.Tensor] = []
 
         def watched(r: torch.Tensor, *rest: Any, seen: list[torch.Tensor] = seen) -> torch.Tensor:
@@ -66,7 +67,8 @@ def test_every_ratio_is_1_before_the_first_update(
 @both
 def test_nothing_is_processed_twice(point: Make, kit: Any, monkeypatch: pytest.MonkeyPatch, noise: str):
     # 40 = 16 + 16 + 8
-    made = kit.runner(point(8), epochs=3, critic_epochs=2, minibatch=16, target_kl=1e9, noise=getattr(kit, noise))
+    settings = {"epochs": 3, "critic_epochs": 2, "minibatch": 16, "target_kl": 1e9, "threads": 2}
+    made = kit.runner(point(8), noise=getattr(kit, noise), **settings)
     learned: list[torch.Tensor] = []
     criticised: list[int] = []
     once = DenoisingActor.evaluate

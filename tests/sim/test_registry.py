@@ -79,5 +79,6 @@ def test_adapted_tasks_get_their_name_and_workers(
 
     monkeypatch.setattr("sim.adapters.make_gym", make)
     monkeypatch.setattr("sim.adapters.make_robosuite", make)
-    assert sim.registry.make_env(task, 5, threads=threads) == "the worlds"
-    assert seen == [((task, 5), {"workers": workers})]
+    made = sim.registry.make_env(task, 5, threads=threads, cameras=("render",), image_size=40)
+    assert made == "the worlds"
+    assert seen == [((task, 5), {"workers": workers, "cameras": ("render",), "image_size": 40})]

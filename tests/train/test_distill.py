@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,14 @@ def test_beta_falls_from_round_to_round_and_each_round_adds_its_frames(tmp_path:
     assert len(made.windows) == 3 * 12 * 8
     assert sorted(file.name for file in tmp_path.iterdir()) == [f"round-00{r}.safetensors" for r in range(3)]
     assert made.outcomes[0]["success"] == 1.0
+
+
+def test_new_frames_are_learned_from_at_once(tmp_path: Path) -> None:
+    """Also where a round has fewer gradient steps than an epoch."""
+    config = settings(rounds=2)
+    config = replace(config, imitation=replace(config.imitation, steps=2, steps_per_iteration=1))
+    made = distilled(tmp_path, config)
+    assert len(made.windows) == len(made.trainer._order) == 2 * 12 * 8
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:

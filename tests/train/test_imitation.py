@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from policies.checkpoint import load_policy
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
@@ -57,6 +58,7 @@ def trainer(settings: ImitationConfig, n: int = 100, **more) -> ImitationTrainer
     return ImitationTrainer(settings, Toy(n), INTERFACE, STATISTICS, **more)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "policy",
     [
@@ -64,9 +66,10 @@ def trainer(settings: ImitationConfig, n: int = 100, **more) -> ImitationTrainer
         FlowConfig(kind="shortcut", network=NETWORK),
         DiffusionConfig(network=NETWORK, steps=5),
     ],
+    ids=["rectified", "shortcut", "diffusion"],
 )
-def test_continuation_is_bit_identical(policy):
-    settings = config(policy=policy)
+def test_continuation_is_bit_identical(policy, precision):
+    settings = config(policy=policy, precision=precision)
     whole = trainer(settings)
     metrics = [whole.iterate(i) for i in range(20)]
     first = trainer(settings)
@@ -95,6 +98,55 @@ def test_it_learns_exports_and_validates(tmp_path):
     wanted = 0.5 * np.tanh(seen[:, None, :2]).repeat(4, axis=1)
     assert np.abs(policy.act({"proprio": seen}) - wanted).mean() < 0.1
     assert {"loss", "lr", "grad_norm", "epoch", "validation_loss"} <= history[0].keys()
+
+
+@pytest.mark.parametrize("kind", ["rectified", "shortcut"])
+def test_bfloat16_learns_as_float32_does(kind, tmp_path):
+    def learned(precision):
+        policy = FlowConfig(kind=kind, network=NETWORK)
+        settings = config(policy=policy, precision=precision, steps=400, steps_per_iteration=50, batch=128)
+        made = trainer(settings, n=2000, validation=Toy(200, seed=1))
+        return made, [made.iterate(i) for i in range(made.config.iterations)]
+
+    (mixed, rows), (_, exact) = learned("bfloat16"), learned("float32")
+    assert exact[-1]["validation_loss"] < 0.7 * exact[0]["validation_loss"]
+    for key in ("loss", "validation_loss"):
+        assert rows[-1][key] == pytest.approx(exact[-1][key], rel=0.03), key
+        assert rows[-1][key] != exact[-1][key]
+    # It is the products that are rounded: to 8 bits, not to 24.
+    assert 1e-5 < abs(rows[0]["loss"] / exact[0]["loss"] - 1) < 2**-7
+    assert all(tensor.dtype == torch.float32 for tensor in mixed.net.state_dict().values())
+    assert {tensor.dtype for key, tensor in mixed.state()[0].items() if "step" not in key} == {torch.float32}
+    mixed.export(tmp_path / "policy")
+    assert {tensor.dtype for tensor in load_file(tmp_path / "policy" / "model.safetensors").values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_loss_alone_is_computed_in_what_was_asked_for(precision, monkeypatch):
+    learner = trainer(config(precision=precision), validation=Toy(50, seed=1))
+    seen = []
+    for module, name in ((learner.net, "loss"), (learner.ema.module, "loss"), (learner.optimizer, "step")):
+        once = getattr(module, name)
+
+        def watched(*args, once=once, module=module, **more):
+            seen.append((module, torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")))
+            return once(*args, **more)
+
+        monkeypatch.setattr(module, name, watched)
+    with torch.autocast("cpu", torch.float16):  # whatever surrounds it
+        learner.iterate(0)
+    assert {dtype for module, dtype in seen if module is learner.net} == {precision == "bfloat16" and torch.bfloat16}
+    seen.clear()
+    learner.iterate(1)
+    assert {dtype for module, dtype in seen if module is not learner.net} == {False}
+
+
+def test_validation_is_float32_in_any_precision():
+    learner = trainer(config(precision="bfloat16"), validation=Toy(50, seed=1))
+    said = learner.iterate(0)["validation_loss"]
+    judge = trainer(config(), validation=Toy(50, seed=1))
+    judge.load_state(*learner.state())
+    assert judge._validate()["validation_loss"] == said
 
 
 def test_global_randomness_is_neither_used_nor_disturbed():
@@ -134,6 +186,8 @@ def test_what_cannot_be_trained():
         trainer(config(), n=0)
     with pytest.raises(BadInput, match="steps"):
         config(steps=0)
+    with pytest.raises(BadInput, match="got float16; available: float32, bfloat16"):
+        config(precision="float16")
     learner = trainer(config())
     learner.windows.action[:] = torch.nan
     with pytest.raises(NonFinite, match="iteration 0"):

@@ -82,6 +82,7 @@ def test_what_the_policy_sees_is_chosen_and_stored(tmp_path, monkeypatch):
         assert set(stored) == sees
         assert [key for key, spec in stored.items() if spec.get("privileged")] == privileged
         assert set(load_policy(tmp_path / name).interface.observation) == sees
+    assert Dataset.open(tmp_path / "set").seeing(("proprio",)).cameras == []  # whose frames nobody decodes
     with pytest.raises(
         BadInput, match=r"observation of data set .*: got no 'images.wrist'.*available: proprio, images.front, obj"
     ):

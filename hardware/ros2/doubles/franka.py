@@ -2,8 +2,11 @@
 
 - `franka/joint_states` is the driver's own. `joint_states` is a relay's, joint_state_publisher: at a rate of its own,
   with a stamp of *now* on whatever came last, so a driver that died looks alive there.
-- The arm is led by joint_trajectory_controller at 1 kHz (`doubles.trajectory_controller`). What it asks of the arm is
-  what the limit monitor judges, in place of the messages: a late message is a stop, whatever the messages said.
+- A contract whose command is a trajectory has its arm led by joint_trajectory_controller at 1 kHz
+  (`doubles.trajectory_controller`). What it asks of the arm is what the limit monitor judges, in place of the messages:
+  a late message is a stop, whatever the messages said.
+- One whose command is a pose has CRISP's Cartesian impedance controller (`doubles.impedance`). The limit monitor judges
+  the postures that come with the poses.
 - `franka_gripper/joint_states` comes 50 times a second. The hand follows actions; where their types are not installed
   the double follows the contract's gripper topic itself, and logs that it does.
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,34 +26,122 @@ from numpy.typing import NDArray
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.doubles.hand import Hand
+from hardware.ros2.doubles.impedance import ImpedanceController
 from hardware.ros2.doubles.trajectory_controller import PERIOD_S, TrajectoryController, Waypoint
 from hardware.ros2.gripper_node import has_actions
+from hardware.ros2.sending_time import sent_at
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.core import BadInput
-from robots.stations import TRAJECTORY
+from robots.stations import POSE, TRAJECTORY
 
 log = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
 
 RELAY = "/joint_states"
 RELAY_HZ = 30.0  # joint_state_rate of franka.launch.py
 GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
 
 
+class _Leads(Protocol):
+    """What leads the arm."""
+
+    def take(self, message: Any, now: float) -> str:
+        """A command has come by `now` [s]; why it is refused, or nothing."""
+        ...
+
+    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
+        """One period of the controller; the arm is moved if a command has `begun` it."""
+        ...
+
+    def hold(self, q: Array) -> None:
+        """It is activated anew where the arm is."""
+        ...
+
+
+class _Trajectory:
+    """joint_trajectory_controller."""
+
+    def __init__(self, arm: FrankaDouble) -> None:
+        self._double = arm
+        self._controller = TrajectoryController(arm.contract.joints, arm.arm()[0])
+        self._judged_from, self._count = time.monotonic(), 0  # samples of the controller since then
+
+    def take(self, message: Any, now: float) -> str:
+        points = [
+            Waypoint(
+                messages.seconds(p.time_from_start),
+                np.array(p.positions, dtype=np.float64),
+                np.array(p.velocities, dtype=np.float64) if len(p.velocities) else None,
+            )
+            for p in message.points
+        ]
+        begin = messages.seconds(message.header.stamp)
+        why = self._controller.accept(tuple(message.joint_names), points, begin, now)
+        return f"trajectory: {why}" if why else ""
+
+    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
+        desired = self._controller.sample(now, q, v)
+        self._count += 1
+        self._double.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
+        if begun:
+            self._double.world.command(desired)
+
+    def hold(self, q: Array) -> None:
+        self._controller.hold(q)
+
+
+class _Impedance:
+    """CRISP's cartesian_impedance_controller, which takes no pose while several publish them."""
+
+    def __init__(self, arm: FrankaDouble) -> None:
+        self._double, c = arm, arm.contract
+        self._controller = ImpedanceController(c.robot, arm.arm()[0])
+        if c.posture is not None:
+            arm.listen(messages.JointState, c.posture.topic, self._on_posture)
+
+    def _on_posture(self, message: Any, info: Any) -> None:
+        q = messages.pick(message, self._double.contract.joints)
+        self._double.monitor.command(q, sent_at(info))
+        if np.isfinite(q).all():
+            self._controller.posture(q)
+
+    def take(self, message: Any, now: float) -> str:
+        if self._double.count_publishers(self._double.contract.command.topic) > 1:
+            return "poses of several publishers"
+        position, rotation = messages.read_pose(message)
+        if not (np.isfinite(position).all() and np.isfinite(rotation).all()):
+            return "a pose that is not finite"
+        self._controller.pose(position, rotation)
+        return ""
+
+    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
+        if begun:
+            self._double.world.push(self._controller.sample(q, v))
+
+    def hold(self, q: Array) -> None:
+        self._controller.begin(q)
+
+
 class FrankaDouble(SimArmNode):
-    """The arm's driver, trajectory controller, relay and hand. Args and parameters: see `SimArmNode`."""
+    """The arm's driver, its controller, relay and hand. Args and parameters: see `SimArmNode`."""
+
+    commands = (TRAJECTORY, POSE)
 
     def configure(self) -> None:
         c = self.station()
-        if c.command.type != TRAJECTORY or c.gripper_states is None:
-            got = f"{c.command.type}, {'' if c.gripper_states else 'no '}gripper.states"
-            raise BadInput(f"contract {c.name} for franka_ros2", got=got, expected=f"{TRAJECTORY}, gripper.states")
+        if c.gripper_states is None:
+            raise BadInput(f"contract {c.name} for franka_ros2", got="no gripper.states", expected="gripper.states")
         super().configure()
-        self.monitor = LimitMonitor.of(c.robot, PERIOD_S)
-        self._controller = TrajectoryController(c.joints, self._arm()[0])
+        self._leads: _Leads
+        if c.command.type == POSE:
+            self._leads = _Impedance(self)
+        else:
+            self.monitor = LimitMonitor.of(c.robot, PERIOD_S)
+            self._leads = _Trajectory(self)
         self._arrived: deque[tuple[float, Any]] = deque()
-        self._sampled, self._judged_from = self._ros_now(), time.monotonic()
-        self._begun = False  # a trajectory has come since the last reset
-        self._count = 0  # samples of the controller since `_judged_from`
+        self._sampled = self._ros_now()
+        self._begun = False  # a command has come since the last reset
         self._last_state: tuple[Any, ...] | None = None
         self._relay = self.create_publisher(messages.JointState, RELAY, qos.stream(lease_s=None))
         self._hand: Hand | None = None
@@ -110,28 +201,14 @@ class FrankaDouble(SimArmNode):
             self._sampled += PERIOD_S
             while self._arrived and self._arrived[0][0] <= self._sampled:
                 self._take(self._arrived.popleft()[1])
-            desired = self._controller.sample(self._sampled, *self._arm())
-            self._count += 1
-            self.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
-            if self._begun:
-                self.world.command(desired)
+            self._leads.step(self._sampled, *self.arm(), begun=self._begun)
             self.world.advance(advance)
         if not steps:
             self.world.advance(seconds)
 
     def _take(self, message: Any) -> None:
-        points = [
-            Waypoint(
-                messages.seconds(p.time_from_start),
-                np.array(p.positions, dtype=np.float64),
-                np.array(p.velocities, dtype=np.float64) if len(p.velocities) else None,
-            )
-            for p in message.points
-        ]
-        begin = messages.seconds(message.header.stamp)
-        why = self._controller.accept(tuple(message.joint_names), points, begin, self._sampled)
-        if why:
-            self._refuse(f"trajectory: {why}")
+        if why := self._leads.take(message, self._sampled):
+            self._refuse(why)
         else:
             self._fresh, self._begun = False, True
 
@@ -140,9 +217,9 @@ class FrankaDouble(SimArmNode):
         if self._hand is not None:
             self._hand.restarted()
         self._begun = False
-        self._controller.hold(self._arm()[0])
+        self._leads.hold(self.arm()[0])
 
-    def _arm(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def arm(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(n,) positions and velocities of the arm."""
         n = len(self.contract.joints)
         _, q, v = self.world.joint_state()

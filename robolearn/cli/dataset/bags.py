@@ -10,7 +10,7 @@ from robolearn.core import BadInput
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
-    from robolearn.data.source import Progress, Source
+    from robolearn.data.source import EpisodeSource, Progress
     from robots.stations import Contract
 
 FORMAT = "mcap"
@@ -25,7 +25,7 @@ def here(path: Path) -> bool:
 
 def read(
     path: Path, robot: str, *, task: str = "", success: bool | None = None, cameras: Sequence[str] | None = None
-) -> Source:
+) -> EpisodeSource:
     """The episodes of the bag at `path` by the contract `robot`; raises `BadInput` as `read_bag` does."""
     from robolearn.data.bags import read_bag
     from robolearn.data.bags.recording import Recording

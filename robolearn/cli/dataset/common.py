@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from robolearn.data.reader import Dataset
-    from robolearn.data.source import Source
+    from robolearn.data.source import EpisodeSource
 
 
 def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
@@ -44,14 +44,14 @@ def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def write_set(source: Source, out: Path, verb: str, quiet: bool) -> dict[str, Any]:
+def write_set(source: EpisodeSource, out: Path, verb: str, quiet: bool) -> dict[str, Any]:
     """Store `source` in `out`, showing progress; the result of the command."""
     return write_sets([source], [out], verb, quiet)[0]
 
 
-def write_sets(sources: Sequence[Source], outs: Sequence[Path], verb: str, quiet: bool) -> list[dict[str, Any]]:
+def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str, quiet: bool) -> list[dict[str, Any]]:
     """Store each of `sources` in its folder of `outs`, all or none, showing progress; the result for each."""
-    from robolearn.data.source import store, store_all
+    from robolearn.data.source import write_dataset, write_datasets
     from robolearn.runs import Progress
 
     begun = time.perf_counter()
@@ -62,9 +62,9 @@ def write_sets(sources: Sequence[Source], outs: Sequence[Path], verb: str, quiet
             return stack.enter_context(Progress(what, total=sources[i].count, unit="episodes", quiet=quiet))
 
         if len(outs) == 1:
-            written = [store(sources[0], outs[0], progress=progress(0))]
+            written = [write_dataset(sources[0], outs[0], progress=progress(0))]
         else:
-            written = store_all(sources, outs, progress)
+            written = write_datasets(sources, outs, progress)
     total = time.perf_counter() - begun
     return [
         {
@@ -97,11 +97,11 @@ class Edit(Command):
     out: Path
     """The new data set's folder."""
 
-    def source(self, dataset: Dataset) -> Source:
+    def source(self, dataset: Dataset) -> EpisodeSource:
         """The episodes of the new set."""
         raise NotImplementedError
 
-    def opened(self) -> Source:
+    def opened(self) -> EpisodeSource:
         """`source` of the set that is named."""
         from robolearn.data.dataset_source import open_numbers
 

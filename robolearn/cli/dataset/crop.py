@@ -9,7 +9,7 @@ from robolearn.cli.dataset.common import Edit, episode_list
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
-    from robolearn.data.source import Source
+    from robolearn.data.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Crop(Edit):
     episodes: str = ""
     """Which episodes, such as 3,7,10-19; all of them if not given."""
 
-    def source(self, dataset: Dataset) -> Source:
+    def source(self, dataset: Dataset) -> EpisodeSource:
         from robolearn.data import edit
 
         chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None

@@ -9,7 +9,7 @@ from robolearn.cli.dataset.common import Edit, episode_list
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
-    from robolearn.data.source import Source
+    from robolearn.data.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Drop(Edit):
     keep: str = ""
     """In place of the others: which episodes stay; all others go."""
 
-    def opened(self) -> Source:
+    def opened(self) -> EpisodeSource:
         """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
         from robolearn.data import layout
         from robolearn.data.dataset_source import open_numbers

@@ -19,7 +19,7 @@ from robolearn.core import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from robolearn.data.source import Source
+    from robolearn.data.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +82,12 @@ class Import(Command):
         show_stored(result, console)
 
 
-def importers() -> dict[str, Callable[[Import], Source]]:
+def importers() -> dict[str, Callable[[Import], EpisodeSource]]:
     """Format → what reads it, given the command's flags."""
     from robolearn.data.formats import FORMATS, ReadOptions
 
-    def plain(name: str) -> Callable[[Import], Source]:
-        def read(flags: Import) -> Source:
+    def plain(name: str) -> Callable[[Import], EpisodeSource]:
+        def read(flags: Import) -> EpisodeSource:
             cameras = flags.cameras if flags.images else ()
             options = ReadOptions(
                 flags.task,
@@ -105,7 +105,7 @@ def importers() -> dict[str, Callable[[Import], Source]]:
 
         return read
 
-    def bag(flags: Import) -> Source:
+    def bag(flags: Import) -> EpisodeSource:
         cameras = flags.cameras if flags.images else ()
         return bags.read(flags.path, flags.robot, task=flags.task, success=success_of(flags), cameras=cameras)
 

@@ -9,7 +9,7 @@ from robolearn.cli.dataset.common import Edit
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
-    from robolearn.data.source import Source
+    from robolearn.data.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class RenameTask(Edit):
     task: str | None = None
     """The old words; without it every episode gets the new ones."""
 
-    def source(self, dataset: Dataset) -> Source:
+    def source(self, dataset: Dataset) -> EpisodeSource:
         from robolearn.data import edit
 
         return edit.rename_task(dataset, self.task, self.to)

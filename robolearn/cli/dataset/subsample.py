@@ -9,7 +9,7 @@ from robolearn.cli.dataset.common import Edit
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
-    from robolearn.data.source import Source
+    from robolearn.data.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Subsample(Edit):
     """The action that stands for those of the frames between: auto takes the mean of small motions (tcp_delta) and
     the last target of joint positions, else the first."""
 
-    def source(self, dataset: Dataset) -> Source:
+    def source(self, dataset: Dataset) -> EpisodeSource:
         from robolearn.data import edit
 
         return edit.subsample(dataset, self.every, self.action)

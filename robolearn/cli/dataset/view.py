@@ -48,7 +48,9 @@ class View(Command):
             file = Path(folder) / "episodes.rrd"
             result = self._write(dataset, episodes, file)
             # By itself the viewer would also take connections from other machines.
-            done = subprocess.run([sys.executable, "-m", "rerun", str(file), "--bind", "127.0.0.1", "--port", "auto"])
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "rerun", str(file), "--bind", "127.0.0.1", "--port", "auto"]
+            )
         if done.returncode:
             raise RobolearnError("the rerun viewer could not be opened; --save FILE writes what it would show")
         return {**result, "file": None}

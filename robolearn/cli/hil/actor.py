@@ -8,36 +8,31 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robolearn.cli.command import Command, world_options
+from robolearn.cli.command import world_options
+from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput
 
 log = logging.getLogger(__name__)
 
-CONSOLE = "console"
-Operators = Literal["none", "scripted"]
+ARM = "arm.json"  # what became of the arm
+QUIT = "quit"  # this file says that the person has ended it all
 SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
 
 @dataclass(frozen=True, kw_only=True)
-class HilActor(Command):
-    """Act in a world, step by step, for a learner, and let an operator take over. Asks nothing; what it did is on its
-    disk before it is sent, and goes on from there after a kill."""
+class HilActor(Playing):
+    """Act in a world or on an arm, step by step, for a learner, and let an operator take over. Asks nothing on standard
+    input unless your device is there; what it did is on its disk before it is sent, and goes on from there after a
+    kill."""
 
     policy: Path
     """A run folder or a checkpoint folder: the one that the learner has."""
-    task: str = "peg_insert_tight"
-    """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
-    operator: Operators = "none"
-    """Who watches and takes over: nobody, or a script (tasks of ours)."""
     out: Path
     """The folder of the spool."""
     name: str = "actor"
     """Unlike that of the learner's other actors."""
-    console: int | None = None
-    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
-    address, with its token, is written into the file <out>/console."""
     learner: str = "127.0.0.1:7350"
     """HOST:PORT."""
     token: str = ""
@@ -51,55 +46,46 @@ class HilActor(Command):
         import torch
 
         from policies.checkpoint import load_chunk_policy
-        from robolearn.cli.hil.learner import policy_hash
-        from robolearn.cli.hil.stopping import stopping
-        from robolearn.core import bind_policy
         from robolearn.core.device import resolve_device
+
+        self.check_playing()
+        torch.set_num_threads(1)
+        base = load_chunk_policy(self.policy, resolve_device(self.device))
+        if self.robot:
+            from robolearn.cli.hil.arm import play_on_arm
+
+            return play_on_arm(self, base)
+        return self._play_in_a_world(base)
+
+    def reach(self, base: Any) -> tuple[Any, Any]:
+        """(spool, line to the learner, not yet open) of an actor of the policy `base`; the spool is to be closed."""
+        from robolearn.cli.hil.learner import policy_hash
         from robolearn.data.replay import RecordSchema
-        from robolearn.hil.actor import Actor
-        from robolearn.hil.algorithms import make_off_policy
-        from robolearn.hil.link import Link, opened
+        from robolearn.hil.link import Link
         from robolearn.hil.spool import Spool
-        from robolearn.hil.weights import TwoSets
         from robolearn.hil.wire.client import Client
         from robolearn.hil.wire.messages import interface_hash
         from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
-        from sim.registry import make_env
 
         certificates = Certificates(self.certs) if self.certs else None
         address, token = Address.parse(self.learner, "--learner"), find_token(self.token, certificates)
         if token is None:
             raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
         check_door(address, certificates)
-        torch.set_num_threads(1)
-        base = load_chunk_policy(self.policy, resolve_device(self.device))
         schema = RecordSchema(base.interface)
-        env = make_env(self.task, 1, threads=1, **world_options(self.task, [base]))
         spool = Spool(self.out, self.name, schema)
-        try:
-            bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
-            link = Link(
-                lambda limit: Client(address, token, certificates, limit), spool, self.name,
-                interface_hash(base.interface), policy_hash(base), schema.limit,
-            )  # fmt: skip
-            with stopping() as stop, opened(link), self._person(env, stop) as person:
-                lesson = link.open(stop)
-                if lesson is None:
-                    raise KeyboardInterrupt
-                sets = TwoSets(lambda: make_off_policy(base, lesson))
-                link.start(sets)
-                actor = Actor(
-                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation), self._operators(env),
-                    person,
-                )  # fmt: skip
-                sys.setswitchinterval(SWITCH_S)
-                played = actor.run(stop)
-                period = link.measure()
-                if stop():
-                    raise KeyboardInterrupt
-        finally:
-            spool.close()
-            env.close()
+        link = Link(
+            lambda limit: Client(address, token, certificates, limit), spool, self.name,
+            interface_hash(base.interface), policy_hash(base), schema.limit,
+        )  # fmt: skip
+        return spool, link
+
+    def result(self, played: Any, spool: Any, link: Any, period: Any) -> dict[str, Any]:
+        """What was played, for ``--json``."""
+        from robolearn.io.atomic import write_text
+
+        if played.quit:
+            write_text(self.out / QUIT, "\n")
         return {
             "actor": self.name,
             "episodes": played.episodes,
@@ -111,28 +97,63 @@ class HilActor(Command):
             "period_ms": {"p50": period.p50, "p99": period.p99} if period.count else None,
         }
 
+    def _play_in_a_world(self, base: Any) -> dict[str, Any]:
+        from robolearn.cli.hil.stopping import stopping
+        from robolearn.core import bind_policy
+        from robolearn.hil.actor import Actor
+        from robolearn.hil.algorithms import make_off_policy
+        from robolearn.hil.link import opened
+        from robolearn.hil.weights import TwoSets
+        from sim.registry import make_env
+
+        spool, link = self.reach(base)
+        env = None
+        try:
+            env = make_env(self.task, 1, threads=1, **world_options(self.task, [base]))
+            if self.teleop and ":" not in self.task:
+                env.max_episode_steps = round(self.seconds * env.interface.control_hz)
+            bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
+            with stopping() as stop, opened(link), self._people(env, stop) as (person, hand):
+                lesson = link.open(stop)
+                if lesson is None:
+                    raise KeyboardInterrupt
+                if hand is not None and lesson.pace != "realtime":
+                    raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside a person")
+                sets = TwoSets(lambda: make_off_policy(base, lesson))
+                link.start(sets)
+                actor = Actor(
+                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation),
+                    self._operators(env) if hand is None else lambda _: hand, person,
+                )  # fmt: skip
+                sys.setswitchinterval(SWITCH_S)
+                played = actor.run(stop)
+                period = link.measure()
+                if stop():
+                    raise KeyboardInterrupt
+        finally:
+            spool.close()
+            if env is not None:
+                env.close()
+        return self.result(played, spool, link, period)
+
     @contextlib.contextmanager
-    def _person(self, env: Any, stop: Callable[[], bool]) -> Iterator[Any]:
-        """The person at the page, or None."""
-        if self.console is None:
-            yield None
-            return
-        from robolearn.hil.console.at_actor import PersonAtConsole
-        from robolearn.hil.console.web_console import WebConsole
+    def _people(self, env: Any, stop: Callable[[], bool]) -> Iterator[tuple[Any, Any]]:
+        """(who is shown each step and asked, the person with a device), each or None."""
+        from robolearn.cli.hil.hands import opened_device, opened_page
+        from robolearn.hil.hand import Hand
         from robots import ROBOTS
 
-        robot = ROBOTS.get(env.interface.embodiment)
-        if robot is None:
-            raise BadInput("--console", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
-        with WebConsole(robot, port=self.console) as console:
-            from robolearn.cli.hil.learner import write_own
-
-            write_own(self.out / CONSOLE, console.url + "\n")
-            log.info("the console is at the address in %s", self.out / CONSOLE)
-            try:
-                yield PersonAtConsole(console, env.interface, robot.joints, getattr(env, "scene", None), stop)
-            finally:
-                (self.out / CONSOLE).unlink(missing_ok=True)
+        with opened_page(self.console, self.out, env.interface, getattr(env, "scene", None), stop) as page:
+            if not self.teleop:
+                yield page, None
+                return
+            robot = ROBOTS.get(env.interface.embodiment)
+            if robot is None:
+                raise BadInput("--teleop", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
+            with opened_device(self.teleop, self.device_options(), env.interface, robot, self.out) as device:
+                scene = None if self.screen else getattr(env, "scene", None)
+                hand = Hand(device, env.interface, robot, scene=scene, ending=stop, console=page)
+                yield hand, hand
 
     def _operators(self, env: Any) -> Callable[[int], Any] | None:
         if self.operator == "none":

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least, check_seed, peek
+from robolearn.cli.hil.playing import pace_of
 from robolearn.core import BadInput
 from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
+from robolearn.rewards.choice import TASK, check_reward
 from robolearn.rl.off_policy_settings import ProposalsConfig
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,11 @@ class Teaching(Command):
     """A data set of demonstrations."""
     out: Path
     """The run folder."""
+    reward: str = TASK
+    """task: the world's own, and what a person says; key: the person's success key alone; <module>:<Class>: a
+    RewardModel of yours, which scores each episode before it is learned from."""
+    cut_after_s: float = 60.0
+    """In real time: the episode of an actor that is silent for so long is learned from without its outcome."""
     algo: str = "proposals"
     """The algorithm: proposals, rlpd or dsrl."""
     env_steps: int = ENV_STEPS
@@ -62,13 +69,16 @@ class Teaching(Command):
         algo = peek(args, "--algo", "proposals")
         if algo not in HIL_ALGORITHMS:
             raise BadInput("--algo", got=algo, available=HIL_ALGORITHMS)
-        return {"settings": HIL_ALGORITHMS[algo]()}
+        return {"settings": HIL_ALGORITHMS[algo]()} | pace_of(args)
 
     def check(self) -> None:
         """Raise `BadInput` for flags that make no sense."""
         at_least(1, env_steps=self.env_steps, success_window=self.success_window, publish_every=self.publish_every)
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
+        check_reward(self.reward)
+        if not self.cut_after_s > 0:
+            raise BadInput("--cut-after-s", got=self.cut_after_s, expected="more than 0")
         if not self.checkpoint_s > 0:
             raise BadInput("--checkpoint-s", got=self.checkpoint_s, expected="more than 0")
 
@@ -107,6 +117,8 @@ class HilLearner(Teaching):
         from robolearn.hil.wire.server import Door
         from robolearn.io.atomic import write_text
         from robolearn.io.json_files import plain
+        from robolearn.rewards.choice import make_reward
+        from robolearn.rewards.scoring import scored
         from robolearn.runs import Progress, Run
         from robolearn.runs.run import CONFIG
 
@@ -118,8 +130,10 @@ class HilLearner(Teaching):
         torch.set_num_threads(1)
         base = load_chunk_policy(self.policy, resolve_device(self.device))
         lesson = Lesson(
-            algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed, curriculum=self.curriculum
-        )
+            algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed, curriculum=self.curriculum,
+            reward=self.reward,
+        )  # fmt: skip
+        model = make_reward(self.reward, base.interface)
         digest = policy_hash(base)
         demos = Dataset.open(self.demos) if self.demos else None
         stored = {
@@ -132,6 +146,7 @@ class HilLearner(Teaching):
             "settings": plain(self.settings),
             "curriculum": plain(self.curriculum),
             "pace": self.pace,
+            "reward": self.reward,
             "seed": self.seed,
             "env_steps": self.env_steps,
             "episodes": self.episodes,
@@ -144,6 +159,11 @@ class HilLearner(Teaching):
             intake, board = Intake(self.out / "log", schema, single=self.pace == "lockstep"), Board()
             shown = () if demos is None else (demos.episode(i) for i in range(demos.episodes))
             demonstrations = [PlayedEpisode.of_demonstration(episode) for episode in shown]
+            words = demos.episode(0).task if demos is not None and demos.episodes else ""
+
+            def judge(episode: PlayedEpisode) -> PlayedEpisode:
+                return episode if model is None else scored(episode, model, words)
+
             name = self.out / "run"
             if not name.exists():
                 write_text(name, secrets.token_hex(16) + "\n")
@@ -153,7 +173,8 @@ class HilLearner(Teaching):
                 run, base, lesson, Budget(env_steps=self.env_steps, episodes=self.episodes), intake, board,
                 demonstrations,
                 LearnerSettings(publish_every=self.publish_every, checkpoint_s=self.checkpoint_s,
-                                success_window=self.success_window),
+                                success_window=self.success_window, cut_after_s=self.cut_after_s),
+                judge=judge,
             )  # fmt: skip
             answers = handlers(
                 intake, board, run=name.read_text().strip(), task=lesson.to_text(),

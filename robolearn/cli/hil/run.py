@@ -10,8 +10,13 @@ import time
 from dataclasses import dataclass, fields
 from typing import Any
 
-from robolearn.cli.hil.actor import CONSOLE, Operators
+from robolearn.cli.command import Command
+from robolearn.cli.hil.actor import ARM, QUIT
+from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
+from robolearn.cli.hil.playing import Playing
+from robolearn.core import BadInput
+from robolearn.rewards.choice import KEY
 
 log = logging.getLogger(__name__)
 
@@ -24,21 +29,16 @@ PROGRAM = (sys.executable, "-P", "-c", "import sys; from robolearn.cli.main impo
 
 
 @dataclass(frozen=True, kw_only=True)
-class HilRun(Teaching):
-    """Teach a policy in a world: an actor tries, an operator takes over where it fails, a learner learns from both.
+class HilRun(Teaching, Playing):
+    """Teach a policy in a world or on an arm: an actor tries, an operator takes over where it fails, a learner learns
+    from both.
 
     Starts both halves as processes, starts a half again that was killed, and ends them together. What they say is in
     <out>/logs.
     """
 
-    task: str = "peg_insert_tight"
-    """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
-    operator: Operators = "none"
-    """Who watches and takes over: nobody, or a script (tasks of ours)."""
-    console: int | None = None
-    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port."""
-
     def run(self) -> dict[str, Any]:
+        from robolearn.data import Dataset
         from robolearn.deploy.processes import Processes, Program
         from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
         from robolearn.io.json_files import read_json
@@ -46,21 +46,30 @@ class HilRun(Teaching):
         from robolearn.runs.run import RESULT, check_new
 
         self.check()
+        self.check_playing()
+        if self.live and self.pace != "realtime":
+            raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
+        if self.reward == KEY and not self.teleop and self.console is None:
+            raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
+        if self.demos:
+            Dataset.open(self.demos, images=False)  # what is no data set is refused before anything is started
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         programs = (
             Program("learner", (*PROGRAM, "hil", "learner", *self._learner(address))),
-            Program("actor", (*PROGRAM, "hil", "actor", *self._actor(address))),
+            Program("actor", (*PROGRAM, "hil", "actor", *self._actor(address)), terminal=self.screen),
         )
         environment = {TOKEN_VARIABLE: new_token(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
         keys = ("success", "interventions", "updates")
         begun = time.monotonic()
-        bar = Progress("teaching", total=self.env_steps, unit="control steps", show=keys, quiet=self.json)
+        quiet = self.json or (self.screen and sys.stdin.isatty())  # the device shows how things are
+        bar = Progress("teaching", total=self.env_steps, unit="control steps", show=keys, quiet=quiet)
         with Processes(programs, self.out / LOGS, environment) as processes, bar as progress:
             try:
-                deaths, shown = _Deaths(), -1
-                page, opened = self.out / SPOOL / CONSOLE, self.console is None
+                deaths, shown, quit_ = _Deaths(), -1, self.out / SPOOL / QUIT
+                quit_.unlink(missing_ok=True)
+                pages = {CONSOLE: self.out / SPOOL / CONSOLE, TELEOP: self.out / SPOOL / TELEOP}
                 while len(done := processes.codes) < len(programs) or any(done.values()):
                     for name, code in done.items():
                         if code >= 0 or deaths.too_often(name):
@@ -69,17 +78,25 @@ class HilRun(Teaching):
                             continue
                         log.warning("the %s was killed by signal %d: it is started again", name, -code)
                         processes.restart(name)
-                    if not opened and page.exists():
-                        opened = True
-                        print(f"console: {page.read_text().strip()}", file=sys.stderr)
+                    for page in [name for name, path in pages.items() if path.exists()]:
+                        print(f"{page}: {pages.pop(page).read_text().strip()}", file=sys.stderr, flush=True)
+                    if quit_.exists() and "actor" in done:
+                        break
                     if (rows := list(read_metrics(self.out))) and rows[-1]["step"] != shown:
                         shown = rows[-1]["step"]
                         progress(rows[-1]["env_steps"], {key: rows[-1][key] for key in keys})
                     time.sleep(LOOK_S)
             finally:
                 processes.stop(STOP_S)
+        wall_s = {"run": time.monotonic() - begun}
+        arm = {"arm": read_json(path, what="the arm")} if (path := self.out / SPOOL / ARM).exists() else {}
+        if quit_.exists():  # the person has ended it before the budget was spent
+            known = {key: value for row in list(read_metrics(self.out))[-1:] for key, value in row.items()}
+            steps = {key: known.get(key, 0) for key in ("env_steps", "updates")}
+            return {"run": str(self.out), "policy": str(self.out / "policy"), "finished": False, **steps, **arm,
+                    "task": self.task, "wall_s": wall_s}  # fmt: skip
         result = read_json(self.out / RESULT, what=f"run {self.out}")
-        return {**result, "task": self.task, "wall_s": result["wall_s"] | {"run": time.monotonic() - begun}}
+        return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
 
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
@@ -89,9 +106,10 @@ class HilRun(Teaching):
         return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
 
     def _actor(self, address: str) -> list[str]:
+        own = {f.name for f in fields(Playing)} - {f.name for f in fields(Command)}
+        words = [word for f in fields(self) if f.name in own for word in _flag(f.name, getattr(self, f.name))]
         return [
-            "--policy", str(self.policy), "--task", self.task, "--operator", self.operator,
-            "--out", str(self.out / SPOOL), "--learner", address, "--json", *_flag("console", self.console),
+            *words, "--policy", str(self.policy), "--out", str(self.out / SPOOL), "--learner", address, "--json",
         ]  # fmt: skip
 
 
@@ -113,7 +131,7 @@ def flags_of(settings: Any) -> list[str]:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    if value is None or value is False:
+    if value is None or value is False or value == "":
         return []
     words = [f"--{name.replace('_', '-')}"]
     return words if value is True else [*words, str(value)]

@@ -16,7 +16,7 @@ from robolearn.data.bags.grid import Times, check_age, grid, newest, newest_befo
 from robolearn.data.bags.recording import Recording
 from robolearn.data.bags.series import Series, TopicData, pose_of, read_topics
 from robolearn.data.features import FRAME
-from robolearn.data.source import Draft, Source
+from robolearn.data.source import EpisodeDraft, EpisodeSource
 from robots import make_control
 from robots.ik import solve
 from robots.proprio import proprio
@@ -26,7 +26,7 @@ from robots.stations.pictures import picture
 OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
 
 
-def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bool | None = None) -> Source:
+def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bool | None = None) -> EpisodeSource:
     """The episodes of the bag at `path`.
 
     Args:
@@ -62,11 +62,11 @@ def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bo
     notes += topics.left_out
     stamps = (FRAME, *_stamp_names(station))
 
-    def drafts() -> Iterator[Draft]:
+    def drafts() -> Iterator[EpisodeDraft]:
         for part, action in zip(parts, actions, strict=True):
             yield _draft(part, action, topics, station, recording, task, success)
 
-    return Source(station.interface, drafts(), len(parts), stamps, tuple(notes), outcomes)
+    return EpisodeSource(station.interface, drafts(), len(parts), stamps, tuple(notes), outcomes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +135,9 @@ def _actions(
         commands = topics.series["command"].values[part.chosen["command"]]
         if station.command.type == POSE:
             commands = solve(station.robot.chain, q, *pose_of(commands), rest=np.asarray(station.robot.home))
+        if station.gripper_in_command:  # the jaw's position is the last number
+            width = np.array([station.gripper_width(row[len(station.joints) :].tolist()) for row in commands])
+            commands = commands[:, : len(station.joints)]
         if station.gripper is not None:
             given = part.chosen["gripper"]
             width = np.where(given >= 0, topics.series["gripper"].values[np.maximum(given, 0), 0], width)
@@ -171,7 +174,7 @@ def _draft(
     recording: Recording,
     task: str,
     success: bool | None,
-) -> Draft:
+) -> EpisodeDraft:
     length = len(part.times)
 
     def rows(role: str) -> Any:
@@ -213,7 +216,7 @@ def _draft(
         intervention=intervention,
         stamps=stamps,
     )
-    return Draft(episode, images, where)
+    return EpisodeDraft(episode, images, where)
 
 
 def _within(frames: Sequence[int], length: int, where: str) -> NDArray[np.int64]:

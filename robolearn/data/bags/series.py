@@ -57,8 +57,16 @@ class TopicData:
     left_out: tuple[str, ...] = ()
 
 
+def refuse_raw_torques(station: Contract) -> None:
+    """Raise `BadInput` for a contract whose contact is what a message of joint states holds besides positions."""
+    if station.contact is not None and station.contact.gravity:
+        expected = "a topic of its own, or no contact: take it out of the contract for bags"
+        raise BadInput(f"bags of contract {station.name}", got="contact.gravity", expected=expected)
+
+
 def check_topics(station: Contract, recording: Recording) -> None:
     """Raise `BadInput` where the bag lacks a topic of the station, or has it in another type."""
+    refuse_raw_torques(station)
     wanted = dict(station.topics)
     if EPISODE_EVENTS in recording.topics:
         wanted["episode events"] = Topic(EPISODE_EVENTS, STRING)
@@ -149,7 +157,7 @@ def _value(role: str, message: Message, station: Contract, fingers: dict[str, fl
             f, m = content.wrench.force, content.wrench.torque
             return np.array([f.x, f.y, f.z, m.x, m.y, m.z])
         return _named(content.name, content.effort, station.joints, where)
-    joints = station.joints if role == "command" else station.gripper_joints
+    joints = station.command_joints if role == "command" else station.gripper_joints
     kind = station.topics[role].type
     if kind == POSE:
         p, o = content.pose.position, content.pose.orientation

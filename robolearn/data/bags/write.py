@@ -24,10 +24,11 @@ from robolearn.data.bags.events import EPISODE_EVENTS, Ending
 from robolearn.data.bags.grid import SLACK_NS
 from robolearn.data.bags.messages import Messages
 from robolearn.data.bags.recording import rosbags
+from robolearn.data.bags.series import refuse_raw_torques
 from robolearn.data.dataset_source import drafts, interface_with_images
 from robolearn.data.features import FRAME
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Progress, check_new, new_folder
+from robolearn.data.source import EpisodeDraft, Progress, check_new, new_folder
 from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
@@ -93,6 +94,7 @@ class _EpisodeMessages:
     """Writes episodes as messages on the topics of a station."""
 
     def __init__(self, bag: Any, station: Contract, outcomes: bool) -> None:
+        refuse_raw_torques(station)
         self._station, self._messages, self._outcomes = station, Messages(), outcomes
         self.sources = _sources(station)
         self._control = make_control(station.interface.action_kind, station.robot)
@@ -105,7 +107,7 @@ class _EpisodeMessages:
         self._waiting: list[tuple[int, int, str, Any]] = []
         self._count = 0
 
-    def episode(self, draft: Draft, after_ns: int) -> int:
+    def episode(self, draft: EpisodeDraft, after_ns: int) -> int:
         """Write one episode, not before `after_ns`; returns when it ends [ns]."""
         episode, hz = draft.episode, self._station.interface.control_hz
         step = round(1e9 / hz)
@@ -136,7 +138,7 @@ class _EpisodeMessages:
         self._flush(end + 1)
         return end
 
-    def _makers(self, draft: Draft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
+    def _makers(self, draft: EpisodeDraft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
         """Stamp name → topic, and what makes a message of (frame, stamp, images)."""
         station, make, episode = self._station, self._messages, draft.episode
         count = len(station.joints)
@@ -158,7 +160,10 @@ class _EpisodeMessages:
             if station.command.type == POSE:
                 pos, rot = station.robot.chain.forward(goals[t][None])
                 return make.pose(pos[0], matrix_to_quat(rot)[0], stamp)
-            return self._set_point(station.command.type, station.joints, goals[t])
+            vector = [*goals[t]]
+            if station.gripper_in_command:
+                vector += station.gripper_joint_positions(float(openings[t]))
+            return self._set_point(station.command.type, station.joints, vector)
 
         def gripper(t: int, stamp: int, _: dict) -> Any:
             assert station.gripper is not None

@@ -1,4 +1,4 @@
-"""Other formats of demonstrations: how each is read into a `Source`, and how a data set is written as one.
+"""Other formats of demonstrations: how each is read into an `EpisodeSource`, and how a data set is written as one.
 
 To add a format, write a module with a reader or a writer (or both) and put it into `FORMATS`.
 """
@@ -13,11 +13,11 @@ from robolearn.core import BadInput
 from robolearn.data.formats import lerobot_v21, lerobot_v30, npz, robomimic
 from robolearn.data.formats.options import ReadOptions
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Progress, Source
+from robolearn.data.source import EpisodeSource, Progress
 
 __all__ = ["FORMATS", "Format", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
-Reader = Callable[[Path, ReadOptions], Source]
+Reader = Callable[[Path, ReadOptions], EpisodeSource]
 Writer = Callable[[Dataset, Path, "Progress | None"], None]
 
 

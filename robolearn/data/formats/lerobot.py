@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data.features import SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.formats.options import ReadOptions
-from robolearn.data.source import Draft
+from robolearn.data.source import EpisodeDraft
 from robolearn.data.tables import array_of
 from robolearn.data.video.segments import Images
 
@@ -65,7 +65,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
 
 def draft(
     plan: Plan, table: pa.Table, tasks: Mapping[int, str], videos: Mapping[str, Images], options: ReadOptions, what: str
-) -> Draft:
+) -> EpisodeDraft:
     """The episode whose frames are the rows of `table`, in their order.
 
     Args:
@@ -115,7 +115,7 @@ def draft(
         stamps={key: column(name, (), "float64") for key, name in plan.stamps.items()},
         frame_tasks=tuple(words) if len(set(words)) > 1 else (),
     )
-    return Draft(episode, images, what)
+    return EpisodeDraft(episode, images, what)
 
 
 def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:

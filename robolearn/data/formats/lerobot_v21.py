@@ -27,12 +27,12 @@ from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
 from robolearn.data.info import V2, check_patterns
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Progress, Source, new_folder, write_video
+from robolearn.data.source import EpisodeDraft, EpisodeSource, Progress, new_folder, write_video
 from robolearn.data.statistics import describe
 from robolearn.data.tables import array_of
 from robolearn.data.video.container import facts
 from robolearn.data.video.pixels import describe_frames
-from robolearn.data.video.segments import Images, Segment, frames
+from robolearn.data.video.segments import Images, VideoSegment, frames
 
 CHUNK = 1000  # episodes per chunk folder
 DATA = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
@@ -44,7 +44,7 @@ def here(path: Path) -> bool:
     return version(path).startswith("v2.")
 
 
-def read(path: Path, options: ReadOptions) -> Source:
+def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The episodes of the folder `path`.
 
     Raises:
@@ -86,7 +86,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 
     scale = scale_for(actions())
 
-    def episodes() -> Iterator[Draft]:
+    def episodes() -> Iterator[EpisodeDraft]:
         for index in range(count):
             where, rows = table(index)
             videos: dict[str, Images] = {}
@@ -94,12 +94,12 @@ def read(path: Path, options: ReadOptions) -> Source:
                 file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)
                 name = f"episode {index}, {key}"
                 fps, tolerance_s = float(info["fps"]), options.tolerance_s
-                videos[key] = Segment(file, rows.num_rows, fps, name=name, tolerance_s=tolerance_s)
+                videos[key] = VideoSegment(file, rows.num_rows, fps, name=name, tolerance_s=tolerance_s)
             yield scaled(draft(chosen, rows, tasks, videos, options, where), scale)
 
     outcomes = says_success(info, options)
     notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
-    return Source(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes, outcomes)
+    return EpisodeSource(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes, outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -208,7 +208,7 @@ def _plain(stats: Mapping[str, NDArray]) -> dict[str, Any]:
     return {name: stats[name].tolist() for name in STATISTICS}
 
 
-def _image_stats(segment: Segment) -> dict[str, Any]:
+def _image_stats(segment: VideoSegment) -> dict[str, Any]:
     """Per channel, in [0, 1] and of shape (3, 1, 1)."""
     stats = segment.stats or describe_frames(frames(segment))
     shaped = {name: stats[name].reshape(3, 1, 1).tolist() for name in STATISTICS if name != "count"}

@@ -21,7 +21,7 @@ from robolearn.data.formats.lerobot import draft, plan, says_success
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scaled, with_scale
 from robolearn.data.info import check_version
-from robolearn.data.source import Draft, Source
+from robolearn.data.source import EpisodeDraft, EpisodeSource
 from robolearn.data.tables import array_of, tasks_of
 
 
@@ -29,7 +29,7 @@ def here(path: Path) -> bool:
     return version(path) != "" and not version(path).startswith("v2.")  # `read` says what is too new
 
 
-def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None) -> Source:
+def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None) -> EpisodeSource:
     """`episodes` (default all) of the folder `path`, in that order.
 
     Files in which none of them lies are not looked at, so what is sound can be taken out of a damaged set.
@@ -74,7 +74,7 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
     )
     segments = segments_of(path, info) if chosen.videos else {}
 
-    def read_drafts() -> Iterator[Draft]:
+    def read_drafts() -> Iterator[EpisodeDraft]:
         for index, where, part in tables():
             videos = {
                 key: replace(segments[feature][index], tolerance_s=options.tolerance_s)
@@ -84,7 +84,9 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
 
     outcomes = says_success(info, options)
     notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
-    return Source(with_scale(chosen.interface, scale), read_drafts(), len(rows), tuple(chosen.stamps), notes, outcomes)
+    return EpisodeSource(
+        with_scale(chosen.interface, scale), read_drafts(), len(rows), tuple(chosen.stamps), notes, outcomes
+    )
 
 
 def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:

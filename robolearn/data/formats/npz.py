@@ -33,7 +33,7 @@ from robolearn.data.features import stored_dtype
 from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Progress, Source, new_folder
+from robolearn.data.source import EpisodeDraft, EpisodeSource, Progress, new_folder
 from robolearn.data.video.segments import array
 from robolearn.io.json_files import parse_json
 
@@ -45,7 +45,7 @@ def here(path: Path) -> bool:
     return path.is_dir() and any(path.glob("*.npz"))
 
 
-def read(path: Path, options: ReadOptions) -> Source:
+def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The episodes of the folder `path`.
 
     Raises:
@@ -62,7 +62,7 @@ def read(path: Path, options: ReadOptions) -> Source:
     # Where nothing is rewarded rewards were not recorded.
     rewarded = any(values.any() for file in files for values in _load(file, ("reward",)).values())
 
-    def episodes() -> Iterator[Draft]:
+    def episodes() -> Iterator[EpisodeDraft]:
         for file in files:
             data = _load(file)
             action = _action(file, data, interface)
@@ -70,7 +70,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 
     outcomes = options.success is not None or rewarded or any(_load(file, ("success",)) for file in files)
     notes = (*outcome_note(outcomes), *note(scale))
-    return Source(with_scale(interface, scale), episodes(), len(files), stamps, notes, outcomes)
+    return EpisodeSource(with_scale(interface, scale), episodes(), len(files), stamps, notes, outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -168,7 +168,7 @@ def _draft(
     stamps: tuple[str, ...],
     rewarded: bool,
     options: ReadOptions,
-) -> Draft:
+) -> EpisodeDraft:
     length = len(action)
     arrays: dict[str, NDArray] = {}
     for key, spec in interface.observation.items():
@@ -207,4 +207,4 @@ def _draft(
         frame_tasks=words if len(set(words)) > 1 else (),
     )
     images = {key: values for key, values in arrays.items() if key.startswith("images.")}
-    return Draft(episode, images, file.name)
+    return EpisodeDraft(episode, images, file.name)

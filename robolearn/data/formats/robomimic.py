@@ -32,7 +32,7 @@ from robolearn.data.formats.options import ReadOptions, outcome_note
 from robolearn.data.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.leftovers import part_of
 from robolearn.data.reader import Dataset
-from robolearn.data.source import Draft, Progress, Source, check_new
+from robolearn.data.source import EpisodeDraft, EpisodeSource, Progress, check_new
 from robolearn.data.video.segments import frames
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
@@ -47,7 +47,7 @@ def here(path: Path) -> bool:
     return path.is_file() and path.suffix in (".hdf5", ".h5")
 
 
-def read(path: Path, options: ReadOptions) -> Source:
+def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The demonstrations of the file `path`.
 
     Raises:
@@ -73,7 +73,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 
     given = None if rewarded else options.success
 
-    def episodes() -> Iterator[Draft]:
+    def episodes() -> Iterator[EpisodeDraft]:
         with _open(path) as again:
             for name in names:
                 with _damage(path, name):
@@ -86,7 +86,7 @@ def read(path: Path, options: ReadOptions) -> Source:
 
     outcomes = rewarded or given is not None
     notes = (*outcome_note(outcomes), *note(scale))
-    return Source(with_scale(interface, scale), episodes(), len(names), stamps, notes, outcomes)
+    return EpisodeSource(with_scale(interface, scale), episodes(), len(names), stamps, notes, outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
@@ -273,7 +273,7 @@ def _draft(
     action: NDArray[np.float32],
     task: str,
     given: bool | None,
-) -> Draft:
+) -> EpisodeDraft:
     length = len(action)
 
     def rows(key: str) -> NDArray:
@@ -311,4 +311,4 @@ def _draft(
         stamps=stamps,
         frame_tasks=words,
     )
-    return Draft(episode, images, f"{path.name}: {name}")
+    return EpisodeDraft(episode, images, f"{path.name}: {name}")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.source import Draft
+from robolearn.data.source import EpisodeDraft
 
 KEY = "action_scale"
 TOLERANCE = 1e-6  # as in the checks of a writer
@@ -66,7 +66,7 @@ def scale_for(actions: Iterable[tuple[str, NDArray]]) -> Scale | None:
     return Scale(low, high)
 
 
-def scaled(draft: Draft, scale: Scale | None) -> Draft:
+def scaled(draft: EpisodeDraft, scale: Scale | None) -> EpisodeDraft:
     """`draft` with its actions in [-1, 1]."""
     if scale is None:
         return draft

@@ -77,7 +77,7 @@ class VideoConfig:
 
 
 @dataclass(frozen=True)
-class Clip:
+class EpisodeVideo:
     """A finished mp4 of one camera and episode.
 
     Attributes:
@@ -176,11 +176,11 @@ class VideoEncoder:
                 self._warned = True
             self._queue.put(frame)
 
-    def finish(self) -> Clip:
+    def finish(self) -> EpisodeVideo:
         """Encode what still waits and close the file."""
         self.stop()
         self._check()
-        return Clip(self.path, self._frames, self._statistics.stats())
+        return EpisodeVideo(self.path, self._frames, self._statistics.stats())
 
     def abort(self) -> None:
         """Stop, and remove the files."""

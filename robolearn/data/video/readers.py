@@ -22,7 +22,7 @@ from robolearn.data.fingerprints import fingerprint
 from robolearn.data.remote import RemotePath
 from robolearn.data.video.packing import pack, rgb
 from robolearn.data.video.placement import TOLERANCE_S
-from robolearn.data.video.segments import Segment, pictures
+from robolearn.data.video.segments import VideoSegment, pictures
 from robolearn.io.hashes import sha256
 
 
@@ -75,11 +75,11 @@ class VideoReader:
     hz: float
     memo: Path | None = None
 
-    def segment(self, episode: int) -> Segment:
+    def segment(self, episode: int) -> VideoSegment:
         """Where the frames of `episode` are."""
         name = f"episode {episode}, {self.key}"
         begin, length = float(self.begins[episode]), int(self.lengths[episode])
-        return Segment(self.root / self.paths[episode], length, self.hz, begin, name=name)
+        return VideoSegment(self.root / self.paths[episode], length, self.hz, begin, name=name)
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         """See `FrameReader`."""
@@ -93,7 +93,7 @@ class VideoReader:
         """See `FrameReader`."""
         return map(pack, self._pictures(self.segment(episode)))
 
-    def _pictures(self, segment: Segment) -> Iterator[av.VideoFrame]:
+    def _pictures(self, segment: VideoSegment) -> Iterator[av.VideoFrame]:
         for picture in pictures(segment, threads=1):  # episodes are decoded side by side
             if (picture.height, picture.width) != self.shape[:2]:
                 got = f"an unreadable video ({picture.width}x{picture.height} pixels)"

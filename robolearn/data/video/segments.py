@@ -30,7 +30,7 @@ HINT = (
 
 
 @dataclass(frozen=True)
-class Segment:
+class VideoSegment:
     """The images of one camera in one episode.
 
     Attributes:
@@ -61,7 +61,7 @@ class Segment:
         """Whether all frames of the episode are wanted."""
         return self.rows is None or self.rows == range(self.length)
 
-    def __getitem__(self, chosen: slice) -> Segment:
+    def __getitem__(self, chosen: slice) -> VideoSegment:
         rows = range(self.length) if self.rows is None else self.rows
         return replace(self, rows=rows[chosen])
 
@@ -93,7 +93,7 @@ class Segment:
         return BadInput(what, got=got, expected=expected, hint=hint)
 
 
-Images = Segment | NDArray[np.uint8]
+Images = VideoSegment | NDArray[np.uint8]
 """The images of one camera in one episode: a segment, or (T, H, W, 3) in memory."""
 
 
@@ -103,13 +103,13 @@ def frames(images: Images, threads: int = 0) -> Iterator[NDArray[np.uint8]]:
     Raises:
       BadInput: the video is missing, cannot be decoded or has no picture for a frame, which is named.
     """
-    if isinstance(images, Segment):
+    if isinstance(images, VideoSegment):
         yield from map(rgb, pictures(images, threads))
     else:
         yield from images
 
 
-def pictures(segment: Segment, threads: int = 0) -> Iterator[av.VideoFrame]:
+def pictures(segment: VideoSegment, threads: int = 0) -> Iterator[av.VideoFrame]:
     """The wanted frames of `segment` as the decoder makes them; raises as `frames` does."""
     ticks = segment.ticks()
     distinct, shown = np.unique(ticks, return_counts=True)
@@ -125,10 +125,10 @@ def pictures(segment: Segment, threads: int = 0) -> Iterator[av.VideoFrame]:
 
 def array(images: Images) -> NDArray[np.uint8]:
     """(T, H, W, 3) all wanted frames in memory; raises as `frames` does."""
-    return np.stack(list(frames(images))) if isinstance(images, Segment) else images
+    return np.stack(list(frames(images))) if isinstance(images, VideoSegment) else images
 
 
-def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
+def copy_stream(segment: VideoSegment, out: Path, fps: float) -> bool:
     """Write all frames of `segment` to `out` without encoding them again; False where that cannot be done.
 
     It cannot where frames are wanted at another rate, where the file shows others between them, or where an episode is
@@ -143,7 +143,7 @@ def copy_stream(segment: Segment, out: Path, fps: float) -> bool:
         return False  # decoding comes next, and raises with the place
 
 
-def _copied(segment: Segment, ticks: NDArray[np.int64], out: Path) -> bool:
+def _copied(segment: VideoSegment, ticks: NDArray[np.int64], out: Path) -> bool:
     known = pictures_of(segment.path)
     first = int(np.searchsorted(known.ticks, ticks[0]))
     if not np.array_equal(known.ticks[first : first + len(ticks)], ticks):

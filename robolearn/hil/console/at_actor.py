@@ -17,21 +17,25 @@ ASKS: dict[HilCommand, Ask] = {
     HilCommand.FAILURE: "failure",
     HilCommand.RETURN: "return",
 }
+IN_CONTROL = {True: InControl.PERSON, False: InControl.POLICY, None: InControl.NOBODY}
+ASKS_OF_ARMS: dict[HilCommand, Ask] = {**ASKS, HilCommand.STOP: "halt", HilCommand.RELEASE: "release"}
 CURVES_S = 1.0  # between two points of the curves
 LOOK_S = 0.02
 IMAGES, WIDTH = "images.", "gripper_width"
 
 
 class PersonAtConsole:
-    """A `robolearn.hil.person.Person` of a simulated world.
+    """A `robolearn.hil.person.Person`.
 
-    STOP holds the world where it is, in `poll`, until it is released: its clock is nobody else's.
+    STOP holds a simulated world where it is, in `poll`, until it is released: its clock is nobody else's. On an arm it
+    is passed on, as long as it lasts.
 
     Args:
       interface: of the world; joints and the gripper's width are looked up by their names in ``proprio``.
       joints: names of the arm's.
       scene: what stands around the arm, as it is now.
       ending: whether the actor is to end; nothing is held then.
+      holds: the world's clock waits; false on an arm.
     """
 
     def __init__(
@@ -41,7 +45,9 @@ class PersonAtConsole:
         joints: Sequence[str],
         scene: Callable[[], Scene] | None = None,
         ending: Callable[[], bool] = lambda: False,
+        holds: bool = True,
     ) -> None:
+        self._holds = holds
         self._console, self._hz, self._scene, self._ending = console, interface.control_hz, scene, ending
         names = interface.observation["proprio"].names if "proprio" in interface.observation else ()
         self._joints = [names.index(joint) for joint in joints] if set(joints) <= set(names) else []
@@ -52,10 +58,10 @@ class PersonAtConsole:
 
     def show(self, status: ActorStatus) -> None:
         """See `Person.show`."""
-        in_control = InControl.PERSON if status.operator else InControl.POLICY
+        in_control = IN_CONTROL[status.operator]
         self._since = self._since + 1 if in_control is self._in_control else 0
         self._in_control = in_control
-        self._steps += 1
+        self._steps += status.operator is not None
         proprio = status.observation.get("proprio")
         self._console.show(
             HilStatus(
@@ -83,6 +89,8 @@ class PersonAtConsole:
     def poll(self) -> Sequence[Ask]:
         """See `Person.poll`."""
         asked = list(self._console.poll())
+        if not self._holds:
+            return [ASKS_OF_ARMS[command] for command in asked]
         while HilCommand.STOP in asked and HilCommand.RELEASE not in asked and not self._ending():
             time.sleep(LOOK_S)
             asked = list(self._console.poll())

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from policies.policy import ChunkPolicy
-from robolearn.core import Observation
+from robolearn.core import Interface, Observation
 from robolearn.rl.buffer import Batch, Scale
 from robolearn.rl.calibrate import Calibration
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig
@@ -77,13 +77,20 @@ class Algorithm(Protocol):
 
 
 def make_algorithm(
-    policy: ChunkPolicy, num_envs: int, config: AlgorithmConfig, *, seed: int, infinite: bool
+    policy: ChunkPolicy,
+    num_envs: int,
+    config: AlgorithmConfig,
+    *,
+    seed: int,
+    infinite: bool,
+    offered: Interface | None = None,
 ) -> Algorithm:
     """The algorithm that `config` is for; `policy`'s network is trained in place, on its device.
 
     Args:
       seed: of the weights that are new and of the noise.
       infinite: the world's time limit means nothing to the task; see `ActorCriticConfig.time_limit`.
+      offered: by the worlds, for a critic that sees something else than the policy.
 
     Raises:
       BadInput: a policy that the algorithm cannot fine-tune.
@@ -95,7 +102,7 @@ def make_algorithm(
     if isinstance(config, DppoConfig):
         from robolearn.rl.algorithms.dppo import Dppo
 
-        return Dppo(policy, num_envs, config, seed=seed, infinite=infinite)
+        return Dppo(policy, num_envs, config, seed=seed, infinite=infinite, offered=offered)
     from robolearn.rl.algorithms.reinflow import ReinFlow
 
-    return ReinFlow(policy, num_envs, config, seed=seed, infinite=infinite)
+    return ReinFlow(policy, num_envs, config, seed=seed, infinite=infinite, offered=offered)

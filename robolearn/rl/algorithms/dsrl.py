@@ -31,13 +31,14 @@ class Dsrl(OffPolicy):
 
     def __init__(self, base: ChunkPolicy, config: DsrlConfig, *, seed: int) -> None:
         torch.manual_seed(seed)
-        size = {"width": config.width, "depth": config.depth}
-        actor = ActorConfig(execute=base.execute_steps, magnitude=config.magnitude, **size)
+        width, depth = config.width, config.depth
+        actor = ActorConfig(execute=base.execute_steps, magnitude=config.magnitude, width=width, depth=depth)
         policy = SteeredPolicy(base, actor)
         critics = make_critics(config, policy.features + policy.size)
         super().__init__(base, policy.to(base.device), critics, config, seed=seed)
         self.settings, self.soft = config, SoftActor(policy.actor, config, policy.latent)
-        self.noise_critics = EnsembleMlp(2, policy.features + policy.latent, 1, **size).to(self.device)
+        critics = EnsembleMlp(2, policy.features + policy.latent, 1, width=width, depth=depth)
+        self.noise_critics = critics.to(self.device)
         self.noise_adam = torch.optim.Adam(self.noise_critics.parameters(), lr=config.lr, fused=True)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:

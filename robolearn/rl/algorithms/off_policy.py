@@ -80,8 +80,8 @@ class OffPolicy:
 
     def modules(self) -> dict[str, nn.Module]:
         """All that learns, and what follows it, by name."""
-        target = {} if self.critic.target is None else {"target": self.critic.target}
-        return {"policy": self.policy, "critic": self.critic.net} | target
+        found: dict[str, nn.Module] = {"policy": self.policy, "critic": self.critic.net}
+        return found if self.critic.target is None else {**found, "target": self.critic.target}
 
     # --- the rest -------------------------------------------------------------------------------------------------
 

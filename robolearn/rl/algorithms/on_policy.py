@@ -18,7 +18,7 @@ from torch import Tensor
 from policies.ema import Ema
 from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
-from robolearn.core import BadInput, Observation
+from robolearn.core import BadInput, Interface, Observation
 from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig
 from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.actors.denoising import explore
@@ -26,6 +26,7 @@ from robolearn.rl.baseline import Baseline
 from robolearn.rl.buffer import Batch, unscaled
 from robolearn.rl.calibrate import Calibration, calibrate_noise
 from robolearn.rl.critic import Critic
+from robolearn.rl.critic_input import CriticInput
 from robolearn.rl.losses import clip_fraction
 from robolearn.rl.policy_step import Loss, MinibatchOptimizer, PolicyStep, target_at
 from robolearn.rl.reward_scale import RewardScale
@@ -63,6 +64,7 @@ class OnPolicy:
         self.base, self.net, self.num_envs = policy, policy.net, num_envs
         self.net.requires_grad_(True)  # an averaged network, as imitation hands out, is frozen
         self.device = policy.device
+        self.needed = tuple(policy.interface.observation)
         self._config: OnPolicyConfig = config
         self.seed = seed
         self.shards = Shards(config.threads if self.device.type == "cpu" else 1)
@@ -208,8 +210,8 @@ class OnPolicy:
         return self.base.normalizer.observation(observation)
 
     def features(self, observation: Observation) -> dict[str, Tensor]:
-        """Copies of the features that the policy needs, on its device."""
-        return {key: torch.tensor(observation[key], device=self.device) for key in self.base.interface.observation}
+        """Copies of the features that policy and critic need, on their device."""
+        return {key: torch.tensor(observation[key], device=self.device) for key in self.needed}
 
     @torch.inference_mode()
     def _explore(self, observation: Observation, initial: float, sigma: float, generator: torch.Generator) -> Tensor:
@@ -255,19 +257,33 @@ class ActorCritic(OnPolicy):
     """
 
     def __init__(
-        self, policy: ChunkPolicy, num_envs: int, config: ActorCriticConfig, *, seed: int, infinite: bool
+        self,
+        policy: ChunkPolicy,
+        num_envs: int,
+        config: ActorCriticConfig,
+        *,
+        seed: int,
+        infinite: bool,
+        offered: Interface | None = None,
     ) -> None:
         self.config, self.infinite = config, infinite
+        self.critic_input: CriticInput | None = None
+        if config.critic_observe:
+            sees = (offered or policy.interface).seeing(config.critic_observe, what="the critic's worlds")
+            self.critic_input = CriticInput(sees, policy.device)
         self.scale = RewardScale(num_envs, config.gamma)
         self.quota = Decisions(config.chunks_per_rollout)
         super().__init__(policy, num_envs, config, seed=seed)
-        self.baseline = Baseline(
-            self.critic, self._optimizer(self.critic, config.critic_lr), config, self.shards, self._normalise
-        )
+        normalise = self._normalise if self.critic_input is None else self.critic_input
+        if self.critic_input is not None:
+            self.needed = tuple(dict.fromkeys((*self.needed, *self.critic_input.sees.observation)))
+        optimizer = self._optimizer(self.critic, config.critic_lr)
+        self.baseline = Baseline(self.critic, optimizer, config, self.shards, normalise)
 
     def _before_average(self) -> None:
         with torch.device("cpu"):
-            encoder = ObservationEncoder(self.base.interface.observation)
+            sees = self.base.interface if self.critic_input is None else self.critic_input.sees
+            encoder = ObservationEncoder(sees.observation)
             critic = Critic(encoder, ends_with_the_time=not self.infinite)
         self.critic = critic.to(self.device)
 
@@ -282,6 +298,8 @@ class ActorCritic(OnPolicy):
 
     def update(self, batch: Batch, i: int, progress: float) -> dict[str, float]:
         """See `robolearn.rl.algorithms.Algorithm`."""
+        if self.critic_input is not None:
+            self.critic_input.fit(batch.observation)
         advantage, target, metrics = self.baseline.advantages(batch)
         metrics |= self.baseline.fit(batch, target)
         if i >= self.config.critic_warmup:
@@ -293,6 +311,8 @@ class ActorCritic(OnPolicy):
         packed, optimizer = pack_optimizer(self.baseline.optimizer.adam)
         tensors |= prefixed("critic", self.critic.state_dict()) | prefixed("critic_opt", packed)
         tensors["scale"] = torch.from_numpy(self.scale.state())
+        if self.critic_input is not None:
+            tensors |= prefixed("critic_input", self.critic_input.normalizer.state_dict())
         return tensors, meta | {"critic_opt": optimizer}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -300,3 +320,6 @@ class ActorCritic(OnPolicy):
         self.critic.load_state_dict(unprefixed("critic", tensors))
         unpack_optimizer(self.baseline.optimizer.adam, unprefixed("critic_opt", tensors), meta["critic_opt"])
         self.scale.load(tensors["scale"].numpy())
+        if self.critic_input is not None:
+            self.critic_input.normalizer.load_state_dict(unprefixed("critic_input", tensors))
+            self.critic_input.fitted = True

@@ -27,7 +27,7 @@ from robolearn.data import Dataset, EpisodeWriter, Windows, edit, view
 from robolearn.data.bags import write_bag
 from robolearn.data.dataset_source import open_numbers
 from robolearn.data.formats import ReadOptions, reader, writer
-from robolearn.data.source import store
+from robolearn.data.source import write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.validate.finding import Limits
 from robots.stations import Contract, load_contract
@@ -258,22 +258,22 @@ def windows(root: Path, out: Path, *_) -> list[list[int]]:
 
 
 def renamed(root: Path, out: Path, *_) -> list[list[int]]:
-    store(edit.rename_task(open_numbers(root), None, "work"), out)
+    write_dataset(edit.rename_task(open_numbers(root), None, "work"), out)
     return encoded(out, V3)
 
 
 def reversed_order(root: Path, out: Path, *_) -> list[list[int]]:
-    store(edit.keep(open_numbers(root), [2, 1, 0]), out)
+    write_dataset(edit.keep(open_numbers(root), [2, 1, 0]), out)
     return encoded(out, V3)[::-1]
 
 
 def cropped(root: Path, out: Path, *_) -> list[list[int]]:
-    store(edit.crop(open_numbers(root), 1, 1), out)
+    write_dataset(edit.crop(open_numbers(root), 1, 1), out)
     return encoded(out, V3)
 
 
 def imported(root: Path, out: Path, *_) -> list[list[int]]:
-    store(reader("lerobot-v3.0")(root, ReadOptions()), out)
+    write_dataset(reader("lerobot-v3.0")(root, ReadOptions()), out)
     return encoded(out, V3)
 
 

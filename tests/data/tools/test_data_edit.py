@@ -11,16 +11,16 @@ import pytest
 from robolearn.core import BadInput, Episode, RobolearnError
 from robolearn.data import edit
 from robolearn.data.dataset_source import drafts, open_numbers
-from robolearn.data.source import Source, new_folder, store
+from robolearn.data.source import EpisodeSource, new_folder, write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 
 CAMERA = "images.front"
 
 
-def stored(source: Source, out: Path) -> list[Episode]:
+def stored(source: EpisodeSource, out: Path) -> list[Episode]:
     """The episodes of `source` after it was stored, with the images of one camera; the set is sound."""
-    store(source, out)
+    write_dataset(source, out)
     assert list(validate(out)) == []
     return episodes(out)
 
@@ -61,7 +61,7 @@ def test_split_and_merge_give_back_the_same_episodes(filmed: Path, tmp_path: Pat
     parts = edit.split(dataset, (2, 1), seed=None)
     assert parts == [[0, 1], [2]]
     for i, part in enumerate(parts):
-        store(edit.keep(dataset, part), tmp_path / f"part{i}")
+        write_dataset(edit.keep(dataset, part), tmp_path / f"part{i}")
     merged = stored(edit.merge([open_numbers(tmp_path / "part0"), open_numbers(tmp_path / "part1")]), tmp_path / "all")
     for a, b in zip(merged, episodes(filmed), strict=True):
         same(a, b)
@@ -115,7 +115,7 @@ def test_subsample_lowers_the_rate_and_means_the_motion(filmed: Path, tmp_path: 
 
 def test_a_sum_that_leaves_the_range_is_refused(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="sum of actions: got 3 at frame 0"):
-        store(edit.subsample(open_numbers(plain), 3, "sum"), tmp_path / "out")
+        write_dataset(edit.subsample(open_numbers(plain), 3, "sum"), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +150,7 @@ def test_a_link_is_followed(plain: Path, tmp_path: Path, there: bool) -> None:
     if there:
         disk.mkdir()
     (tmp_path / "link").symlink_to(disk)
-    store(edit.keep(open_numbers(plain), [0]), tmp_path / "link")
+    write_dataset(edit.keep(open_numbers(plain), [0]), tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and open_numbers(disk).episodes == 1
     assert [path.name for path in disk.parent.iterdir()] == ["set"]
     with pytest.raises(BadInput, match="Nothing is overwritten"):
@@ -184,10 +184,10 @@ def test_what_is_there_is_never_overwritten_and_failures_leave_nothing(plain: Pa
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("x")
     with pytest.raises(BadInput, match="Nothing is overwritten"):
-        store(edit.keep(open_numbers(plain), [0]), tmp_path / "out")
+        write_dataset(edit.keep(open_numbers(plain), [0]), tmp_path / "out")
     assert (tmp_path / "out" / "precious").read_text() == "x"
     # What a killed edit left behind is in nobody's way.
     (tmp_path / ".new.part").mkdir()
     (tmp_path / ".new.part" / "half").write_text("x")
-    assert store(edit.keep(open_numbers(plain), [0]), tmp_path / "new").episodes == 1
+    assert write_dataset(edit.keep(open_numbers(plain), [0]), tmp_path / "new").episodes == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "out"]

@@ -19,7 +19,7 @@ from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.data.dataset_source import drafts, interface_with_images, open_numbers
 from robolearn.data.formats import FORMATS, ReadOptions, guess, reader, writer
-from robolearn.data.source import store
+from robolearn.data.source import write_dataset
 from robolearn.data.tables import tasks_table
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
@@ -31,7 +31,7 @@ def bring(path: Path, out: Path, name: str | None = None, **options: Any) -> Pat
     """Import `path` as the set `out`."""
     found = name or guess(path)
     assert found is not None
-    store(reader(found)(path, ReadOptions(**options)), out)
+    write_dataset(reader(found)(path, ReadOptions(**options)), out)
     assert list(validate(out)) == []
     return out
 
@@ -206,7 +206,7 @@ def test_foreign_actions_are_scaled_and_the_scale_is_kept(foreign: Callable[...,
     assert any("extra['action_scale']" in note for note in source.notes)
     assert any("none is marked as a success" in note for note in source.notes)
     assert any("note (string) is left out" in note for note in source.notes)
-    store(source, tmp_path / "out")
+    write_dataset(source, tmp_path / "out")
     dataset = open_numbers(tmp_path / "out")
     assert dataset.interface.extra["action_scale"] == {"low": [50.0, 3.0], "high": [120.0, 3.0]}
     assert dataset.interface.observation["proprio"].names == ("pan", "lift")

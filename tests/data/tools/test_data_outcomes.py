@@ -20,7 +20,7 @@ from robolearn.data.edit import keep, merge
 from robolearn.data.formats import ReadOptions, guess, reader, writer
 from robolearn.data.quality import Demonstrations, assess
 from robolearn.data.repair import repair
-from robolearn.data.source import Source, store
+from robolearn.data.source import EpisodeSource, write_dataset
 from robolearn.data.validate import validate
 
 Copy = Callable[[Path], Path]
@@ -45,12 +45,12 @@ def silent(plain: Path, copy: Copy) -> Path:
     return root
 
 
-def bring(path: Path, out: Path, **options: Any) -> Source:
+def bring(path: Path, out: Path, **options: Any) -> EpisodeSource:
     """Import `path` as the set `out`."""
     name = guess(path)
     assert name is not None
     source = reader(name)(path, ReadOptions(**options))
-    store(source, out)
+    write_dataset(source, out)
     assert list(validate(out)) == []
     return source
 
@@ -65,7 +65,7 @@ def test_a_set_that_does_not_say_who_succeeded_keeps_its_silence(silent: Path, t
     assert "failed" not in {reason for episode in assess(found).episodes for reason in episode.reasons}
 
     # Edits keep it.
-    store(keep(dataset, [0, 2]), tmp_path / "kept")
+    write_dataset(keep(dataset, [0, 2]), tmp_path / "kept")
     assert not open_numbers(tmp_path / "kept").outcomes
     assert repair(tmp_path / "kept").episodes == 2 and not open_numbers(tmp_path / "kept").outcomes
 

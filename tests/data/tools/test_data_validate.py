@@ -159,9 +159,9 @@ def test_an_episode_whose_rows_are_not_in_its_table(filmed: Path, copy: Copy) ->
 def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
     from robolearn.data.dataset_source import open_numbers
     from robolearn.data.edit import keep
-    from robolearn.data.source import store
+    from robolearn.data.source import write_dataset
 
-    store(keep(open_numbers(plain), [0, 2, 0]), tmp_path / "out")
+    write_dataset(keep(open_numbers(plain), [0, 2, 0]), tmp_path / "out")
     (finding,) = validate(tmp_path / "out")
     assert (finding.check, finding.episode) == ("duplicate episode", 2) and "as episode 0" in finding.what
 

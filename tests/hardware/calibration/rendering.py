@@ -43,8 +43,9 @@ def flange(q: np.ndarray) -> np.ndarray:
     return out
 
 
-def render(board: Board, seen: np.ndarray, noise: float = 0.0, seed: int = 0) -> np.ndarray:
-    """(480, 640, 3) picture of a board at `seen` (4, 4) in the camera, on grey; `noise` of a grey value."""
+@cache
+def _rays() -> np.ndarray:
+    """(N, 3) direction of the ray through each fine pixel, row by row, with z = 1."""
     height, width = LENS["size"]
     k = np.array([[LENS["fx"], 0, LENS["cx"]], [0, LENS["fy"], LENS["cy"]], [0, 0, 1]])
     steps = (np.arange(FINE) + 0.5) / FINE - 0.5
@@ -53,13 +54,24 @@ def render(board: Board, seen: np.ndarray, noise: float = 0.0, seed: int = 0) ->
     pixels = np.stack(np.meshgrid(u, v), -1).reshape(-1, 1, 2)
     exact = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-12)
     rays = cv2.undistortPoints(pixels, k, np.array(LENS["distortion"]), None, None, None, exact)
-    rays = np.concatenate([rays.reshape(-1, 2), np.ones((len(rays), 1))], 1)
+    return np.concatenate([rays.reshape(-1, 2), np.ones((len(rays), 1))], 1)
+
+
+@cache
+def _sheet(board: Board, per_square: int) -> np.ndarray:
+    return cv2.copyMakeBorder(board.draw(per_square), 100, 100, 100, 100, cv2.BORDER_CONSTANT, value=255)
+
+
+def render(board: Board, seen: np.ndarray, noise: float = 0.0, seed: int = 0) -> np.ndarray:
+    """(480, 640, 3) picture of a board at `seen` (4, 4) in the camera, on grey; `noise` of a grey value."""
+    height, width = LENS["size"]
+    rays = _rays()
     # Where the ray meets the plane z = 0 of the board: n · (s d) = n · o.
     normal, origin = seen[:3, 2], seen[:3, 3]
     share = (normal @ origin) / (rays @ normal)
     places = (rays * share[:, None] - origin) @ seen[:3, :3]
     per_square = 200
-    sheet = cv2.copyMakeBorder(board.draw(per_square), 100, 100, 100, 100, cv2.BORDER_CONSTANT, value=255)
+    sheet = _sheet(board, per_square)
     where = places[:, :2] / board.square * per_square + 100 - 0.5
     shape = (height * FINE, width * FINE)
     maps = [where[:, i].reshape(shape).astype(np.float32) for i in (0, 1)]

@@ -46,7 +46,7 @@ from robolearn.data.tables import (
     tasks_table,
 )
 from robolearn.data.uncommitted import Uncommitted, find_uncommitted
-from robolearn.data.video.encoder import Clip, VideoConfig, check_encodable
+from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, check_encodable
 from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this f
 
 
 @dataclass(frozen=True)
-class Ready:
+class CheckedEpisode:
     """An episode that may be committed: its vectors checked, its videos written."""
 
     episode: Episode
-    clips: Mapping[str, Clip] = field(default_factory=dict)  # picture feature → its mp4
+    videos: Mapping[str, EpisodeVideo] = field(default_factory=dict)  # picture feature → its mp4
 
 
-class Store:
+class LockedDataset:
     """The data set in the folder `root`, locked for writing until `close`.
 
     Attributes:
@@ -150,14 +150,14 @@ class Store:
         finally:
             self._lock.release()
 
-    def commit(self, ready: Sequence[Ready]) -> None:
+    def commit(self, checked: Sequence[CheckedEpisode]) -> None:
         """Store episodes, all of them or none, durably."""
         if self.closed:
             raise RobolearnError(f"data set {self.root}: the writer is closed")
         data, meta, stats, pixels = self._data, self._meta, self._stats, dict(self._pixels)
         count, frames, tasks = self.episodes, self.frames, list(self.tasks)
         commit = layout.commit(self.root)
-        for episode, clips in ((one.episode, one.clips) for one in ready):
+        for episode, videos in ((one.episode, one.videos) for one in checked):
             own_tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
             tasks += [task for task in own_tasks if task not in tasks]
             columns = frame_columns(episode, self.interface, self.stamps, count, frames, tasks)
@@ -183,14 +183,14 @@ class Store:
                 "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
             }
             for key in self._pictures:
-                name, clip = column(key), clips[key]
-                commit.adopt(layout.video_path(name, count), clip.path)
+                name, video = column(key), videos[key]
+                commit.adopt(layout.video_path(name, count), video.path)
                 facts[f"videos/{name}/chunk_index"] = count // layout.CHUNKS_SIZE
                 facts[f"videos/{name}/file_index"] = count % layout.CHUNKS_SIZE
                 facts[f"videos/{name}/from_timestamp"] = 0.0
                 facts[f"videos/{name}/to_timestamp"] = len(episode) / self.interface.control_hz
-                pixels[key] = merge(pixels[key], clip.stats) if key in pixels else clip.stats
-            described = split(own, self._sizes) | {column(key): clips[key].stats for key in self._pictures}
+                pixels[key] = merge(pixels[key], video.stats) if key in pixels else video.stats
+            described = split(own, self._sizes) | {column(key): videos[key].stats for key in self._pictures}
             data = data.appended(frames_table(self._schema, columns))
             meta = meta.appended(episode_row(self._rows, facts, own_tasks, described))
             count += 1

@@ -1,0 +1,222 @@
+"""``robolearn hil actor --robot``: the actor on an arm, behind the safety filter over ROS 2."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
+from robolearn.rewards.choice import TASK
+
+if TYPE_CHECKING:
+    from hardware.recording import Session
+    from policies.policy import ChunkPolicy
+    from robolearn.cli.hil.actor import HilActor
+    from robolearn.hil.pacing import Periods
+    from robolearn.hil.station import HilRecording, SpoolWriter
+    from robots.stations import Contract
+
+START_S = 120.0  # for everything to come up
+IMAGES = "images."
+
+
+def play_on_arm(actor: HilActor, base: ChunkPolicy) -> dict[str, Any]:
+    """Act on the arm of ``--robot`` until the learner or the person has enough; the result of the command. Starts the
+    safety node and, in simulation, the arm."""
+    from hardware.ros2.environment import prepare
+    from robolearn.cli.hil.stopping import stopping
+    from robolearn.deploy.programs import choose_domain
+    from robolearn.hil.link import opened
+
+    if actor.rehearse:
+        from robolearn.cli.rehearsal import rehearsal
+
+        with rehearsal(actor.robot) as robot:
+            return play_on_arm(dataclasses.replace(actor, robot=robot, rehearse=False), base)
+    contract = station_of(actor, base)
+    bind_policy(base, contract.interface, what=f"policy {actor.policy} on contract {contract.name}")
+    prepare()
+    choose_domain(actor.domain, contract.simulated)
+    spool, link = actor.reach(base)
+    try:
+        with stopping() as stop, opened(link):
+            lesson = link.open(stop)
+            if lesson is None:
+                raise KeyboardInterrupt
+            return _teach(actor, base, contract, spool, link, lesson)
+    finally:
+        spool.close()
+
+
+def station_of(actor: HilActor, base: ChunkPolicy) -> Contract:
+    """The contract, with the cameras that the policy sees, and in simulation with the task's privileged vector."""
+    from robots.stations import load_contract
+
+    contract = load_contract(actor.robot)
+    if contract.simulated:
+        from sim.tasks import TASKS
+
+        if actor.task not in TASKS:
+            raise BadInput("task of the simulated arm", got=actor.task, available=TASKS)
+        contract = contract.with_objects(TASKS[actor.task]().observation_names)
+    return contract.with_cameras(
+        [key.removeprefix(IMAGES) for key in base.interface.observation if key.startswith(IMAGES)]
+    )
+
+
+def _teach(
+    actor: HilActor, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any
+) -> dict[str, Any]:
+    from hardware.ros2.process import host
+    from hardware.ros2.record_node import RecordNode
+    from hardware.ros2.shared_memory import make_room_for_pictures
+    from robolearn.cli.record import unhurried_logs
+    from robolearn.deploy.programs import enclave, may_be_realtime
+    from robolearn.hil.actor import Played
+
+    make_room_for_pictures()
+    node: RecordNode | None = None
+    with contextlib.ExitStack() as stack:
+        check = stack.enter_context(_nodes(actor, contract, lesson.seed * 1_000_003 + len(spool)))
+        taught = open_lesson(actor, base, contract, spool, link, lesson, stack, check)
+
+        def make_node() -> RecordNode:
+            nonlocal node
+            priority = actor.realtime_priority if may_be_realtime() else 0
+            overrides: dict[str, Any] = {"realtime_priority": priority}
+            node = RecordNode(lambda _: taught.session, make=taught.make, name="hil", overrides=overrides)
+            return node
+
+        stack.enter_context(unhurried_logs())
+        if host(make_node, [sys.argv[0], *enclave(contract, "record", actor.enclaves)]):
+            raise RobolearnError("the actor failed; its log says why")
+    link.drain(1.0)
+    assert node is not None
+    if node.interrupted:
+        raise KeyboardInterrupt
+    writer = taught.writer
+    played = Played(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
+    result = actor.result(played, spool, link, taught.periods.measured())
+    return _keep(actor, result | _arm_result(contract, node))
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a node that records is given: the session, what makes its recording, and what both leave behind."""
+
+    session: Session
+    make: Callable[..., HilRecording]
+    writer: SpoolWriter
+    periods: Periods
+
+
+def open_lesson(
+    actor: HilActor,
+    base: ChunkPolicy,
+    contract: Contract,
+    spool: Any,
+    link: Any,
+    lesson: Any,
+    stack: contextlib.ExitStack,
+    check: Callable[[], None] = lambda: None,
+) -> Taught:
+    """Open the person's device and the console, and load the policy that the learner's weights go into.
+
+    Args:
+      link: open, and not started.
+      stack: closes it all.
+      check: called ten times a second; raises where something that the arm needs has died.
+    """
+    from hardware.recording import Session
+    from hardware.teleop.chunk_player import ChunkPlayer
+    from hardware.teleop.supervised import Supervised
+    from robolearn.cli.hil.hands import opened_device, opened_page
+    from robolearn.hil.algorithms import make_off_policy
+    from robolearn.hil.pacing import Periods
+    from robolearn.hil.station import ENDLESS, HilRecording, LearnedPolicy, SpoolWriter
+    from robolearn.hil.weights import TwoSets
+
+    if lesson.pace != "realtime":
+        raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
+    interface, periods = _observed(contract, base), Periods()
+    sets = TwoSets(lambda: make_off_policy(base, lesson))
+    link.measure = periods.measured
+    link.start(sets)
+    device = stack.enter_context(
+        opened_device(actor.teleop, actor.device_options(), contract.interface, contract.robot, actor.out)
+    )
+    person = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
+    policy = LearnedPolicy(sets, base.interface, base.execute_steps)
+    supervised = Supervised(device, ChunkPlayer(policy, lesson.seed), contract.interface)
+    stack.callback(supervised.close)
+    writer = SpoolWriter(spool, tuple(base.interface.observation), link)
+    session = Session(
+        contract, supervised, interface, writer, actor.task, ENDLESS, limit_s=actor.seconds, start_s=START_S,
+        simulated=contract.simulated, watch=lambda _: check(),
+    )  # fmt: skip
+    by_task = contract.simulated and lesson.reward == TASK
+    make = partial(
+        HilRecording, link=link, sets=sets, hold=supervised.hold, periods=periods, person=person, by_task=by_task
+    )
+    return Taught(session, make, writer, periods)
+
+
+def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
+    """What is observed of the station: what the policy sees, and the arm, which the person's device needs."""
+    offered = contract.interface
+    wanted = {*base.interface.observation, "proprio"}
+    return dataclasses.replace(
+        offered, observation={key: spec for key, spec in offered.observation.items() if key in wanted}
+    )
+
+
+@contextlib.contextmanager
+def _nodes(actor: HilActor, contract: Contract, seed: int) -> Iterator[Any]:
+    """The safety node and the arm as processes; yields what raises where one of them has died."""
+    from robolearn.cli.arm_programs import arm_programs
+    from robolearn.deploy import Processes
+
+    # The person ends an episode, or --seconds; the simulated task's own clock is for scripts.
+    module = ("robolearn.cli.node_driver_double", contract.driver or "sim", str(10.0 + 2.0 * actor.seconds))
+    programs = arm_programs(
+        contract, actor.robot, actor.realtime_priority, actor.enclaves, actor.task, seed % 2**31, module
+    )
+    logs = actor.out / "nodes"
+    nodes = Processes(programs, logs, {"OMP_NUM_THREADS": "1"})
+    try:
+        with nodes:
+            yield nodes.check
+    except RobolearnError as error:
+        error.add_note(f"what was done is in {actor.out}; logs: {logs}")
+        raise
+    if bad := {name: code for name, code in nodes.codes.items() if code}:
+        raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
+
+
+def _arm_result(contract: Contract, node: Any) -> dict[str, Any]:
+    from robolearn.deploy.deployment import number
+
+    report = node.report.values if node.report else {}
+    return {
+        "robot": contract.name,
+        "stops": node.recording.episodes.dropped,
+        "latency_ms": {p: number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
+        "late_steps": node.recording.late_steps,
+        "violations": node.monitor.get("violations"),
+        "monitor": node.monitor or None,
+    }
+
+
+def _keep(actor: HilActor, result: dict[str, Any]) -> dict[str, Any]:
+    """Leave the result beside the spool, where `hil run` finds it."""
+    from robolearn.cli.hil.actor import ARM
+    from robolearn.io.json_files import write_json
+
+    write_json(Path(actor.out) / ARM, result)
+    return result

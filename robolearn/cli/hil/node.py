@@ -1,0 +1,113 @@
+"""The loop on an arm as a program: `robolearn.cli.hil.node --contract fr3 --policy runs/bc --out runs/hil`.
+
+The actor is a node, and the learner a process that it starts and ends; safety node and arm run already, as
+`launch/hil.launch.py` has it. What both halves say and store is as `robolearn hil run` has it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from robolearn.core import BadInput, RobolearnError
+
+# Parameters of the node: what it is told beside those of devices.
+HIL = {
+    "policy": "", "demos": "", "out": "", "task": "peg_insert_tight", "algo": "proposals", "reward": "task",
+    "env_steps": 24_000, "seconds": 30.0,
+}  # fmt: skip
+WAIT_S = 120.0  # for the learner to come up
+NICE = 15
+
+
+def main_hil(argv: Sequence[str] | None = None) -> int:
+    """The actor's node."""
+    from robolearn.cli.node_record import FLAGS, OPTIONS
+    from robolearn.deploy.nodes import run_node
+
+    with ExitStack() as stack:
+        return run_node(lambda: _hil_node(stack), (*FLAGS, *HIL, *OPTIONS), argv)
+
+
+def _hil_node(stack: ExitStack) -> Any:
+    from hardware.ros2.record_node import RecordNode
+    from robolearn.cli.node_record import node_defaults
+
+    made: dict[str, Any] = {}
+
+    def make_session(value: Callable[[str], Any]) -> Any:
+        made["taught"] = taught = _open(stack, value)
+        return taught.session
+
+    def make_recording(*args: Any, **named: Any) -> Any:
+        return made["taught"].make(*args, **named)
+
+    return RecordNode(make_session, make=make_recording, name="hil", defaults=node_defaults(**HIL))
+
+
+def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
+    """Start the learner and connect to it; the lesson, its device open."""
+    import torch
+
+    from policies.checkpoint import load_chunk_policy
+    from robolearn.cli.hil.actor import HilActor
+    from robolearn.cli.hil.arm import open_lesson, station_of
+    from robolearn.cli.hil.learner import LOGS, SPOOL
+    from robolearn.cli.hil.run import PROGRAM
+    from robolearn.cli.node_record import OPTIONS
+    from robolearn.core import bind_policy
+    from robolearn.deploy.processes import Processes, Program
+    from robolearn.hil.link import opened
+    from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
+
+    for name in ("policy", "out"):
+        if not value(name):
+            raise BadInput(f"parameter {name}", got="nothing", expected="a folder")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    out, token = Path(value("out")), new_token()
+    actor = HilActor(
+        policy=Path(value("policy")), out=out / SPOOL, robot=value("contract"), teleop=value("device"),
+        task=value("task"), seconds=value("seconds"), learner=address, token=token,
+        **{name: value(name) for name in OPTIONS},
+    )  # fmt: skip
+    actor.check_playing()
+    torch.set_num_threads(1)
+    base = load_chunk_policy(actor.policy, "cpu")
+    contract = station_of(actor, base)
+    bind_policy(base, contract.interface, what=f"policy {actor.policy} on contract {contract.name}")
+    words = {name: value(name) for name in ("policy", "demos", "out", "algo", "reward", "env_steps")}
+    flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
+    learner = (*PROGRAM, "hil", "learner", *flags, "--listen", address, "--pace", "realtime", "--go-on", "--json",
+               "--nice", str(NICE))  # fmt: skip
+    environment = {TOKEN_VARIABLE: token, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    processes = stack.enter_context(Processes((Program("learner", learner),), out / LOGS, environment))
+    stack.callback(processes.stop, 30.0)
+    spool, link = actor.reach(base)
+    stack.enter_context(closing(spool))
+    stack.enter_context(opened(link))
+    until = time.monotonic() + WAIT_S
+
+    def late() -> bool:
+        processes.check()
+        return time.monotonic() > until
+
+    lesson = link.open(late)
+    if lesson is None:
+        raise RobolearnError(f"the learner does not answer after {WAIT_S:g} s; logs: {out / LOGS}")
+
+    def check() -> None:
+        if not link.finished:
+            processes.check()
+
+    return open_lesson(actor, base, contract, spool, link, lesson, stack, check)
+
+
+if __name__ == "__main__":
+    sys.exit(main_hil(sys.argv[1:]))

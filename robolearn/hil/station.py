@@ -1,0 +1,247 @@
+"""The actor on an arm: a recording whose steps go to the learner, and whose policy comes from it.
+
+Everything that moves the arm goes the way of `hardware.recording`: the person's device or the policy's chunks become
+set-points by the same control, and the safety node lets them through, moves them, or stops the arm. What is stored is
+what it accepted. So the loop is the same on the simulated arm, on a double of a driver and on the real one.
+
+    the success key, or the failure key   the episode ends with that label
+    the clock                             it is truncated
+    a stop, DISCARD, REDO                 it is cut: what was done is learned from, its outcome is not known
+    the learner does not answer           it is truncated; the arm holds, and none begins until it answers
+    this program dies                     no target and no heartbeat come any more: the safety node stops the arm
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardware.episodes import Do, Phase, Verdict
+from hardware.recording import Recording
+from hardware.teleop.device import EpisodeEvent, Status
+from hardware.teleop.waiting import Steps
+from robolearn.core import ActionChunk, Interface, Observation, Policy
+from robolearn.data.replay import End, Record, Step
+from robolearn.hil.board import Period, Progress
+from robolearn.hil.pacing import Periods
+from robolearn.hil.person import ActorStatus, Ask, Person
+from robolearn.hil.spool import Spool
+from robolearn.hil.weights import TwoSets
+
+log = logging.getLogger(__name__)
+
+ENDLESS = 10**9  # episodes of a session that the learner ends
+ANSWER_S = 5.0  # for the learner to answer, after START
+EVENTS: dict[Ask, EpisodeEvent] = {
+    "success": EpisodeEvent.SUCCESS,
+    "failure": EpisodeEvent.FAILURE,
+    "return": EpisodeEvent.DISCARD,
+}
+SILENT = "the learner does not answer"
+STOPPED = "somebody pressed STOP on the page"
+
+
+class Line(Protocol):
+    """What a session needs of `robolearn.hil.link.Link`."""
+
+    period: Period
+    progress: Progress
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    def notify(self) -> None: ...
+
+
+class LearnedPolicy(Policy):
+    """The weights that came last, as a policy: chunks of H actions, taken at the border of two chunks.
+
+    Args:
+      interface: of the policy that it was made from.
+      steps: H.
+    """
+
+    def __init__(self, sets: TwoSets, interface: Interface, steps: int) -> None:
+        self._sets, self.interface, self.execute_steps = sets, interface, steps
+
+    def reset(self, seed: int) -> None:
+        """See `Policy.reset`."""
+        self._sets.seed(seed)
+
+    def act(self, observation: Observation) -> ActionChunk:
+        """See `Policy.act`."""
+        self._sets.swap()
+        return self._sets.act(observation)[None]
+
+
+class SpoolWriter:
+    """A `hardware.recording.session.Writer`: rows become the records that a learner is sent.
+
+    The newest two rows are held back: the last one of an episode is its final observation, whose own action leads to
+    nothing that was seen, and the one before it gets the reward.
+
+    Args:
+      features: of the observations.
+      link: is told of each record.
+
+    Attributes:
+      episodes, steps, interventions: written so far.
+    """
+
+    def __init__(self, spool: Spool, features: Sequence[str], link: Line) -> None:
+        self._spool, self._features, self._link = spool, tuple(features), link
+        number, first = spool.tail()
+        self._episode = number + (first < len(spool))  # one that a kill cut short stays cut
+        self._rows: list[tuple[dict[str, NDArray], NDArray[np.float32], bool]] = []
+        self._index = 0
+        self.episodes = self.steps = self.interventions = 0
+
+    def add(
+        self,
+        observation: Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: float = 0.0,
+        *,
+        intervention: bool = False,
+        stamps: Mapping[str, float] | None = None,
+    ) -> None:
+        """See `Writer.add`; the verdict is the reward, and comes with `end`."""
+        seen = {key: np.array(observation[key]) for key in self._features}
+        self._rows.append((seen, np.array(action, np.float32), intervention))
+        if len(self._rows) > 2:
+            self._step(0.0)
+
+    def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
+        """See `Writer.end`."""
+        if len(self._rows) > 1:
+            self._step(float(success))
+        if self._index:
+            seen = self._rows[-1][0]
+            self._write(End(self._episode, self._index, seen, terminated, not terminated, success))
+            self.episodes += 1
+        self._rows, self._index, self._episode = [], 0, self._episode + 1
+        return self._episode - 1
+
+    def discard(self) -> None:
+        """The episode was cut: nothing is known of its outcome, what was done is learned from."""
+        self.end(success=False, truncated=True)
+
+    def _step(self, reward: float) -> None:
+        seen, action, intervention = self._rows.pop(0)
+        self._write(Step(self._episode, self._index, seen, action, reward, intervention))
+        self._index += 1
+        self.steps += 1
+        self.interventions += intervention
+
+    def _write(self, record: Record) -> None:
+        self._spool.append(record)
+        self._link.notify()
+
+
+class HilRecording(Recording):
+    """A recording whose episodes a learner is taught by.
+
+    Args:
+      link: to the learner.
+      sets: the weights that the session's device plays.
+      hold: gives the arm to the person's device, or back, beside its dead-man.
+      periods: of the control steps, added to.
+      person: at a page, or None.
+      by_task: the simulated arm's own success ends an episode.
+    """
+
+    def __init__(
+        self,
+        *recording: Any,
+        link: Line,
+        sets: TwoSets,
+        hold: Callable[[bool], None],
+        periods: Periods,
+        person: Person | None = None,
+        by_task: bool = False,
+        **named: Any,
+    ) -> None:
+        super().__init__(*recording, **named)
+        self._link, self._sets, self._hold = link, sets, hold
+        self._periods, self._person, self._by_task = periods, person, by_task
+        self._halted = False  # STOP was pressed, and not released
+        self._stepped = 0.0
+        self._shown: ActorStatus | None = None
+
+    def look(self) -> None:
+        super().look()
+        if self._link.finished:
+            self.do(self.episodes.end("the learner is done"))
+        elif self.episodes.phase is Phase.RECORDING and not self._link.alive:
+            self.do(self.episodes.judged(Verdict(False, truncated=True)))
+            self.episodes.message = f"{SILENT}: the arm holds. START goes on when it does"
+            log.warning("%s", self.episodes.message)
+
+    def do(self, dos: list[Do]) -> None:
+        if Do.BEGIN in dos and not self._link.alive:
+            dos = self.episodes.put_off(SILENT)
+        super().do(dos)
+
+    def before_step(self) -> None:
+        super().before_step()
+        recording = self.episodes.phase is Phase.RECORDING
+        if recording and self._by_task and self._outcome is not None and self._outcome["success"]:
+            self.do(self.episodes.judged(Verdict(True)))
+        now = self.clock()
+        if recording and self.step_count and self._stepped:
+            self._periods.add(now - self._stepped)
+        self._stepped = now if recording else 0.0
+        if self._person is not None and self._shown is not None:
+            if not recording:
+                self._person.show(dataclasses.replace(self._shown, operator=None))
+            for ask in self._person.poll():
+                self._hear(ask)
+
+    def add_row(
+        self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
+    ) -> None:
+        super().add_row(observation, q, target, action, stamp_ns)
+        if self._person is None:
+            return
+        self._shown = ActorStatus(
+            episode=self.episodes.number,
+            step=self.step_count,
+            observation={key: value[None] for key, value in observation.items()},
+            operator=self.sample.intervention,
+            version=self._sets.version,
+            period=self._link.period,
+            linked=self._link.alive,
+            unsent=0,
+            progress=self._link.progress,
+            executed=None,
+        )
+        self._person.show(self._shown)
+
+    def place(self) -> Steps:
+        yield from self._until(lambda: not self._halted, 0.0, STOPPED)
+        yield from self._until(lambda: self._link.alive and self._sets.loaded, ANSWER_S, SILENT)
+        yield from super().place()
+
+    def _make_status(self, observation: dict[str, NDArray]) -> Status:
+        return dataclasses.replace(super()._make_status(observation), episodes=0)
+
+    def _hear(self, ask: Ask) -> None:
+        """What the person at the page asks for."""
+        if ask in ("take over", "hand back"):
+            self._hold(ask == "take over")
+        elif ask in ("halt", "release"):
+            self._halted = ask == "halt"
+            if self._halted:
+                self.do(self.episodes.stopped(STOPPED))
+        elif ask == "stop":
+            self.do(self.episodes.end("ended by the person at the page"))
+        else:
+            self.do(self.episodes.handle(EVENTS[ask]))

@@ -1,0 +1,219 @@
+"""How a world looks: colours, light, cameras, exposure, blur and distractors, drawn for each episode.
+
+A policy that has seen one look only learns that look. What is drawn here changes pictures alone: starts and physics are
+those without it.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import cv2
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+
+Array = NDArray[np.float64]
+LOOKS_STREAM = 0x100C  # apart from the numbers that starts and physics are drawn from
+
+
+@dataclass(frozen=True)
+class LooksConfig:
+    """How much looks differ; 0 for not at all.
+
+    Attributes:
+      background: hue of table, floor and arm, as a share of the colour circle on either side.
+      objects: hue of the task's own things.
+      shade: saturation and value of every colour, relative.
+      light: strength of each light, relative, and where it stands [m].
+      camera_m, camera_deg: position [m] and direction [degrees] of the cameras that stand; of one on the arm a fifth of
+        the position, for its mount is stiff.
+      lens_deg: field of view [degrees].
+      exposure: brightness of the picture, relative, and a third of it for each colour channel.
+      blur_px: standard deviation of a Gaussian blur in a picture of 84 px, at most.
+      distractors: things that lie about, at most; they are seen and not felt.
+    """
+
+    background: float = 0.0
+    objects: float = 0.0
+    shade: float = 0.0
+    light: float = 0.0
+    camera_m: float = 0.0
+    camera_deg: float = 0.0
+    lens_deg: float = 0.0
+    exposure: float = 0.0
+    blur_px: float = 0.0
+    distractors: int = 0
+
+
+LOOKS: dict[str, LooksConfig] = {
+    "none": LooksConfig(),
+    "mild": LooksConfig(0.05, 0.02, 0.1, 0.15, 0.01, 1.0, 1.0, 0.1, 0.4, 0),
+    "wild": LooksConfig(0.5, 0.06, 0.3, 0.5, 0.05, 5.0, 3.0, 0.3, 0.8, 3),
+}
+
+
+def looks_named(name: str) -> LooksConfig:
+    """The config of ``--looks``; raises `BadInput` for another name."""
+    if name not in LOOKS:
+        raise BadInput("looks", got=name, available=LOOKS)
+    return LOOKS[name]
+
+
+@dataclass(frozen=True)
+class Distractor:
+    """A box or ball on the table."""
+
+    kind: mujoco.mjtGeom
+    position: Array
+    size: Array
+    rgba: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a model is drawn with; the arrays are those of `mujoco.MjModel` with the same names.
+
+    Attributes:
+      ambient, diffuse: (3,) of the headlight.
+      gain: (3,) what the picture's channels are multiplied by.
+      blur: standard deviation in a picture of 84 px.
+    """
+
+    geom_rgba: NDArray[np.float32]
+    light_pos: Array
+    light_diffuse: NDArray[np.float32]
+    cam_pos: Array
+    cam_quat: Array
+    cam_fovy: Array
+    ambient: NDArray[np.float32]
+    diffuse: NDArray[np.float32]
+    gain: Array
+    blur: float = 0.0
+    distractors: tuple[Distractor, ...] = ()
+
+    @staticmethod
+    def of(model: mujoco.MjModel) -> Look:
+        """The model's own look."""
+        head = model.vis.headlight
+        names = ("geom_rgba", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")
+        arrays = {name: getattr(model, name).copy() for name in names}
+        return Look(**arrays, ambient=head.ambient.copy(), diffuse=head.diffuse.copy(), gain=np.ones(3))
+
+    def put_on(self, model: mujoco.MjModel) -> None:
+        """Let `model` look like this from the next `mj_kinematics` on."""
+        for name in ("geom_rgba", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy"):
+            getattr(model, name)[:] = getattr(self, name)
+        model.vis.headlight.ambient, model.vis.headlight.diffuse = self.ambient, self.diffuse
+
+    def add_to(self, scene: mujoco.MjvScene) -> None:
+        """Lay the distractors into an updated scene."""
+        for thing in self.distractors:
+            if scene.ngeom >= scene.maxgeom:
+                return
+            mujoco.mjv_initGeom(
+                scene.geoms[scene.ngeom], thing.kind, thing.size, thing.position, np.eye(3).reshape(9), thing.rgba
+            )
+            scene.ngeom += 1
+
+    def develop(self, picture: NDArray[np.uint8]) -> None:
+        """Expose and blur `picture` (H, W, 3) in place."""
+        if self.blur > 0.0:
+            cv2.GaussianBlur(picture, (0, 0), max(self.blur * picture.shape[0] / 84.0, 1e-3), dst=picture)
+        if np.any(self.gain != 1.0):
+            np.copyto(picture, np.clip(picture * self.gain + 0.5, 0, 255).astype(np.uint8))
+
+
+def draw_look(
+    config: LooksConfig, own: Look, model: mujoco.MjModel, things: Collection[int], rng: np.random.Generator
+) -> Look:
+    """One episode's look.
+
+    Args:
+      own: the model's.
+      things: ids of the bodies that are the task's own.
+      rng: of the episode's looks alone.
+    """
+
+    def around(width: float, *shape: int) -> Array:
+        return width * rng.uniform(-1.0, 1.0, shape)
+
+    bodies = model.geom_bodyid
+    hue = np.where(np.isin(bodies, list(things)), config.objects, config.background)
+    turned = around(1.0, model.nbody)[bodies] * hue  # a body keeps one colour
+    shades = 1.0 + around(config.shade, model.nbody, 2)[bodies]
+    rgba = own.geom_rgba.copy()
+    for i in range(model.ngeom):
+        rgba[i, :3] = _recoloured(rgba[i, :3], turned[i], *shades[i], grey_to=config.background)
+    still = np.array([model.body(int(b)).weldid[0] == 0 for b in model.cam_bodyid])
+    quat = own.cam_quat.copy()
+    for i in range(model.ncam):
+        turn = np.zeros(4)
+        mujoco.mju_axisAngle2Quat(turn, _direction(rng), float(np.radians(around(config.camera_deg, 1)[0])))
+        mujoco.mju_mulQuat(quat[i], own.cam_quat[i], turn)
+    strength = 1.0 + around(config.light, model.nlight, 1)
+    return replace(
+        own,
+        geom_rgba=rgba,
+        light_pos=own.light_pos + around(config.light, model.nlight, 3),
+        light_diffuse=(own.light_diffuse * strength).astype(np.float32),
+        cam_pos=own.cam_pos + around(config.camera_m, model.ncam, 3) * np.where(still, 1.0, 0.2)[:, None],
+        cam_quat=quat,
+        cam_fovy=own.cam_fovy + around(config.lens_deg, model.ncam),
+        ambient=(own.ambient * (1.0 + around(0.5 * config.light, 1))).astype(np.float32),
+        diffuse=(own.diffuse * (1.0 + around(config.light, 1))).astype(np.float32),
+        gain=(1.0 + around(config.exposure, 1)) * (1.0 + around(config.exposure / 3.0, 3)),
+        blur=float(rng.uniform(0.0, config.blur_px)) if config.blur_px else 0.0,
+        distractors=tuple(_distractor(rng) for _ in range(rng.integers(config.distractors + 1))),
+    )
+
+
+def _recoloured(rgb: NDArray, turn: float, saturation: float, value: float, *, grey_to: float) -> Array:
+    """`rgb` (3,) with its hue turned; what is grey gets up to half of `grey_to` of a colour."""
+    h, s, v = colorsys.rgb_to_hsv(*map(float, rgb))
+    s = s * saturation if s > 0.15 else s + abs(turn) * grey_to
+    return np.array(colorsys.hsv_to_rgb((h + turn) % 1.0, min(max(s, 0.0), 1.0), min(max(v * value, 0.0), 1.0)))
+
+
+def _direction(rng: np.random.Generator) -> Array:
+    axis = rng.normal(size=3)
+    return axis / np.linalg.norm(axis)
+
+
+def _distractor(rng: np.random.Generator) -> Distractor:
+    kind = (mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_SPHERE)[int(rng.integers(2))]
+    size = rng.uniform(0.01, 0.03, 3)
+    if kind == mujoco.mjtGeom.mjGEOM_SPHERE:
+        size[1:] = size[0]
+    # At the table's edges, where no task puts anything.
+    place = np.array([rng.uniform(0.0, 0.8), rng.choice([-1.0, 1.0]) * rng.uniform(0.3, 0.45), size[2]])
+    colour = colorsys.hsv_to_rgb(float(rng.random()), float(rng.uniform(0.3, 1.0)), float(rng.uniform(0.3, 1.0)))
+    return Distractor(kind, place, size, np.array([*colour, 1.0], np.float32))
+
+
+class Wardrobe:
+    """The looks of N worlds.
+
+    Args:
+      model: the compiled world.
+      config: how much they differ.
+      bodies: names of the task's own.
+
+    Attributes:
+      looks: (N) of each world; None for the model's own.
+    """
+
+    def __init__(self, model: mujoco.MjModel, config: LooksConfig, num_envs: int, bodies: Collection[str]) -> None:
+        self._model, self._config, self._own = model, config, Look.of(model)
+        self._things = {int(model.body(name).id) for name in bodies}
+        self.looks: list[Look | None] = [None] * num_envs
+
+    def draw(self, world: int, seed: int, start_id: int, episode: int) -> None:
+        """Draw the look of the `episode`-th episode of a start id, apart from what else is drawn for it."""
+        if self._config != LooksConfig():
+            rng = np.random.default_rng([seed, start_id, episode, LOOKS_STREAM])
+            self.looks[world] = draw_look(self._config, self._own, self._model, self._things, rng)

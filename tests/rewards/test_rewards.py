@@ -1,0 +1,83 @@
+"""A reward by its name, and its score in the place of an episode's rewards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, Score, Window
+from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.choice import KEY, TASK, check_reward, make_reward
+from robolearn.rewards.scoring import scored
+
+INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
+
+
+class BeyondOne:
+    """Scores by proprioception: the reward is where a step leads to, and beyond 1 the task is solved."""
+
+    def __init__(self, interface: Interface) -> None:
+        self.interface, self.sure = interface, 1.0
+        self.seen: list[tuple[Window, str]] = []
+
+    def score(self, steps: Window, task: str) -> Score:
+        self.seen.append((steps, task))
+        x = np.append(steps.observation["proprio"][:, 0], np.zeros(1))[1 : len(steps) + 1].astype(np.float32)
+        return Score(x, x >= 1.0, np.full(len(steps), self.sure, np.float32))
+
+
+def episode(*x: float, terminated: bool = False, success: bool = False) -> PlayedEpisode:
+    """One more x than there are steps."""
+    steps = len(x) - 1
+    return PlayedEpisode(
+        {"proprio": np.array(x, np.float32)[:, None]}, np.arange(steps, dtype=np.float32)[:, None] / 10,
+        np.full(steps, 7.0, np.float32), np.arange(steps) == 1, terminated, success,
+    )  # fmt: skip
+
+
+def test_a_score_takes_the_place_of_the_reward_and_ends_the_episode() -> None:
+    model = BeyondOne(INTERFACE)
+    found = scored(episode(0.1, 0.4, 1.2, 0.3, 1.5), model, "go right")
+    assert found.reward.tolist() == pytest.approx([0.4, 1.2]) and found.terminated and found.success
+    assert found.observation["proprio"][:, 0].tolist() == pytest.approx([0.1, 0.4, 1.2]), "with its final observation"
+    assert found.action.tolist() == [[0.0], [pytest.approx(0.1)]] and found.intervention.tolist() == [False, True]
+    ((window, words),) = model.seen
+    assert words == "go right" and len(window) == 4 and len(window.observation["proprio"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("terminated", "success", "failed"), [(True, True, False), (True, False, True), (False, False, False)]
+)
+def test_where_the_model_sees_no_success_there_is_none(terminated: bool, success: bool, failed: bool) -> None:
+    """The world's own success is only where the episode was cut; a failure stays one, and nothing comes after it."""
+    found = scored(episode(0.1, 0.4, 0.9, terminated=terminated, success=success), BeyondOne(INTERFACE), "")
+    assert found.reward.tolist() == pytest.approx([0.4, 0.9]) and not found.success and found.terminated is failed
+
+
+def test_a_model_that_is_not_sure_ends_nothing() -> None:
+    model = BeyondOne(INTERFACE)
+    model.sure = 0.4
+    found = scored(episode(0.1, 1.4, 0.9), model, "")
+    assert len(found) == 2 and not found.success and not found.terminated
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.array([np.nan, 0.0], np.float32)])
+def test_scores_that_are_none_are_refused(wrong: np.ndarray) -> None:
+    class Wrong(BeyondOne):
+        def score(self, steps: Window, task: str) -> Score:
+            return Score(wrong, np.zeros(2, np.bool_), np.ones(2, np.float32))
+
+    with pytest.raises(BadInput, match="reward model: reward"):
+        scored(episode(0.1, 0.4, 0.9), Wrong(INTERFACE), "")
+
+
+def test_rewards_by_name() -> None:
+    assert make_reward(TASK, INTERFACE) is None and make_reward(KEY, INTERFACE) is None
+    model = make_reward(f"{__name__}:BeyondOne", INTERFACE)
+    assert isinstance(model, BeyondOne) and isinstance(model, RewardModel) and model.interface is INTERFACE
+    for wrong in ("success", ":", "module:", ":Class"):
+        with pytest.raises(BadInput, match="task"):
+            check_reward(wrong)
+    for wrong in ("no.such.module:Class", f"{__name__}:NoSuchClass", "collections:OrderedDict", "numpy:float64"):
+        with pytest.raises(BadInput, match="--reward"):
+            make_reward(wrong, INTERFACE)
