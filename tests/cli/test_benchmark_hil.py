@@ -26,7 +26,7 @@ def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.Captu
     folder = tmp_path / "lift-seed3-demos+interventions-proposals"
     policy = json.loads((folder / "policy" / "config.json").read_text())
     # The settings reached the learner; imitation predicts as far as the delay reaches.
-    assert policy["policy"]["settings"]["caution"] == 0.25 and policy["policy"]["proposer"]["settings"]["horizon"] == 9
+    assert policy["settings"]["caution"] == 0.25 and policy["proposer"]["settings"]["horizon"] == 9
     assert json.loads((folder / "config.json").read_text())["curriculum"]["free"] == 0.5
     assert run["delayed"]["delay_steps"] == 5 and row["bc_delayed"]["episodes"] == row["delayed"]["episodes"] == 6
     assert set(run["doubts"]) == {"failures", "within_steps", "critics", "proposals", "value"}
