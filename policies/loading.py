@@ -55,7 +55,7 @@ def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str,
         needed = policy.interface
     else:
         needed = needed_by(name)
-    if needed.privileged and not simulated:
+    if needed.privileged and not simulated and needed.embodiment == offered.embodiment:
         sees = tuple(key for key in needed.observation if key not in needed.privileged)
         raise BadInput(
             f"{what}: observation",

@@ -25,7 +25,7 @@ control_hz: 20
 stream_hz: 200
 joints: [{joints}]
 joint_states: {{topic: /joint_states, type: sensor_msgs/msg/JointState, max_age_s: 0.06}}
-command: {{topic: /arm/command, type: {command}, max_age_s: 0.1}}
+command: {{topic: /arm/command, type: {command}, max_age_s: 0.1{posture}}}
 gripper: {{joints: [finger], topic: /hand/command, type: std_msgs/msg/Float64MultiArray, unit: opening{states}}}
 cameras:
   front: {{topic: /front/image, type: sensor_msgs/msg/Image, size: [48, 64], max_age_s: 0.2}}
@@ -43,7 +43,12 @@ def write_contract(
 
     path = folder / "station.yaml"
     joints = ", ".join(f"left_{joint}" for joint in ROBOTS[robot].joints)
-    path.write_text(CONTRACT.format(robot=robot, kind=kind, joints=joints, command=command, states=states))
+    # An arm with more than six joints takes a pose with the posture that it is meant by.
+    posture = (
+        ", posture: {topic: /arm/posture, type: sensor_msgs/msg/JointState}" if command.endswith("PoseStamped") else ""
+    )
+    contract = CONTRACT.format(robot=robot, kind=kind, joints=joints, command=command, states=states, posture=posture)
+    path.write_text(contract)
     return path
 
 

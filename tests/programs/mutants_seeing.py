@@ -55,7 +55,7 @@ MUTANTS: dict[str, Mutant] = {
         SPEC, '{"privileged": True} if key in self.privileged', '{"privileged": True} if False', SPECS
     ),
     "privileged-is-let-onto-an-arm": Mutant(
-        "policies/loading.py", "if needed.privileged and not simulated:", "if False:", IMAGES
+        "policies/loading.py", "if needed.privileged and not simulated and", "if False and", IMAGES
     ),
     "observe-keeps-the-other-pictures": Mutant(
         "robolearn/data/reader.py", "self.readers.items() if key in kept", "self.readers.items() if True", IMAGES
