@@ -22,7 +22,7 @@ def test_a_few_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0, capsys.readouterr()
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     rows = {row["fault"]: row for row in result["faults"]}
-    assert result["count"] == len(rows) == 5 and result["failed"] == result["violations"] == 0
+    assert result["count"] == len(rows) == 6 and result["failed"] == result["violations"] == 0
     assert "contact on /external_joint_torques" in rows["hand meets the table"]["reason"]
     assert not rows["hand meets the table, no sensor"]["noticed"], "which is what the sensor is for"
     for name in ("emergency stop", "joint states: NaN", "contact sensor: NaN"):

@@ -99,7 +99,7 @@ def test_a_station_that_works(ros: Background, capsys: pytest.CaptureFixture) ->
         "Arm", "Controller", "Gripper", "Cameras", "Objects", "Safety"
     }  # fmt: skip
     assert "/robolearn/sim_arm listens on /gripper_controller/commands" in lines["gripper controller"]["found"]
-    assert "96×96 rgb8" in lines["camera wrist size"]["found"] and "not running" in lines["safety node"]["found"]
+    assert "84×84 rgb8" in lines["camera wrist size"]["found"] and "not running" in lines["safety node"]["found"]
 
 
 @pytest.mark.parametrize(
