@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from robolearn.core.errors import BadInput
 
 Array = NDArray[np.float64]
+_DRESSED = ("geom_rgba", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")  # of a model
 LOOKS_STREAM = 0x100C  # apart from the numbers that starts and physics are drawn from
 
 
@@ -100,13 +101,12 @@ class Look:
     def of(model: mujoco.MjModel) -> Look:
         """The model's own look."""
         head = model.vis.headlight
-        names = ("geom_rgba", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")
-        arrays = {name: getattr(model, name).copy() for name in names}
+        arrays = {name: getattr(model, name).copy() for name in _DRESSED}
         return Look(**arrays, ambient=head.ambient.copy(), diffuse=head.diffuse.copy(), gain=np.ones(3))
 
     def put_on(self, model: mujoco.MjModel) -> None:
         """Let `model` look like this from the next `mj_kinematics` on."""
-        for name in ("geom_rgba", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy"):
+        for name in _DRESSED:
             getattr(model, name)[:] = getattr(self, name)
         model.vis.headlight.ambient, model.vis.headlight.diffuse = self.ambient, self.diffuse
 
