@@ -136,7 +136,8 @@ def in_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) ->
         if witness.moving(deployment):
             return deployment
         code, out, err = deployment.end()
-        assert code == 1 and ("silent for 0.1" in err or "the joint state is" in err), (code, out, err)
+        stalled = ("silent for 0.1", "the joint state is", "did not run for")
+            assert code == 1 and any(words in err for words in stalled), (code, out, err)
         silence(witness.commands)
     pytest.fail(f"no motion in three deployments: {err}")
 

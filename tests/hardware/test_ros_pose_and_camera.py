@@ -6,14 +6,17 @@ cameras send one picture raw and one compressed. The policy sees both, and moves
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import CompressedImage, Image
 
@@ -21,12 +24,10 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.safety_client import SafetyClient
-from hardware.ros2.safety_node import SafetyNode
-from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import ActionChunk, Observation
 from robolearn.core.se3 import quat_to_matrix
 from robots.ik import IKConfig, solve
-from robots.stations import Camera, Topic, load_contract
+from robots.stations import CONTRACTS, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -35,15 +36,25 @@ from ros_station import Arm, Swing  # noqa: E402
 pytestmark = pytest.mark.realtime
 
 RAW, COMPRESSED = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
-SIM = load_contract("sim")
-CONTRACT = replace(
-    SIM,
-    command=Topic("/impedance/pose", "geometry_msgs/msg/PoseStamped"),
-    cameras={
-        "front": Camera("/front/image_raw", RAW, max_age_s=0.5, size=(48, 64)),
-        "wrist": Camera("/wrist/image/compressed", COMPRESSED, max_age_s=0.5, size=(32, 32)),
-    },
-)
+
+
+def station_contract() -> Path:
+    """The simulated station's, with a controller that takes poses, and cameras of different sizes; a file."""
+    content = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
+    content["name"] = "poses"
+    posture = {"topic": "/impedance/posture", "type": "sensor_msgs/msg/JointState"}
+    content["command"] = {"topic": "/impedance/pose", "type": "geometry_msgs/msg/PoseStamped", "posture": posture}
+    content["cameras"] = {
+        "front": {"topic": "/front/image_raw", "type": RAW, "max_age_s": 0.5, "size": [48, 64]},
+        "wrist": {"topic": "/wrist/image/compressed", "type": COMPRESSED, "max_age_s": 0.5, "size": [32, 32]},
+    }
+    path = Path(tempfile.mkdtemp(prefix="robolearn-test-")) / "poses.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+PATH = station_contract()
+CONTRACT = load_contract(PATH)
 
 
 class CartesianArm(Arm):
@@ -51,11 +62,13 @@ class CartesianArm(Arm):
 
     def configure(self) -> None:
         c = self.contract
-        assert c.gripper is not None
+        assert c.gripper is not None and c.posture is not None
         deep = qos.CONTROLLER
         deep.depth = 100
         self.brightness, self.poses, self.films = 40, [], True
         self._states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
+        self.posture = self.q
+        self.create_subscription(messages.JointState, c.posture.topic, self._on_posture, deep)
         self.create_subscription(PoseStamped, c.command.topic, self._on_pose, deep)
         self.create_subscription(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper, deep)
         self._front = self.create_publisher(Image, c.cameras["front"].topic, qos.sensor(2))
@@ -63,12 +76,17 @@ class CartesianArm(Arm):
         self.every(0.005, self._tick)
         self.every(0.05, self._film)
 
+    def _on_posture(self, message: messages.JointState) -> None:
+        assert list(message.name) == list(self.contract.joints)
+        self.posture = np.array(message.position)
+
     def _on_pose(self, message: PoseStamped) -> None:
         p, o = message.pose.position, message.pose.orientation
         pos, quat = np.array([p.x, p.y, p.z]), np.array([o.w, o.x, o.y, o.z])
         chain = self.contract.robot.chain
-        config = IKConfig(iterations=20, damping=0.01, posture_gain=0.0)
-        self.q = solve(chain, self.q[None], pos[None], quat_to_matrix(quat)[None], rest=self.q, config=config)[0]
+        config = IKConfig(iterations=10, damping=0.01, posture_gain=0.1)
+        found = solve(chain, self.q[None], pos[None], quat_to_matrix(quat)[None], rest=self.posture, config=config)
+        self.q = found[0]
         self.poses.append((pos, message.header.frame_id))
         self.commands.append((time.monotonic(), self.q))
 
@@ -96,23 +114,28 @@ class Looks(Swing):
 
 @pytest.fixture
 def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
-    backgrounds = [Background() for _ in range(4)]
-    a, b, c, d = backgrounds
+    """Safety node and streamer are processes, as on a station: four nodes on one interpreter starve each other."""
+    env = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "robolearn.deploy.nodes"]
+    processes = [
+        subprocess.Popen([*command, name, "--contract", str(PATH)], env=env, stderr=subprocess.DEVNULL)
+        for name in ("safety", "streamer")
+    ]
+    backgrounds = [Background() for _ in range(2)]
+    a, b = backgrounds
     policy = Looks(CONTRACT)
     arm = a.add(CartesianArm(CONTRACT, context=a.context))
-    nodes = [
-        arm,
-        b.add(SafetyNode(contract=CONTRACT, context=b.context)),
-        c.add(StreamerNode(contract=CONTRACT, context=c.context)),
-        d.add(PolicyNode(lambda *_: policy, contract=CONTRACT, context=d.context)),
-    ]
+    nodes = [arm, b.add(PolicyNode(lambda *_: policy, contract=CONTRACT, context=b.context))]
     for node in nodes:
         node.start()
     operator = SafetyClient(a)
     yield arm, policy, operator
+    for process in processes:
+        process.terminate()
+    codes = [process.wait(20.0) for process in processes]
     for background in backgrounds:
         background.close()
-    assert [b.errors for b in backgrounds] == [[], [], [], []]
+    assert codes == [0, 0] and [b.errors for b in backgrounds] == [[], []]
 
 
 def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
