@@ -137,7 +137,7 @@ def in_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) ->
             return deployment
         code, out, err = deployment.end()
         stalled = ("silent for 0.1", "the joint state is", "did not run for")
-            assert code == 1 and any(words in err for words in stalled), (code, out, err)
+        assert code == 1 and any(words in err for words in stalled), (code, out, err)
         silence(witness.commands)
     pytest.fail(f"no motion in three deployments: {err}")
 
