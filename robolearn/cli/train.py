@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train a flow or diffusion policy on data sets by imitation. Can be killed at any moment and resumed.
+    """Train a policy on data sets by imitation. Can be killed at any moment and resumed.
 
     Of several data sets (--data A B --mix 0.7 0.3) the first says what is observed and done; the others have to have
     the same arm, control rate, actions and observations. --policy chooses the kind of policy, and with it which of the
@@ -34,7 +34,7 @@ class Train(Command):
     out: Path
     """The run folder; the policy goes to its policy/."""
     policy: str = "flow"
-    """The kind of policy: flow or diffusion."""
+    """The kind of policy: flow, diffusion, regression or act."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
     observe: tuple[str, ...] = ()
     """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
