@@ -38,7 +38,7 @@ class ActPolicy(nn.Module):
     def __init__(self, config: ActConfig, interface: Interface) -> None:
         super().__init__()
         self.config, self.action_dim = config, interface.action.size
-        width, heads, layers = config.width, config.heads, config.layers
+        width, heads, layers = config.network.width, config.network.heads, config.network.depth
         self.encoder = ObservationEncoder(
             interface.observation, observe=config.observe, image_features=config.network.image_features
         )

@@ -189,27 +189,20 @@ class ActConfig:
     """Ta, how many of them are executed before the policy is asked again."""
     observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
     """To, observed steps."""
-    width: int = 128
-    """Units of a token."""
-    heads: int = 4
-    """Attention heads; they divide the width."""
-    layers: int = 2
-    """Layers of each of the three transformers: chunk to style, observation, chunk."""
     latent: int = 16
     """Length of the style variable z, which is 0 when the policy acts."""
     kl_weight: float = 10.0
     """β, weight of the KL divergence of the style from N(0, 1)."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    """Of these, what encodes pictures is used."""
+    network: NetworkConfig = field(default_factory=lambda: NetworkConfig("transformer", width=128, depth=2))
     mask_padding: bool = True
     """As of a flow policy."""
 
     def __post_init__(self) -> None:
         check_chunk(1, self.horizon, self.execute, self.observe)
-        check_heads(self.heads, self.width)
-        if not (1 <= self.width <= MOST and 1 <= self.layers <= DEEPEST and 1 <= self.latent <= MOST):
-            got = (self.width, self.layers, self.latent)
-            raise BadInput("width, layers, latent", got=got, expected=f"positive numbers up to {MOST}")
+        if self.network.kind != "transformer":
+            raise BadInput("network of act", got=self.network.kind, available=("transformer",))
+        if not 1 <= self.latent <= MOST:
+            raise BadInput("latent", got=self.latent, expected=f"1 to {MOST}")
         if not 0.0 <= self.kl_weight < math.inf:
             raise BadInput("kl weight", got=self.kl_weight, expected="at least 0")
 

@@ -12,14 +12,15 @@ from policies.act import ActPolicy
 from policies.checkpoint import load_policy, save_policy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.settings import ActConfig
+from policies.settings import ActConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 
 INTERFACE = Interface(
     {"proprio": ArraySpec((3,)), "images.front": ArraySpec((16, 16, 3), "uint8")}, ArraySpec((2,)), control_hz=20.0
 )
 VECTOR = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)
-SMALL = {"width": 32, "heads": 2, "layers": 1, "latent": 4, "horizon": 6, "execute": 3}
+NETWORK = NetworkConfig("transformer", width=32, heads=2, depth=1)
+SMALL = {"network": NETWORK, "latent": 4, "horizon": 6, "execute": 3}
 
 
 def make(interface: Interface = VECTOR, **settings) -> ActPolicy:
@@ -97,7 +98,7 @@ def test_it_acts_with_style_zero_and_survives_a_checkpoint(tmp_path) -> None:
     np.testing.assert_allclose(load_policy(tmp_path / "policy", "cpu").act(seen), chunk, atol=1e-6)
 
 
-@pytest.mark.parametrize("settings", [{"heads": 3}, {"layers": 0}, {"latent": 0}, {"kl_weight": -1.0}, {"execute": 7}])
+@pytest.mark.parametrize("settings", [{"network": NetworkConfig()}, {"latent": 0}, {"kl_weight": -1.0}, {"execute": 7}])
 def test_bad_settings(settings) -> None:
     with pytest.raises(BadInput):
         ActConfig(**(SMALL | settings))

@@ -35,7 +35,7 @@ CONFIGS: dict[str, PolicyConfig] = {
     "history": FlowConfig(network=SMALL, observe=2),
     "transformer": FlowConfig(network=NetworkConfig(kind="transformer", width=16, depth=1, heads=2, image_features=4)),
     "regression": RegressionConfig(network=SMALL),
-    "act": ActConfig(width=16, layers=1, heads=2, network=SMALL),
+    "act": ActConfig(network=NetworkConfig("transformer", width=16, depth=1, heads=2, image_features=4)),
     "diffusion": DiffusionConfig(network=SMALL, steps=3),
     "ddpm": DiffusionConfig(network=SMALL, steps=3, eta=1.0, schedule="linear"),
 }

@@ -23,7 +23,7 @@ CONFIGS: dict[str, PolicyConfig] = {
     "diffusion": DiffusionConfig(network=SMALL, steps=3),
     "history": FlowConfig(network=SMALL, observe=3),
     "regression": RegressionConfig(network=SMALL),
-    "act": ActConfig(width=16, layers=1, heads=2, network=SMALL),
+    "act": ActConfig(network=NetworkConfig("transformer", width=16, depth=1, heads=2, image_features=4)),
     "velocity": DiffusionConfig(network=SMALL, steps=3, prediction="v_prediction"),
 }
 
