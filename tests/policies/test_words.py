@@ -84,6 +84,18 @@ def obedient(tmp_path_factory: pytest.TempPathFactory, encoder: SentenceEncoder)
     return folder / "policy"
 
 
+def test_each_frame_has_the_sentence_of_its_own_task(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    with EpisodeWriter(tmp_path / "two", INTERFACE) as writer:
+        for sentence in (RIGHT, LEFT, RIGHT):
+            for _ in range(3):
+                writer.add({"proprio": np.zeros(2)}, np.zeros(1))
+            writer.end(success=True, terminated=True, task=sentence)
+    found = Dataset.open(tmp_path / "two").with_words(encoder).observation[PROMPT]
+    alone = {sentence: encoder([sentence])[0] for sentence in (LEFT, RIGHT)}
+    wanted = np.repeat([alone[sentence] for sentence in (RIGHT, LEFT, RIGHT)], 3, axis=0)
+    np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
 def seen(n: int = 20) -> dict[str, np.ndarray]:
     return {"proprio": np.random.default_rng(1).standard_normal((n, 2)).astype(np.float32)}
 
