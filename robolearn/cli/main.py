@@ -20,6 +20,7 @@ from robolearn import __version__
 from robolearn.cli.command import Command
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.paths import spoken
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Troubles of the machine, not of the program: a traceback would not help.
 _MACHINE_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 _MACHINE_ERRORS |= {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+
+_CURES = {
+    errno.ENOSPC: ". Make room, then run it again",
+    errno.EDQUOT: ". Make room, then run it again",
+    errno.EACCES: ". Take a place of your own, or ask for the right to it",
+    errno.EPERM: ". Take a place of your own, or ask for the right to it",
+    errno.EROFS: ". Take a place on another disk",
+    errno.ENAMETOOLONG: ". Take a shorter name",
+}
 
 
 def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES) -> int:
@@ -49,6 +59,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         entry, rest = find(args, entries)
         command = parse(entry, rest)
         set_up_logging(command.verbose)
+        command.check_outputs()
         result = command.run()
         show(command, result)
         sys.stdout.flush()
@@ -79,7 +90,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     except OSError as error:
         if error.errno not in _MACHINE_ERRORS:
             raise
-        return _complain(error, command, 1)
+        return _complain(_machine_error(error), command, 1)
 
 
 def parse(entry: Entry, args: list[str]) -> Command:
@@ -189,6 +200,15 @@ def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     print(f"robolearn: error: {' '.join(str(error).split())}{notes}", file=sys.stderr)
     return exit_code
+
+
+def _machine_error(error: OSError) -> RobolearnError:
+    """What the machine refused, and what helps."""
+    place = f"{error.filename}: " if error.filename else ""
+    told = RobolearnError(f"{place}{spoken(error)}{_CURES.get(error.errno or 0, '')}")
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note)
+    return told.with_traceback(error.__traceback__)
 
 
 def _gl_is_missing() -> bool:

@@ -121,7 +121,6 @@ def _commands(q: QuickstartSettings) -> list[str]:
 def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
     from policies.checkpoint import load_chunk_policy
     from robolearn.eval.video import record_episodes
-    from robolearn.presets import WORLDS
     from sim.registry import make_env
 
     made = [("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl)]
@@ -130,7 +129,7 @@ def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
     videos: list[Any] = []
     for name, title, evaluation in made:
         policy = load_chunk_policy(q.out / name)
-        env = make_env(q.task, WORLDS, **world_options(q.task, [policy]))
+        env = make_env(q.task, q.eval_worlds, **world_options(q.task, [policy]))
         try:
             videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
         except RobolearnError as error:

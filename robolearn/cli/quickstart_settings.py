@@ -11,7 +11,7 @@ from policies.settings import POLICIES, FlowConfig, PolicyConfig
 from robolearn.cli.choices import DemoQuality, SimRobot
 from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
-from robolearn.presets import PRESETS, algorithm_preset, preset
+from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig
 
 _LIFT = PRESETS["lift"]
@@ -59,6 +59,11 @@ class QuickstartSettings(Command):
     time; 0: none."""
     resume: bool = False
     """Go on with the quickstart in --out where it was stopped."""
+
+    @property
+    def eval_worlds(self) -> int:
+        """Worlds side by side of an evaluation: those of `robolearn evaluate`, which otherwise meets other starts."""
+        return min(WORLDS, self.eval_episodes)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
