@@ -90,10 +90,10 @@ class Distill(Command):
         try:
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
-                with Progress(f"distilling {self.task}", total=student.iterations,
-                              unit=f"x {config.imitation.steps_per_iteration} steps",
+                with Progress(f"distilling {self.task}", total=config.imitation.steps, unit="gradient steps",
                               show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
-                    done = run_loop(run, student, checkpoint_every=self.checkpoint_every, progress=progress)
+                    done = run_loop(run, student, checkpoint_every=self.checkpoint_every,
+                                    progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
                 result = {
                     "run": str(self.out),
                     "policy": str(run.policy_dir),
@@ -102,7 +102,7 @@ class Distill(Command):
                     "privileged": list(student.interface.privileged),
                     "teacher_sees": list(teacher.interface.observation),
                     "decisions": len(student.windows),
-                    "steps": config.imitation.steps,
+                    "steps": student.trainer.steps,
                     "wall_s": {"total": time.perf_counter() - begun, "run": done["wall_s"]},
                 }
                 run.finish(result)

@@ -50,7 +50,7 @@ class Finetune(Command):
     checkpoint_every: int = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
     resume: bool = False
-    """Go on with the run in --out, exactly."""
+    """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
 
     @classmethod
@@ -104,7 +104,7 @@ class Finetune(Command):
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", self.task, every)
-            with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
+            with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",), longer="env_steps") as run:
                 with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
                     done = run_loop(run, runner, checkpoint_every=every,
@@ -116,6 +116,7 @@ class Finetune(Command):
                     "task": self.task,
                     "algorithm": algorithm_name(config),
                     "env_steps": runner.env_steps,
+                    "budget": self.env_steps,
                     "iterations": done["iterations"],
                     "sigma_max": (calibration.noise if calibration else config.noise).sigma_max,
                     "calibration": calibration.to_json() if calibration else None,

@@ -147,7 +147,6 @@ def learning_curves(out: Path) -> list[Any]:
     from robolearn.runs.run import read_metrics
 
     bc, rl = list(read_metrics(out / "bc")), list(read_metrics(out / "rl"))
-    per_row = _config(out / "bc")["imitation"]["steps_per_iteration"]
     episodes = [int(row["episodes"]) for row in rl]
     successes = [round((row["success"] or 0.0) * n) for row, n in zip(rl, episodes, strict=True)]
     caption = (
@@ -175,7 +174,7 @@ def learning_curves(out: Path) -> list[Any]:
             "Imitation loss",
             "gradient steps",
             "loss [-]",
-            [Series("training", [per_row * (row["step"] + 1) for row in bc], [row["loss"] for row in bc])],
+            [Series("training", [row["gradient_steps"] for row in bc], [row["loss"] for row in bc])],
         ),
     ]
     moved = [row for row in rl if row.get("kl") is not None]

@@ -51,7 +51,7 @@ class Train(Command):
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     resume: bool = False
-    """Go on with the run in --out, exactly."""
+    """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
@@ -99,10 +99,11 @@ class Train(Command):
             "interface": datasets[0].interface.to_json(),
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
-        with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
-            with Progress("imitation", total=config.iterations, unit=f"x {config.steps_per_iteration} steps",
+        with Run.create(self.out, stored, resume=self.resume, may_differ=("data",), longer="imitation.steps") as run:
+            with Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
-                done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every, progress=progress)
+                done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every,
+                                progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
             result = {
                 "run": str(self.out),
                 "policy": str(run.policy_dir),
@@ -110,7 +111,7 @@ class Train(Command):
                 "frames": len(trainer.windows),
                 "observes": list(datasets[0].interface.observation),
                 "privileged": list(datasets[0].interface.privileged),
-                "steps": config.steps,
+                "steps": trainer.steps,
                 "wall_s": {"total": done["wall_s"]},
             }
             run.finish(result)

@@ -60,7 +60,7 @@ class ImitationConfig:
 
     @property
     def iterations(self) -> int:
-        """How many iterations of the loop make up `steps`; the last one may go a little further."""
+        """How many iterations of the loop make up `steps`; the last one may be shorter."""
         return -(-self.steps // self.steps_per_iteration)
 
 

@@ -97,7 +97,10 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["train", "--flow", "shortcut", "--denoise-steps", 20], ("shortcut steps", "got 20", "16")),
         (["train", "--denoise-steps", 0], ("at least 1",)),
         (["finetune", "--env-steps", 0], ("--env-steps", "got 0")),
-        (["finetune", "--env-steps", 54613], ("got 54613", "at least 54614")),
+        (["finetune", "--env-steps", 54613], ("got 54613", "at least 54614", "--worlds 127 are")),
+        (["finetune", "--env-steps", 3000], ("at least 54614", "128 worlds x 80 steps", "--worlds 7 are")),
+        (["finetune", "--env-steps", 300], ("at least 54614", "A lower --worlds (now 128) and --decisions")),
+        (["finetune", "--env-steps", 9000, "--algo", "grpo"], ("--worlds 80 are",)),
         (["finetune", "--worlds", 0], ("worlds", "got 0")),
         (["finetune", "--decisions", 0], ("--chunks-per-rollout", "got 0")),
         (["finetune", "--algo", "ppo"], ("--algo", "got ppo", "dppo")),
@@ -330,8 +333,12 @@ def test_what_is_there_is_not_overwritten(refused: Refusal, demos: Path, bc: Pat
 def test_a_run_of_other_settings_is_not_resumed(refused: Refusal, demos: Path, bc: Path, tmp_path: Path):
     run = Path(shutil.copytree(bc, tmp_path / "run"))
     same = ["train", "--data", demos, "--out", run, "--batch", 64, "--resume"]
-    refused(*same, "--steps", 101, says=("steps", "101", "100"))
+    refused(*same, "--steps", 99, says=("steps", "99", "100"))
     refused(*same, "--steps", 100, "--seed", 1, says=("seed",))
+    result = (run / "result.json").read_text()
+    (run / "result.json").unlink()
+    refused(*same, "--steps", 101, says=("steps", "101", "100"))  # it has not had its hundred yet
+    (run / "result.json").write_text(result)
     state = next((run / "state").rglob("*.safetensors"))
     state.write_bytes(state.read_bytes()[:-8])
     refused(*same, "--steps", 100, says=("training state", "damaged"))
