@@ -100,6 +100,14 @@ def reported(write: Callable[[], Path]) -> dict[str, str | None]:
         return {"report": None, "report_error": f"could not be written{place}: {spoken(error)}"}
 
 
+def last_row(run: Path) -> dict[str, Any]:
+    """The metrics of a run's last iteration, without those that are no number there; empty before the first."""
+    from robolearn.runs import read_metrics
+
+    rows = [{}, *read_metrics(run)]
+    return {key: value for key, value in rows[-1].items() if value is not None}
+
+
 def world_options(task: str, policies: Sequence[Any]) -> dict[str, Any]:
     """What to ask the world of `task` for, so that `policies` can live in it: cameras, and of the embedded world also
     arm and action kind.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import POLICIES
-from robolearn.cli.command import Command, at_least, check_seed, peek, world_options
+from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
 from robolearn.core import BadInput
 from robolearn.train.settings import DistillConfig
 
@@ -94,6 +94,7 @@ class Distill(Command):
                               show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
                     done = run_loop(run, student, checkpoint_every=self.checkpoint_every,
                                     progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
+                last = last_row(self.out)
                 result = {
                     "run": str(self.out),
                     "policy": str(run.policy_dir),
@@ -103,9 +104,22 @@ class Distill(Command):
                     "teacher_sees": list(teacher.interface.observation),
                     "decisions": len(student.windows),
                     "steps": student.trainer.steps,
+                    "loss": last.get("loss"),
+                    "last_round_success": last.get("success") if last.get("episodes") else None,
                     "wall_s": {"total": time.perf_counter() - begun, "run": done["wall_s"]},
                 }
                 run.finish(result)
         finally:
             env.close()
         return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r = result
+        console.print(f"policy      {r['policy']}, which sees {', '.join(r['observes'])}")
+        console.print(f"distilled   {r['steps']:,} gradient steps on {r['decisions']:,} decisions, "
+                      f"in {r['wall_s']['total']:.0f} s")  # fmt: skip
+        if r["loss"] is not None:
+            console.print(f"loss        {r['loss']:.4f}")
+        if r["last_round_success"] is not None:
+            share = f"{r['last_round_success']:.1%}"
+            console.print(f"success     {share} of the last round's episodes, in which the teacher has a share")

@@ -5,10 +5,8 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
-import io
 import json
 import logging
 import os
@@ -47,14 +45,17 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     args = list(sys.argv[1:] if argv is None else argv)
     command: Command | None = None
     try:
-        if not args or args[0] in ("-h", "--help", "help"):
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]  # `robolearn help train` is `robolearn train --help`
+        if not args or args[0] in ("-h", "--help"):
             print_help(entries)
             return 0
         if args[0] in ("-V", "--version", "version"):
             print(f"robolearn {__version__}")
             return 0
-        if args[-1] in ("-h", "--help") and (below := [e for e in entries if _is_below(e, args[:-1])]):
-            print_help(tuple(below))
+        words = args[:-1] if args[-1] in ("-h", "--help") else args
+        if below := [entry for entry in entries if _is_below(entry, words)]:
+            print_help(tuple(below))  # `robolearn dataset` alone asks for the same as with --help
             return 0
         entry, rest = find(args, entries)
         command = parse(entry, rest)
@@ -100,25 +101,10 @@ def parse(entry: Entry, args: list[str]) -> Command:
       BadInput: a flag is unknown, missing or has a wrong value.
       SystemExit: help was asked for and printed.
     """
-    import tyro  # late: `robolearn --help` does without
+    from robolearn.cli.flags import parse_flags  # late: `robolearn --help` does without tyro
 
     kind = entry.load()
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                kind,
-                prog=f"robolearn {entry.name}",
-                args=args,
-                **_defaults(kind, args),
-                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise BadInput(
-            f"robolearn {entry.name}: {_unbox(complaint.getvalue())}", hint=f"See robolearn {entry.name} --help"
-        ) from None
+    return parse_flags(kind, f"robolearn {entry.name}", args, _defaults(kind, args))
 
 
 def _defaults(kind: type[Command], args: list[str]) -> dict[str, Any]:
@@ -214,15 +200,3 @@ def _machine_error(error: OSError) -> RobolearnError:
 def _gl_is_missing() -> bool:
     """Whether the import of mujoco failed because of its GL back end: it then is as if it had never been tried."""
     return "MUJOCO_GL" in os.environ and "mujoco" not in sys.modules and "mujoco.rendering" in sys.modules
-
-
-def _unbox(text: str) -> str:
-    """What tyro says in a box of several lines, as one line."""
-    lines = [line.strip().strip("│").strip() for line in text.splitlines()]
-    kept: list[str] = []
-    for line in lines:
-        if line.startswith("For full helptext"):
-            break
-        if line and line[0] not in "╭╰─":
-            kept.append(line)
-    return " ".join(kept) or "bad flags"

@@ -49,6 +49,7 @@ class Quickstart(QuickstartSettings):
         from robolearn.cli.train import Train
         from robolearn.core.device import resolve_device
         from robolearn.io.json_files import plain
+        from robolearn.runs.kept import KeepConfig
         from robolearn.runs.run import is_run
         from robolearn.train.settings import ImitationConfig
         from sim.experts import named_quality
@@ -89,6 +90,7 @@ class Quickstart(QuickstartSettings):
             env_steps=self.env_steps,
             seed=self.seed,
             device=self.device,
+            keep=KeepConfig(episodes=0),  # it is evaluated on its own
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robolearn.cli.command import world_options
+from robolearn.cli.finetune import NAMES
 from robolearn.cli.quickstart_deploy import deployed, simulated_station
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import RobolearnError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from robolearn.eval import Evaluation
 
 log = logging.getLogger(__name__)
-NAMES = {"reinflow": "ReinFlow", "dppo": "DPPO", "grpo": "GRPO"}
 
 
 class Bars(NamedTuple):

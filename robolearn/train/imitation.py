@@ -124,9 +124,10 @@ class ImitationTrainer:
         self.done = self.steps = 0
         self._generator = torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
-        self._validation = None
+        self._held = self._validation = None
         if validation is not None and len(validation):
-            self._validation = self._normalised(validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS]))
+            self._held = validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS])
+            self._validation = self._normalised(self._held)
 
     @staticmethod
     def of_dataset(
@@ -185,6 +186,26 @@ class ImitationTrainer:
             validation=Mixture(held, shares) if held else None,
             device=device,
         )
+
+    def begin_from(self, policy: ChunkPolicy) -> None:
+        """Begin with the weights and the normalisation of `policy` in place of random ones: before `iterate`.
+
+        Raises:
+          BadInput: it is of another kind, sees or does something else, or has other settings.
+        """
+        offered, needed = policy.interface, self.interface
+        what = "--from: what the policy sees and does"
+        if (offered.observation, offered.action) != (needed.observation, needed.action):
+            raise BadInput(what, got=f"{_spoken(offered)} in the policy", expected=f"{_spoken(needed)}, as in the data")
+        for name in ("embodiment", "action_kind", "control_hz"):
+            if getattr(offered, name) != getattr(needed, name):
+                raise BadInput(f"--from: {name}", got=getattr(offered, name), expected=getattr(needed, name))
+        if policy.net.config != self.config.policy:
+            raise BadInput("--from: settings of the policy", got=policy.net.config, expected=self.config.policy)
+        for net in (self.net, self.ema.module):
+            net.load_state_dict(policy.net.state_dict())
+        self.normalizer.load_state_dict(policy.normalizer.state_dict())
+        self._validation = None if self._held is None else self._normalised(self._held)
 
     @property
     def iterations(self) -> int:
@@ -309,6 +330,12 @@ class _Part:
             train,
             own,
         )
+
+
+def _spoken(interface: Interface) -> str:
+    """What a policy sees and does, in short: ``proprio (18,), objects (6,) → action (7,)``."""
+    sees = ", ".join(f"{name} {spec.shape}" for name, spec in interface.observation.items())
+    return f"{sees} → action {interface.action.shape}"
 
 
 def _autocast(precision: Precision, device: torch.device) -> torch.autocast:

@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from robolearn.cli.choices import switch
 from robolearn.cli.command import Command
 from robolearn.core import BadInput
 
@@ -26,7 +27,7 @@ class Validate(Command):
 
     data: tyro.conf.Positional[Path]
     """The data set."""
-    video: bool = True
+    video: Annotated[bool, switch("video")] = True
     """Decode every frame of every video; without it only their headers are read."""
     frozen_s: float = 1.0
     """How long a camera may show the same picture while the arm moves [s]."""
