@@ -54,7 +54,8 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
             print(f"robolearn {__version__}")
             return 0
         words = args[:-1] if args[-1] in ("-h", "--help") else args
-        if below := [entry for entry in entries if _is_below(entry, words)]:
+        below = [entry for entry in entries if _is_below(entry, words)]
+        if below and " ".join(words) not in {entry.name for entry in entries}:
             print_help(tuple(below))  # `robolearn dataset` alone asks for the same as with --help
             return 0
         entry, rest = find(args, entries)

@@ -94,6 +94,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
     Entry("benchmark faults", "robolearn.cli.benchmark_faults:BenchmarkFaults", "Faults of a station", "Measure"),
     Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Measure"),
+    Entry("runs compare", "robolearn.cli.runs_compare:RunsCompare", "Settings and results side by side", "Measure"),
+    Entry("runs rm", "robolearn.cli.runs_rm:RunsRm", "Remove runs that nobody works in", "Measure"),
 )
 
 EXAMPLES: tuple[tuple[str, str], ...] = (

@@ -24,7 +24,7 @@ COLOURS = {"finished": "green", "resumable": "yellow", "in use": "cyan"}
 class Runs(Command):
     """List runs and say which are finished, which --resume would go on with, and which are in use.
 
-    Example: robolearn runs runs/quickstart
+    Example: robolearn runs runs/quickstart. See also robolearn runs compare, and robolearn runs rm.
     """
 
     folder: tyro.conf.Positional[Path] = DEFAULT
