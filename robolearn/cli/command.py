@@ -25,6 +25,8 @@ class Command:
 
     json: bool = False
     """Print the result as one JSON object, the last line of stdout."""
+    config: str = ""
+    """Flags from a YAML file, or from a preset (see robolearn presets); flags that are given beside it come on top."""
     verbose: bool = False
     """Log details, and show the traceback when something fails."""
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from policies.settings import POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
+from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput
 from robolearn.train.settings import DistillConfig
 
@@ -90,6 +91,7 @@ class Distill(Command):
         try:
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
+                write_flags(self, "distill", run.path)
                 with Progress(f"distilling {self.task}", total=config.imitation.steps, unit="gradient steps",
                               show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
                     done = run_loop(run, student, checkpoint_every=self.checkpoint_every,

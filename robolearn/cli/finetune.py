@@ -16,6 +16,7 @@ from robolearn.cli.command import (
     rate_text,
     world_options,
 )
+from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
@@ -115,6 +116,7 @@ class Finetune(Command):
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", self.task, every)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",), longer="env_steps") as run:
+                write_flags(self, "finetune", run.path)
                 with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
                     kept = Kept(runner, run, self.keep, judge)

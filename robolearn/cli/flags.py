@@ -11,6 +11,7 @@ import difflib
 import io
 import re
 import types
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Union, get_args
@@ -60,7 +61,8 @@ def parse_flags(kind: type[Any], prog: str, args: Sequence[str], defaults: Mappi
       SystemExit: help was asked for and printed.
     """
     usual = switches(kind)
-    said = [word for word in args if word not in usual]
+    end = list(args).index("--") if "--" in args else len(args)
+    said = [word for i, word in enumerate(args) if i >= end or word not in usual]
     complaint = io.StringIO()
     try:
         with registry, contextlib.redirect_stderr(complaint):
@@ -77,9 +79,13 @@ def switches(kind: type[Any]) -> frozenset[str]:
     Said aloud they change nothing, and tyro is not shown them.
     """
     names: set[str] = set()
+    hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if field.default is True:
             names.add(f"--{field.name.replace('_', '-')}")
+        for part in (hints[field.name], *get_args(hints[field.name])):  # of nested settings, whichever of a union
+            if isinstance(part, type) and dataclasses.is_dataclass(part):
+                names |= switches(part)
     return frozenset(names)
 
 

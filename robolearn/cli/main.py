@@ -102,10 +102,17 @@ def parse(entry: Entry, args: list[str]) -> Command:
       BadInput: a flag is unknown, missing or has a wrong value.
       SystemExit: help was asked for and printed.
     """
-    from robolearn.cli.flags import parse_flags  # late: `robolearn --help` does without tyro
+    from robolearn.cli.config_file import expand
+    from robolearn.cli.flags import parse_flags, switches  # late: `robolearn --help` does without tyro
 
     kind = entry.load()
-    return parse_flags(kind, f"robolearn {entry.name}", args, _defaults(kind, args))
+    words, config = expand(entry.name, args, switches(kind))
+    try:
+        return parse_flags(kind, f"robolearn {entry.name}", words, _defaults(kind, words))
+    except BadInput as error:
+        if config:
+            error.add_note(f"with --config {config}")
+        raise
 
 
 def _defaults(kind: type[Command], args: list[str]) -> dict[str, Any]:

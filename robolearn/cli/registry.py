@@ -57,6 +57,7 @@ _UPDATES = "Speed of the learner, beside LeRobot"
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
+    Entry("presets", "robolearn.cli.presets_command:Presets", "Settings that have a name", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
     Entry("dataset info", "robolearn.cli.dataset.info:Info", "What a data set holds", "Data"),
@@ -93,6 +94,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
     Entry("benchmark faults", "robolearn.cli.benchmark_faults:BenchmarkFaults", "Faults of a station", "Measure"),
+    Entry("sweep", "robolearn.cli.sweep:Sweep", "A training over seeds and settings", "Learn"),
     Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Measure"),
     Entry("runs compare", "robolearn.cli.runs_compare:RunsCompare", "Settings and results side by side", "Measure"),
     Entry("runs rm", "robolearn.cli.runs_rm:RunsRm", "Remove runs that nobody works in", "Measure"),

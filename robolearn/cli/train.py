@@ -14,6 +14,7 @@ import tyro
 from policies.settings import POLICIES
 from robolearn.cli.choices import switch
 from robolearn.cli.command import Command, at_least, check_seed, last_row, peek
+from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.core import BadInput
 from robolearn.runs.kept import KeepConfig
@@ -126,6 +127,7 @@ class Train(Command):
             closing(judge),
             Run.create(self.out, stored, resume=self.resume, may_differ=may, longer="imitation.steps") as run,
         ):
+            write_flags(self, "train", run.path)
             with Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
                 kept = Kept(trainer, run, self.keep, judge)
