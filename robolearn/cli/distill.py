@@ -12,6 +12,7 @@ from policies.settings import POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput
+from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
 
 
@@ -44,6 +45,8 @@ class Distill(Command):
     """Where both compute: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
+    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     resume: bool = False
     """Go on with the run in --out, exactly."""
 
@@ -67,6 +70,7 @@ class Distill(Command):
         from sim.registry import make_env
 
         at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)
+        check_tracker(self.log)
         config = self.settings
         check_seed(config.imitation.seed)
         if not self.observe:
@@ -92,6 +96,7 @@ class Distill(Command):
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
                 write_flags(self, "distill", run.path)
+                run.track(self.log)
                 with Progress(f"distilling {self.task}", total=config.imitation.steps, unit="gradient steps",
                               show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
                     done = run_loop(run, student, checkpoint_every=self.checkpoint_every,

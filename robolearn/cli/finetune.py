@@ -22,6 +22,7 @@ from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig, algorithm_name
 from robolearn.runs.kept import KeepConfig
+from robolearn.runs.trackers import check_tracker
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class Finetune(Command):
     """Where policy and critic learn: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
+    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
@@ -83,6 +86,7 @@ class Finetune(Command):
         from sim.registry import make_env
 
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
+        check_tracker(self.log)
         check_seed(self.seed)
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
@@ -117,6 +121,7 @@ class Finetune(Command):
                 log.info("the state of %s cannot be read: it is saved every %d iterations", self.task, every)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",), longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
+                run.track(self.log)
                 with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
                     kept = Kept(runner, run, self.keep, judge)

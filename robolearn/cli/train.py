@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -18,6 +18,7 @@ from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.core import BadInput
 from robolearn.runs.kept import KeepConfig
+from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Train(Command):
     """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
+    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
 
@@ -90,6 +93,7 @@ class Train(Command):
         from robolearn.train.imitation import ImitationTrainer, split_episodes
 
         at_least(1, checkpoint_every=self.checkpoint_every)
+        check_tracker(self.log)
         check_seed(self.settings.seed)
         if self.keep.every and not self.eval_task:
             raise BadInput("--eval-every", got=self.keep.every, expected="--eval-task with it, to evaluate in")
@@ -128,6 +132,7 @@ class Train(Command):
             Run.create(self.out, stored, resume=self.resume, may_differ=may, longer="imitation.steps") as run,
         ):
             write_flags(self, "train", run.path)
+            run.track(self.log)
             with Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
                 kept = Kept(trainer, run, self.keep, judge)

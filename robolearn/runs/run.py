@@ -24,6 +24,7 @@ from robolearn.io.atomic import is_leftover, write_text
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.locks import Lock, LockHeld, is_locked
 from robolearn.io.paths import check_folder
+from robolearn.runs.trackers import Tracker, open_tracker
 
 AXES = {"env_steps": "control steps", "gradient_steps": "gradient steps"}
 """Metrics that count what a run is paid for, and what they count: the x-axis of its curves, where it logs one."""
@@ -48,6 +49,7 @@ class Run:
         self._lock = lock
         self._rows: AppendOnlyFile | None = None
         self._events: Any = None
+        self._tracker: Tracker | None = None
         self._purge = 0
 
     @classmethod
@@ -107,6 +109,10 @@ class Run:
         """Where the policy folder is."""
         return self.path / "policy"
 
+    def track(self, name: str) -> None:
+        """Send metrics to `name` too, one of `robolearn.runs.trackers.TRACKERS`; to nowhere else for ``none``."""
+        self._tracker = open_tracker(name, self.path, self.config)
+
     def rewind(self, step: int) -> None:
         """Forget the metrics of `step` and later: a resumed run computes them again. Call before `log`."""
         path = self.path / METRICS
@@ -131,9 +137,12 @@ class Run:
 
             purge = self._purge if self.resumed else None
             self._events = SummaryWriter(str(self.path / "tensorboard"), purge_step=purge, flush_secs=10)
-        for key, value in row.items():
-            if key != "step" and isinstance(value, int | float):
-                self._events.add_scalar(key, value, axis(row)[0])
+        at = axis(row)[0]
+        numbers = {key: value for key, value in row.items() if key != "step" and isinstance(value, int | float)}
+        for key, value in numbers.items():
+            self._events.add_scalar(key, value, at)
+        if self._tracker is not None:
+            self._tracker.log(at, numbers)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Store `result` as ``result.json``, which marks the run as finished."""
@@ -141,13 +150,15 @@ class Run:
 
     def close(self) -> None:
         """Flush everything and let the folder go. Safe to call twice."""
-        rows, events = self._rows, self._events
-        self._rows = self._events = None
+        rows, events, tracker = self._rows, self._events, self._tracker
+        self._rows = self._events = self._tracker = None
         try:
             if rows is not None:
                 rows.close()
             if events is not None:
                 events.close()
+            if tracker is not None:
+                tracker.close()
         finally:
             self._lock.release()
 
