@@ -11,7 +11,7 @@ from typing import Any, Literal
 from policies.settings import POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
 from robolearn.cli.config_file import write_flags
-from robolearn.core import BadInput
+from robolearn.core import BadInput, bind_policy
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
 
@@ -82,6 +82,7 @@ class Distill(Command):
         options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
         options |= {"looks": self.looks}
         env = make_env(self.task, self.worlds, **options)
+        bind_policy(teacher, env.interface, what=f"teacher in {self.task}")
         stored = {
             "command": "distill",
             "teacher": str(self.teacher),  # may move before a resumption, but not change

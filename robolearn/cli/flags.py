@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import io
 import re
+import textwrap
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,21 +92,22 @@ def switches(kind: type[Any]) -> frozenset[str]:
 
 def explain(box: str) -> str:
     """What tyro says in a box of several lines, as a sentence."""
-    lines = [re.sub(r"\s*[│╮╯]?$", "", re.sub(r"^[│╭╰] ?", "", line)) for line in box.splitlines()]
-    text = "\n".join(line for line in lines if not set(line) <= set("─ "))
+    # Drawn with lines, or with | + - where the terminal knows no others.
+    lines = [re.sub(r"\s*[│╮╯|+]?$", "", re.sub(r"^[│╭╰|+] ?", "", line)) for line in box.splitlines()]
+    text = "\n".join(line for line in lines if not set(line) <= set("─- "))
     text = re.split(r"\n *For full helptext", text)[0]
     sentences = [*_missing(text), *_unknown(text), *_without_value(text), *_wrong(text), *_no_choice(text)]
     if sentences:
         return "; ".join(sentences)
-    flat = " ".join(re.sub(r"^─+[^\n]*\n", "", text).split())
+    flat = " ".join(re.sub(r"^[─-]+[^\n]*\n", "", text).split())
     return flat or "bad flags"
 
 
 def _missing(text: str) -> Iterator[str]:
-    found = re.search(r"Missing from [^\n]*:\n((?:    [^\n]*(?:\n|$))+)", text)
+    found = re.search(r"Missing from [^\n]*:\n((?: +[^\n]*(?:\n|$))+)", text)
     if found is None:
         return
-    names = re.findall(r"^    (\S+)", found[1], re.MULTILINE)
+    names = re.findall(r"^(\S+)", textwrap.dedent(found[1]), re.MULTILINE)
     yield f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing"
 
 

@@ -37,7 +37,7 @@ class Runs(Command):
         if not self.folder.is_dir():
             if self.folder == DEFAULT and not self.folder.exists():
                 return {"runs": []}
-            raise BadInput("runs folder", got=self.folder, expected="a folder")
+            raise BadInput(f"runs folder {self.folder}: there is no such folder")
         now = time.time()
         return {
             "runs": [

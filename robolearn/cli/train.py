@@ -91,12 +91,15 @@ class Train(Command):
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
         from robolearn.train.imitation import ImitationTrainer, split_episodes
+        from sim.registry import make_env
 
         at_least(1, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)
         check_seed(self.settings.seed)
         if self.keep.every and not self.eval_task:
             raise BadInput("--eval-every", got=self.keep.every, expected="--eval-task with it, to evaluate in")
+        if self.eval_task:
+            make_env(self.eval_task, 1).close()  # an unknown task is refused before anything is written
         device = resolve_device(self.device)
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")

@@ -238,7 +238,8 @@ def inspect_run(path: str | Path) -> RunInfo:
     """
     path = Path(path)
     if not is_run(path):
-        raise BadInput(f"run {path}", got="no run folder", expected=f"a folder with {CONFIG}")
+        said = "that is no run folder" if path.is_dir() else "there is no such folder"
+        raise BadInput(f"run {path}: {said}", hint="robolearn runs lists those that there are")
     status: Status = "in use" if is_locked(path / LOCK) else "finished" if (path / RESULT).exists() else "resumable"
     last: dict[str, Any] = {}
     for row in read_metrics(path):
@@ -286,7 +287,7 @@ def check_new(path: Path, resume: bool, beside: Iterable[str] = ()) -> None:
     content = {entry.name for entry in entries if entry.name != LOCK and not is_leftover(entry, CONFIG)}
     content -= set(beside)
     if resume and CONFIG not in content:
-        raise BadInput(f"run {path}", got=f"no {CONFIG}", expected="a run to resume", hint="Start it without --resume")
+        raise BadInput(f"run {path}: there is nothing to resume in it (no {CONFIG})", hint="Start it without --resume")
     if content and not resume:
         holder = " and in use" if is_locked(path / LOCK) else ""
         raise BadInput(
@@ -306,6 +307,9 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
     for key, value in wanted.items():
         if key in stored and isinstance(value, dict) != isinstance(stored[key], dict):
             raise BadInput(what, got="one of another version of robolearn", hint="Start another --out")
+    had, has = stored.get("command"), wanted.get("command")
+    if isinstance(had, str) and isinstance(has, str) and had != has:
+        raise BadInput(f"{what}: it is one of robolearn {had}, not of robolearn {has}", hint="Start another --out")
     old, new = _flatten(stored), _flatten(wanted)
     for key in sorted(old.keys() | new.keys()):
         if any(key == name or key.startswith(name + ".") for name in may_differ):

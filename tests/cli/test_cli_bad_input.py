@@ -100,7 +100,7 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["finetune", "--env-steps", 54613], ("got 54613", "at least 54614", "--worlds 127 are")),
         (["finetune", "--env-steps", 3000], ("at least 54614", "128 worlds x 80 steps", "--worlds 7 are")),
         (["finetune", "--env-steps", 300], ("at least 54614", "A lower --worlds (now 128) and --decisions")),
-        (["finetune", "--env-steps", 9000, "--algo", "grpo"], ("--worlds 80 are",)),
+        (["finetune", "--env-steps", 9000, "--algo", "grpo"], ("--worlds 104 are",)),
         (["finetune", "--worlds", 0], ("worlds", "got 0")),
         (["finetune", "--decisions", 0], ("--chunks-per-rollout", "got 0")),
         (["finetune", "--algo", "ppo"], ("--algo", "got ppo", "dppo")),
@@ -169,7 +169,12 @@ def test_a_policy_in_worlds_that_it_was_not_made_for(refused: Refusal, bc: Path,
     out = tmp_path / "out"
     args = [command, "--policy", bc, "--out", out]
     refused(*args, "--task", "gym:gymnasium:Pendulum-v1", says=("expected panda",))
-    refused(*args, "--task", "pick_place", says=("observation 'objects'", "expected"))
+    refused(
+        *args,
+        "--task",
+        "pick_place",
+        says=("observation 'objects'", "18 numbers (target_x, ", "trained on another task"),
+    )
     refused(*args, "--task", "gym:no_such_module:X-v0", says=("no_such_module",))
     assert not out.exists()
 

@@ -40,7 +40,7 @@ def test_no_runs_yet_is_no_error(
 
 def test_a_folder_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["runs", str(tmp_path / "nowhere")]) == 2
-    assert "expected a folder" in capsys.readouterr().err
+    assert "there is no such folder" in capsys.readouterr().err
 
 
 def two_runs(folder: Path) -> tuple[Path, Path]:
