@@ -154,7 +154,14 @@ def test_a_group_of_commands_prints_its_help(capsys: pytest.CaptureFixture):
 def test_complaints_are_understood_however_their_box_is_drawn():
     from robolearn.cli.flags import explain
 
-    lines = ["╭─ Required options ──╮", "│ Missing from x:     │", "│     --data STR ...  │",
-             "│         Of it.      │", "│     --out PATH      │", "│ ─────────────────── │", "╰─────────────────────╯"]  # fmt: skip
+    lines = [
+        "╭─ Required options ──╮",
+        "│ Missing from x:     │",
+        "│     --data STR ...  │",
+        "│         Of it.      │",
+        "│     --out PATH      │",
+        "│ ─────────────────── │",
+        "╰─────────────────────╯",
+    ]
     plain = "\n".join(lines).translate(str.maketrans("╭╮╰╯│─", "++++|-"))
     assert explain("\n".join(lines)) == explain(plain) == "--data and --out are missing"
