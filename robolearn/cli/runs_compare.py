@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ def differ(values: list[Any]) -> bool:
     return any(value != values[0] for value in values[1:])
 
 
-def side_by_side(trees: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def side_by_side(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Dotted name → its value in each of `trees`, None where one has none; successes stay whole."""
     flat = [_flat(tree) for tree in trees]
     names = list(dict.fromkeys(name for one in flat for name in one))
