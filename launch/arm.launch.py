@@ -6,10 +6,12 @@ Shared as a launch file, not as a module: ``ros2`` runs with the system's Python
 is installed in (AMENT_PREFIX_PATH) but not its packages. Launch files therefore import nothing but ROS's own.
 """
 
+import difflib
+import sys
 from pathlib import Path
 
-from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, OpaqueFunction, Shutdown
 from launch.conditions import IfCondition, UnlessCondition
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import EqualsSubstitution, LaunchConfiguration, OrSubstitution
@@ -19,13 +21,35 @@ from launch_ros.parameter_descriptions import ParameterValue
 SIM_ARM = Path(__file__).with_name("sim_arm.launch.py")
 
 
+def checked(file: str, description: LaunchDescription) -> LaunchDescription:
+    """`description`, which first refuses arguments that it does not know.
+
+    ROS's launch passes over them in silence, so that ``dry-run:=true`` moves the arm. Where a launch file of somebody
+    else's includes `file`, the arguments are that one's, and nothing is said.
+    """
+
+    def check(context: LaunchContext) -> None:
+        name = Path(file).name
+        if not any(Path(word).name == name for word in sys.argv):
+            return
+        given = [word.split(":=", 1)[0] for word in context.argv if ":=" in word]
+        known = sorted({argument.name for argument in description.get_launch_arguments()})
+        unknown = [word for word in given if word not in known]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.5)
+            meant = f" (did you mean {near[0]}:=?)" if near else ""
+            raise RuntimeError(f"{name} knows no {unknown[0]}:={meant}; available: {', '.join(known)}")
+
+    return LaunchDescription([OpaqueFunction(function=check), *description.entities])
+
+
 def generate_launch_description() -> LaunchDescription:
     """The safety node, what passes openings on to a gripper that knows only actions, for ``robot:=sim`` the arm."""
     robot = LaunchConfiguration("robot")
     contract = ParameterValue(robot, value_type=str)
     priority = ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int)
     dry_run = ParameterValue(LaunchConfiguration("dry_run"), value_type=bool)
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument(
                 "namespace",
@@ -38,13 +62,15 @@ def generate_launch_description() -> LaunchDescription:
                 description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
             DeclareLaunchArgument(
-                "dry_run", default_value="false", description="true: everything runs, but nothing is sent to the arm"
+                "dry_run",
+                default_value="false",
+                description="true: everything runs, but nothing is sent to the arm",
             ),
             DeclareLaunchArgument(
                 "realtime_priority",
                 default_value="0",
-                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
-                "whether this user may",
+                description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor "
+                "says whether this user may",
             ),
             Node(
                 package="robolearn",
@@ -73,3 +99,4 @@ def generate_launch_description() -> LaunchDescription:
             ),
         ]
     )
+    return checked(__file__, description)

@@ -1,6 +1,7 @@
 """A policy on an arm: ros2 launch robolearn deploy.launch.py robot:=fr3 policy:=runs/rl."""
 
 from pathlib import Path
+from runpy import run_path
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
@@ -14,7 +15,7 @@ ARM = Path(__file__).with_name("arm.launch.py")
 
 def generate_launch_description() -> LaunchDescription:
     """The policy node, the streamer and the arm behind its safety filter."""
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument(
                 "namespace",
@@ -74,3 +75,4 @@ def generate_launch_description() -> LaunchDescription:
             IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
         ]
     )
+    return run_path(str(ARM))["checked"](__file__, description)

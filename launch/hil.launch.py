@@ -1,6 +1,7 @@
 """A human in the loop: ros2 launch robolearn hil.launch.py robot:=fr3 policy:=runs/bc out:=runs/hil."""
 
 from pathlib import Path
+from runpy import run_path
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
@@ -14,7 +15,7 @@ ARM = Path(__file__).with_name("arm.launch.py")
 
 def generate_launch_description() -> LaunchDescription:
     """The actor, which starts its learner, and the arm behind its safety filter."""
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument(
                 "namespace",
@@ -26,9 +27,10 @@ def generate_launch_description() -> LaunchDescription:
                 default_value="sim",
                 description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
+            DeclareLaunchArgument("device", default_value="gamepad", description="the former name of teleop"),
             DeclareLaunchArgument(
-                "device",
-                default_value="gamepad",
+                "teleop",
+                default_value=LaunchConfiguration("device"),
                 description="what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the "
                 "terminal that robolearn hil run has",
             ),
@@ -50,7 +52,7 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "host",
                 default_value="127.0.0.1",
-                description="where the page of device:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
+                description="where the page of teleop:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
             ),
             DeclareLaunchArgument("port", default_value="8070", description="its port; 0 takes a free one"),
             DeclareLaunchArgument(
@@ -68,7 +70,7 @@ def generate_launch_description() -> LaunchDescription:
                 parameters=[
                     {
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
-                        "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        "device": ParameterValue(LaunchConfiguration("teleop"), value_type=str),
                         "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
                         "demos": ParameterValue(LaunchConfiguration("demos"), value_type=str),
                         "out": ParameterValue(LaunchConfiguration("out"), value_type=str),
@@ -88,3 +90,4 @@ def generate_launch_description() -> LaunchDescription:
             IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
         ]
     )
+    return run_path(str(ARM))["checked"](__file__, description)

@@ -1,6 +1,7 @@
-"""Demonstrations: ros2 launch robolearn record.launch.py robot:=fr3 out:=data/fr3 words:="stack the cups"."""
+"""Demonstrations: ros2 launch robolearn record.launch.py robot:=fr3 out:=data/fr3 task:="stack the cups"."""
 
 from pathlib import Path
+from runpy import run_path
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
@@ -14,7 +15,7 @@ ARM = Path(__file__).with_name("arm.launch.py")
 
 def generate_launch_description() -> LaunchDescription:
     """The recorder and the arm behind its safety filter."""
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument(
                 "namespace",
@@ -26,15 +27,19 @@ def generate_launch_description() -> LaunchDescription:
                 default_value="sim",
                 description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
+            DeclareLaunchArgument("device", default_value="gamepad", description="the former name of teleop"),
             DeclareLaunchArgument(
-                "device",
-                default_value="gamepad",
+                "teleop",
+                default_value=LaunchConfiguration("device"),
                 description="what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the "
                 "terminal that robolearn record has",
             ),
             DeclareLaunchArgument("out", description="folder of the data set; it is added to where it exists"),
+            DeclareLaunchArgument("words", default_value="", description="the former name of task"),
             DeclareLaunchArgument(
-                "words", default_value="", description="the task in words; in simulation by default those of the task"
+                "task",
+                default_value=LaunchConfiguration("words"),
+                description="the task in words; in simulation by default those of sim_task",
             ),
             DeclareLaunchArgument("episodes", default_value="10", description="how many the data set has in the end"),
             DeclareLaunchArgument(
@@ -43,11 +48,11 @@ def generate_launch_description() -> LaunchDescription:
                 description="those to record, e.g. front,wrist; by default all of the contract, in simulation none",
             ),
             DeclareLaunchArgument("seconds", default_value="60.0", description="longest episode [s]"),
-            DeclareLaunchArgument("task", default_value="lift", description="task of the simulated arm"),
+            DeclareLaunchArgument("sim_task", default_value="lift", description="task of the simulated arm"),
             DeclareLaunchArgument(
                 "host",
                 default_value="127.0.0.1",
-                description="where the page of device:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
+                description="where the page of teleop:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
             ),
             DeclareLaunchArgument(
                 "realtime_priority",
@@ -64,13 +69,13 @@ def generate_launch_description() -> LaunchDescription:
                 parameters=[
                     {
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
-                        "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        "device": ParameterValue(LaunchConfiguration("teleop"), value_type=str),
                         "out": ParameterValue(LaunchConfiguration("out"), value_type=str),
-                        "task": ParameterValue(LaunchConfiguration("words"), value_type=str),
+                        "task": ParameterValue(LaunchConfiguration("task"), value_type=str),
                         "episodes": ParameterValue(LaunchConfiguration("episodes"), value_type=int),
                         "cameras": ParameterValue(LaunchConfiguration("cameras"), value_type=str),
                         "seconds": ParameterValue(LaunchConfiguration("seconds"), value_type=float),
-                        "sim_task": ParameterValue(LaunchConfiguration("task"), value_type=str),
+                        "sim_task": ParameterValue(LaunchConfiguration("sim_task"), value_type=str),
                         "host": ParameterValue(LaunchConfiguration("host"), value_type=str),
                         "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
                     }
@@ -81,3 +86,4 @@ def generate_launch_description() -> LaunchDescription:
             IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
         ]
     )
+    return run_path(str(ARM))["checked"](__file__, description)

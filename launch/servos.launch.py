@@ -1,15 +1,20 @@
 """The driver of an arm of bus servos: ros2 launch robolearn servos.launch.py robot:=so101."""
 
+from pathlib import Path
+from runpy import run_path
+
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
+ARM = Path(__file__).with_name("arm.launch.py")
+
 
 def generate_launch_description() -> LaunchDescription:
     """One node, which is the arm's driver and its controller; beside it start deploy, teleop or record."""
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument(
                 "namespace",
@@ -52,3 +57,4 @@ def generate_launch_description() -> LaunchDescription:
             ),
         ]
     )
+    return run_path(str(ARM))["checked"](__file__, description)

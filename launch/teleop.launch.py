@@ -1,6 +1,7 @@
-"""An operator moves the arm: ros2 launch robolearn teleop.launch.py robot:=fr3 device:=spacemouse."""
+"""An operator moves the arm: ros2 launch robolearn teleop.launch.py robot:=fr3 teleop:=spacemouse."""
 
 from pathlib import Path
+from runpy import run_path
 
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, Shutdown
@@ -14,7 +15,7 @@ ARM = Path(__file__).with_name("arm.launch.py")
 
 def generate_launch_description() -> LaunchDescription:
     """The teleoperator's node and the arm behind its safety filter."""
-    return LaunchDescription(
+    description = LaunchDescription(
         [
             DeclareLaunchArgument(
                 "namespace",
@@ -26,16 +27,17 @@ def generate_launch_description() -> LaunchDescription:
                 default_value="sim",
                 description="robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours",
             ),
+            DeclareLaunchArgument("device", default_value="gamepad", description="the former name of teleop"),
             DeclareLaunchArgument(
-                "device",
-                default_value="gamepad",
+                "teleop",
+                default_value=LaunchConfiguration("device"),
                 description="what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the "
                 "terminal that robolearn record has",
             ),
             DeclareLaunchArgument(
                 "host",
                 default_value="127.0.0.1",
-                description="where the page of device:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
+                description="where the page of teleop:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
             ),
             DeclareLaunchArgument(
                 "realtime_priority",
@@ -52,7 +54,7 @@ def generate_launch_description() -> LaunchDescription:
                 parameters=[
                     {
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
-                        "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        "device": ParameterValue(LaunchConfiguration("teleop"), value_type=str),
                         "host": ParameterValue(LaunchConfiguration("host"), value_type=str),
                         "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
                     }
@@ -63,3 +65,4 @@ def generate_launch_description() -> LaunchDescription:
             IncludeLaunchDescription(PythonLaunchDescriptionSource(str(ARM))),
         ]
     )
+    return run_path(str(ARM))["checked"](__file__, description)

@@ -28,10 +28,18 @@ def policy_folder(path: str | os.PathLike[str]) -> Path:
         raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
     path = Path(path)
     if not path.is_dir():
-        raise BadInput(f"policy {path}", got="a file" if path.exists() else "no such folder", expected="a folder")
+        there = "that is a file" if path.exists() else "there is no such folder"
+        raise BadInput(
+            f"policy {path}: {there}", hint="A policy is a run folder (robolearn runs lists them) or its policy/"
+        )
     for folder in (path / "policy", path):  # a run has a config.json of its own
         if (folder / CONFIG).is_file() and ((folder / WEIGHTS).is_file() or folder != path):
             return folder
+    inside = sorted(place for place in path.iterdir() if place.is_dir())
+    if (path / "meta" / "info.json").is_file():
+        raise BadInput(f"policy {path}: that is a data set", hint=f"robolearn train --data {path} makes a policy of it")
+    if runs := [place.name for place in inside if (place / "policy" / CONFIG).is_file()]:
+        raise BadInput(f"policy {path}: that is a folder of runs, name one of them", available=runs)
     found = sorted(entry.name for entry in path.iterdir())[:8]
     raise BadInput(
         f"policy {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}, or policy/"

@@ -3,6 +3,8 @@
 import ctypes.util
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -14,3 +16,29 @@ if sys.platform == "linux" and not os.environ.get("DISPLAY") and ctypes.util.fin
 # Mesa's software renderer starts a thread for each core and picture. Our worlds are drawn side by side, a thread each,
 # and two layers of threads on the same cores cost a third of the pictures.
 os.environ.setdefault("LP_NUM_THREADS", "0")
+
+# The names of README's Python section, from the rooms where they live. Looked up when they are asked for: whoever wants
+# `robolearn.Dataset` waits for no simulator, and the rooms stay apart.
+_NAMES = {
+    "ArraySpec": "robolearn.core",
+    "BadInput": "robolearn.core",
+    "Dataset": "robolearn.data",
+    "EpisodeWriter": "robolearn.data",
+    "Interface": "robolearn.core",
+    "compare": "robolearn.eval",
+    "evaluate": "robolearn.eval",
+    "make_env": "sim.registry",
+    "make_expert": "sim.experts",
+    "open_policy": "policies.loading",
+}
+__all__ = ["__version__", *_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'robolearn' has no {name!r}; it has {', '.join(_NAMES)}")
+    return getattr(import_module(_NAMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})

@@ -33,6 +33,30 @@ class Preset:
     rl: dict[str, Any] = field(default_factory=dict)
     eval_episodes: int = 400
 
+    @property
+    def line(self) -> str:
+        """What it is, in a line."""
+        worlds = self.rl.get("num_envs", 64)
+        return (
+            f"{self.episodes} {self.quality} demonstrations, {self.train_steps:,} gradient steps, {self.env_steps:,} "
+            f"control steps of RL in {worlds} worlds, {self.eval_episodes} episodes of evaluation"
+        )
+
+
+@dataclass(frozen=True)
+class Named:
+    """Flags of a command that belong together, for ``--config NAME``.
+
+    Attributes:
+      command: whose flags they are.
+      line: what they are for.
+      flags: without their dashes → value.
+    """
+
+    command: str
+    line: str
+    flags: dict[str, Any]
+
 
 PRESETS: dict[str, Preset] = {
     "lift": Preset(episodes=25, quality="narrow", train_steps=1500, env_steps=500_000, rl={"num_envs": 128}),
@@ -41,6 +65,22 @@ PRESETS: dict[str, Preset] = {
     ),
     "peg_insert": Preset(episodes=25, quality="narrow", train_steps=1500, env_steps=800_000),
     "peg_insert_tight": Preset(episodes=25, quality="narrow", train_steps=1500, env_steps=800_000),
+}
+
+
+NAMED: dict[str, Named] = {
+    "reinflow-paper": Named(
+        "finetune",
+        "ReinFlow as its paper has it: every denoising step explores, from the noise that imitation trains with",
+        {"algo": "reinflow", "initial-noise": 1, "noise-steps": "all"},
+    ),
+    "diffusion": Named(
+        "train",
+        "a diffusion policy of five denoising steps, which DPPO fine-tunes",
+        {"policy": "diffusion", "denoise-steps": 5, "steps": 4000},
+    ),
+    "dppo": Named("finetune", "DPPO, for a diffusion policy", {"algo": "dppo"}),
+    "groups": Named("finetune", "group-relative: episodes from equal starts, no critic", {"algo": "grpo"}),
 }
 
 

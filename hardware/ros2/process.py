@@ -37,6 +37,8 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       0 ended by a signal or done, 1 failed, 2 bad input.
     """
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    # MuJoCo brings PyOpenGL along, which says of every process that it lacks a module that nobody here needs.
+    logging.getLogger("OpenGL").setLevel(logging.WARNING)
     try:
         return host(factory, args)
     except RobolearnError as error:

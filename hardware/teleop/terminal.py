@@ -2,8 +2,10 @@
 
 A terminal reports presses and auto-repeats, never releases: a key counts as held for `HOLD_S` after its last report.
 Auto-repeat begins after a quarter to half a second, so a tap is a small step, a long press moves a little, rests, and
-then moves on, and of two keys only the one pressed last repeats. A toggle must not flip again when auto-repeat begins:
-reports less than `APART_S` apart are one press.
+then moves on, and of two keys only the one pressed last repeats. A toggle must not flip again when auto-repeat begins,
+and yet a key that is pressed twice within half a second is pressed twice. What tells them apart comes later:
+auto-repeat goes on every few hundredths of a second, a second press does not. A second report less than `APART_S` after
+the first is therefore a press of its own if no third follows within `HOLD_S`, and is taken for one that much later.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import atexit
 import codecs
 import contextlib
 import logging
+import math
 import os
 import re
 import select
@@ -29,7 +32,7 @@ from robolearn.core.errors import BadInput
 log = logging.getLogger(__name__)
 
 HOLD_S = 0.15
-APART_S = 0.7  # longer than the delay before auto-repeat
+APART_S = 0.7  # longer than the delay before auto-repeat: reports further apart are presses without doubt
 REFRESH_S = 0.2  # of the status line
 
 # Keys of an episode, the same for every device that listens to the terminal. Verdicts cannot be undone: their keys lie
@@ -74,6 +77,8 @@ class Keys:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""  # an escape sequence whose end has not come yet
         self._seen: dict[str, float] = {}
+        self._doubtful: dict[str, float] = {}  # second reports, that may be presses or the beginning of auto-repeat
+        self._repeating: set[str] = set()
 
     @staticmethod
     def available(fd: int | None = None) -> bool:
@@ -144,6 +149,8 @@ class Keys:
     def poll(self) -> list[tuple[str, bool]]:
         """The reports since the last call, in order: the key, and whether this is a new press. Never blocks.
 
+        A second press soon after the first is reported twice: at once as no new press, and as one when that is sure.
+
         Keys are named by their character in lower case, or ``enter``, ``space``, ``backspace``, ``escape``, ``up``, ….
         """
         if self._fd is None or self.gone:
@@ -161,10 +168,25 @@ class Keys:
         now = self._clock()
         reports = []
         for key in self._split(self._decoder.decode(bytes(data)), fresh=bool(data)):
-            last = self._seen.get(key)
-            reports.append((key, last is None or now - last > APART_S))
+            reports.append((key, self._is_press(key, now)))
             self._seen[key] = now
+        for key in [key for key, at in self._doubtful.items() if now - at > HOLD_S]:
+            del self._doubtful[key]
+            reports.append((key, True))
         return reports
+
+    def _is_press(self, key: str, now: float) -> bool:
+        """Whether a report of `key` is a press without doubt; notes what it may be otherwise."""
+        since = now - self._seen.get(key, -math.inf)
+        if since <= HOLD_S:
+            self._repeating.add(key)
+            self._doubtful.pop(key, None)
+        elif since > APART_S:
+            self._repeating.discard(key)
+            return True
+        elif key not in self._repeating and key not in self._doubtful:
+            self._doubtful[key] = now
+        return False
 
     def held(self, key: str) -> bool:
         """Whether `key` was reported within the last `HOLD_S`."""

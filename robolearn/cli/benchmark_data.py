@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
+from robolearn.cli.choices import switch
 from robolearn.cli.command import Command
 
 log = logging.getLogger(__name__)
@@ -41,11 +42,11 @@ class BenchmarkData(Command):
     """Multiples of 20 episodes."""
     seconds: float = 5.0
     """Time for reading each set; training takes three times that, in and beyond memory."""
-    beyond_memory: bool = True
+    beyond_memory: Annotated[bool, switch("beyond-memory")] = True
     """Train on the largest set in memory and beyond it, where its pictures are 2.4 GB or more (from --scales 7 on)."""
     lerobot_python: Path | None = None
     """The interpreter of an environment with LeRobot."""
-    lerobot: bool = True
+    lerobot: Annotated[bool, switch("lerobot")] = True
     """Measure LeRobot as well, where it is installed."""
     folder: Path | None = None
     """Where the sets are written (and removed); by default the system's folder for temporary files."""

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
+from robolearn.cli.choices import switch
 from robolearn.cli.command import Command, at_least
 
 
@@ -24,7 +25,7 @@ class BenchmarkSim(Command):
     """Length of one measurement."""
     repeats: int = 3
     """Measurements of each kind, in turn; medians are printed."""
-    robosuite: bool = True
+    robosuite: Annotated[bool, switch("robosuite")] = True
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
     cameras: tuple[str, ...] = ()
     """Measure worlds that are seen by these cameras in every control step: front, side, wrist. Beside them robosuite's

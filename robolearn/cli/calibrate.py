@@ -129,8 +129,10 @@ class Calibrate(Command):
         names = tuple(contract.cameras)
         if not self.camera and len(names) == 1:
             return names[0]
+        if not names:
+            raise BadInput(f"contract {contract.name}: it has no camera", hint="Describe one there first")
         if self.camera not in names:
-            raise BadInput("--camera", got=self.camera or "none", available=names or ("none",))
+            raise BadInput("--camera", got=self.camera or "none", available=names)
         return self.camera
 
     def _shots(self, contract: Contract, camera: str, board: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -82,3 +83,9 @@ class Collect(Command):
             "expert_success": float(Dataset.open(self.out).success.mean()),
             "wall_s": {"total": time.perf_counter() - begun},
         }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r = result
+        console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']:,} frames")
+        console.print(f"success     {r['expert_success']:.1%} of them, {r['quality']} demonstrations of {r['task']} by "
+                      f"the {r['robot']}, in {r['wall_s']['total']:.0f} s")  # fmt: skip

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
 from robolearn.core.specs import is_image
+from robolearn.io.paths import check_writable, spoken
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+OUTPUTS = ("out", "logs", "board", "save")  # flags that name what a command writes
 MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
 
 
@@ -22,6 +25,8 @@ class Command:
 
     json: bool = False
     """Print the result as one JSON object, the last line of stdout."""
+    config: str = ""
+    """Flags from a YAML file, or from a preset (see robolearn presets); flags that are given beside it come on top."""
     verbose: bool = False
     """Log details, and show the traceback when something fails."""
 
@@ -29,6 +34,14 @@ class Command:
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         """Defaults that depend on other flags (the settings of the algorithm that is asked for), read from `args`."""
         return {}
+
+    def check_outputs(self) -> None:
+        """Raise `BadInput` where --out, --logs or the like is no place that can be written: before any work."""
+        for name in OUTPUTS:
+            given = getattr(self, name, None)
+            for path in given if isinstance(given, tuple) else (given,):
+                if isinstance(path, Path):
+                    check_writable(path, f"--{name} {path}")
 
     def run(self) -> dict[str, Any]:
         """Do the work and return the result; its keys are an interface for scripts."""
@@ -75,6 +88,26 @@ def rate_text(rate: Mapping[str, Any]) -> str:
     """A success ``{"rate", "low", "high", "episodes"}`` for people: ``93.5% (90.1–95.9, 400 episodes)``."""
     low, high = 100 * rate["low"], 100 * rate["high"]
     return f"{100 * rate['rate']:.1f}% ({low:.1f}–{high:.1f}, {rate['episodes']} episodes)"
+
+
+def reported(write: Callable[[], Path]) -> dict[str, str | None]:
+    """``{"report": its path}``; where `write` fails, with ``"report_error"``: what was measured before is shown anyway.
+
+    A disk may be full, or a folder gone, after hours of work whose result needs neither.
+    """
+    try:
+        return {"report": str(write())}
+    except OSError as error:
+        place = f" {error.filename}" if error.filename else ""
+        return {"report": None, "report_error": f"could not be written{place}: {spoken(error)}"}
+
+
+def last_row(run: Path) -> dict[str, Any]:
+    """The metrics of a run's last iteration, without those that are no number there; empty before the first."""
+    from robolearn.runs import read_metrics
+
+    rows = [{}, *read_metrics(run)]
+    return {key: value for key, value in rows[-1].items() if value is not None}
 
 
 def world_options(task: str, policies: Sequence[Any]) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import DENOISING, POLICIES
-from robolearn.cli.command import Command, at_least, check_seed, peek, world_options
-from robolearn.core import BadInput
+from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
+from robolearn.cli.config_file import write_flags
+from robolearn.core import BadInput, bind_policy
+from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
 
 
@@ -43,6 +45,8 @@ class Distill(Command):
     """Where both compute: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
+    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     resume: bool = False
     """Go on with the run in --out, exactly."""
 
@@ -66,6 +70,7 @@ class Distill(Command):
         from sim.registry import make_env
 
         at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)
+        check_tracker(self.log)
         config = self.settings
         check_seed(config.imitation.seed)
         if not self.observe:
@@ -77,6 +82,7 @@ class Distill(Command):
         options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
         options |= {"looks": self.looks}
         env = make_env(self.task, self.worlds, **options)
+        bind_policy(teacher, env.interface, what=f"teacher in {self.task}")
         stored = {
             "command": "distill",
             "teacher": str(self.teacher),  # may move before a resumption, but not change
@@ -90,10 +96,13 @@ class Distill(Command):
         try:
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
-                with Progress(f"distilling {self.task}", total=student.iterations,
-                              unit=f"x {config.imitation.steps_per_iteration} steps",
+                write_flags(self, "distill", run.path)
+                run.track(self.log)
+                with Progress(f"distilling {self.task}", total=config.imitation.steps, unit="gradient steps",
                               show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
-                    done = run_loop(run, student, checkpoint_every=self.checkpoint_every, progress=progress)
+                    done = run_loop(run, student, checkpoint_every=self.checkpoint_every,
+                                    progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
+                last = last_row(self.out)
                 result = {
                     "run": str(self.out),
                     "policy": str(run.policy_dir),
@@ -102,10 +111,23 @@ class Distill(Command):
                     "privileged": list(student.interface.privileged),
                     "teacher_sees": list(teacher.interface.observation),
                     "decisions": len(student.windows),
-                    "steps": config.imitation.steps,
+                    "steps": student.trainer.steps,
+                    "loss": last.get("loss"),
+                    "last_round_success": last.get("success") if last.get("episodes") else None,
                     "wall_s": {"total": time.perf_counter() - begun, "run": done["wall_s"]},
                 }
                 run.finish(result)
         finally:
             env.close()
         return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r = result
+        console.print(f"policy      {r['policy']}, which sees {', '.join(r['observes'])}")
+        console.print(f"distilled   {r['steps']:,} gradient steps on {r['decisions']:,} decisions, "
+                      f"in {r['wall_s']['total']:.0f} s")  # fmt: skip
+        if r["loss"] is not None:
+            console.print(f"loss        {r['loss']:.4f}")
+        if r["last_round_success"] is not None:
+            share = f"{r['last_round_success']:.1%}"
+            console.print(f"success     {share} of the last round's episodes, in which the teacher has a share")

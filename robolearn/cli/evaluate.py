@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.choices import SimRobot
-from robolearn.cli.command import Command, at_least, check_seed, rate_text, world_options
+from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Evaluate(Command):
                 result["against"] = {"policy": str(self.against), **done[1].to_json()}
                 result["verdict"] = verdict.to_json()
             if self.out is not None:
-                result["report"] = str(self._report(env, policies, done, verdict))
+                result |= reported(lambda: self._report(env, policies, done, verdict))
         finally:
             env.close()
         result["wall_s"] = {**result["wall_s"], "total": time.perf_counter() - begun}
@@ -109,7 +109,10 @@ class Evaluate(Command):
         if "verdict" in result:
             console.print(result["verdict"]["sentence"])
         if "report" in result:
-            console.print(f"report: {result['report']}")
+            console.print(f"report: {result['report'] or result['report_error']}")
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result.get("report_error") else 0
 
     def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
         from robolearn.eval.report import write_report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +13,21 @@ from robolearn.cli.command import (
     at_least,
     check_seed,
     peek,
+    rate_text,
     world_options,
 )
+from robolearn.cli.config_file import write_flags
+from robolearn.cli.judge import show_outcomes
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig, algorithm_name
+from robolearn.runs.kept import KeepConfig
+from robolearn.runs.trackers import check_tracker
 
 log = logging.getLogger(__name__)
+
+NAMES = {"reinflow": "ReinFlow", "dppo": "DPPO", "grpo": "GRPO"}
+LAST = 5  # iterations whose rollouts are counted together at the end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +57,12 @@ class Finetune(Command):
     """Where policy and critic learn: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
+    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     resume: bool = False
-    """Go on with the run in --out, exactly."""
+    """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
+    keep: KeepConfig = field(default_factory=KeepConfig)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
@@ -64,15 +75,18 @@ class Finetune(Command):
         import torch
 
         from policies.checkpoint import load_chunk_policy
+        from robolearn.cli.judge import Judge
         from robolearn.core.device import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.rl.runner import Runner
         from robolearn.runs import Progress, Run
+        from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
         from sim.registry import make_env
 
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
+        check_tracker(self.log)
         check_seed(self.seed)
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
@@ -94,9 +108,10 @@ class Finetune(Command):
         # Shaping discounts control steps, the algorithm decisions of Ta of them.
         shaping = config.gamma ** (1.0 / policy.execute_steps)
         looks = {} if self.looks == "none" else {"looks": self.looks}
-        stored |= looks
+        stored |= looks | ({"keep": plain(self.keep)} if self.keep.every else {})
         env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
                        **looks, **world_options(self.task, [policy]))  # fmt: skip
+        judge = Judge(self.task, self.keep.episodes, self.seed, self.json, **looks)
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed)
             every = runner.iterations_between_states(self.checkpoint_every)
@@ -104,10 +119,13 @@ class Finetune(Command):
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", self.task, every)
-            with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",)) as run:
+            with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",), longer="env_steps") as run:
+                write_flags(self, "finetune", run.path)
+                run.track(self.log)
                 with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
-                    done = run_loop(run, runner, checkpoint_every=every,
+                    kept = Kept(runner, run, self.keep, judge)
+                    done = run_loop(run, kept, checkpoint_every=every,
                                     progress=lambda _, row: progress(int(row["env_steps"]), row))  # fmt: skip
                 calibration = runner.calibration
                 result = {
@@ -116,15 +134,36 @@ class Finetune(Command):
                     "task": self.task,
                     "algorithm": algorithm_name(config),
                     "env_steps": runner.env_steps,
+                    "budget": self.env_steps,
                     "iterations": done["iterations"],
                     "sigma_max": (calibration.noise if calibration else config.noise).sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
+                    "training_success": last_success(self.out),
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
                 }
+                if self.keep.episodes:
+                    result |= judge.outcomes(run, kept)
                 run.finish(result)
         finally:
+            judge.close()
             env.close()
         return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r = result
+        console.print(f"policy       {r['policy']}")
+        steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {r['iterations']} iterations"
+        console.print(f"fine-tuned   {steps} of {NAMES[r['algorithm']]}, in {r['wall_s']['total']:.0f} s")
+        if r["calibration"]:
+            noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]
+            console.print(
+                f"noise        begins at {noise['initial']:g}, explores up to {noise['sigma_max']:.2f}: {reason}"
+            )
+        if r["training_success"]:
+            console.print(
+                f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
+            )
+        show_outcomes(result, console, " " * 13)
 
     def check_budget(self, execute: int, robot: str) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
@@ -136,6 +175,18 @@ class Finetune(Command):
             check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
         finally:
             env.close()
+
+
+def last_success(run: Path) -> dict[str, Any] | None:
+    """Success of the rollouts of a run's last `LAST` iterations; None where the world reports none."""
+    from robolearn.eval import Success
+    from robolearn.runs.run import read_metrics
+
+    rows = [row for row in list(read_metrics(run))[-LAST:] if row.get("success") is not None]
+    episodes = round(sum(row["episodes"] for row in rows))
+    if not episodes:
+        return None
+    return Success.of(round(sum(row["success"] * row["episodes"] for row in rows)), episodes).to_json()
 
 
 def wall_profile(run: Path, calibration: Any) -> dict[str, float]:

@@ -5,10 +5,8 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
-import io
 import json
 import logging
 import os
@@ -20,6 +18,7 @@ from robolearn import __version__
 from robolearn.cli.command import Command
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.paths import spoken
 
 log = logging.getLogger(__name__)
 
@@ -31,24 +30,38 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 _MACHINE_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 _MACHINE_ERRORS |= {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
 
+_CURES = {
+    errno.ENOSPC: ". Make room, then run it again",
+    errno.EDQUOT: ". Make room, then run it again",
+    errno.EACCES: ". Take a place of your own, or ask for the right to it",
+    errno.EPERM: ". Take a place of your own, or ask for the right to it",
+    errno.EROFS: ". Take a place on another disk",
+    errno.ENAMETOOLONG: ". Take a shorter name",
+}
+
 
 def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES) -> int:
     """Run one command line; returns the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     command: Command | None = None
     try:
-        if not args or args[0] in ("-h", "--help", "help"):
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]  # `robolearn help train` is `robolearn train --help`
+        if not args or args[0] in ("-h", "--help"):
             print_help(entries)
             return 0
         if args[0] in ("-V", "--version", "version"):
             print(f"robolearn {__version__}")
             return 0
-        if args[-1] in ("-h", "--help") and (below := [e for e in entries if _is_below(e, args[:-1])]):
-            print_help(tuple(below))
+        words = args[:-1] if args[-1] in ("-h", "--help") else args
+        below = [entry for entry in entries if _is_below(entry, words)]
+        if below and " ".join(words) not in {entry.name for entry in entries}:
+            print_help(tuple(below))  # `robolearn dataset` alone asks for the same as with --help
             return 0
         entry, rest = find(args, entries)
         command = parse(entry, rest)
         set_up_logging(command.verbose)
+        command.check_outputs()
         result = command.run()
         show(command, result)
         sys.stdout.flush()
@@ -79,7 +92,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     except OSError as error:
         if error.errno not in _MACHINE_ERRORS:
             raise
-        return _complain(error, command, 1)
+        return _complain(_machine_error(error), command, 1)
 
 
 def parse(entry: Entry, args: list[str]) -> Command:
@@ -89,25 +102,17 @@ def parse(entry: Entry, args: list[str]) -> Command:
       BadInput: a flag is unknown, missing or has a wrong value.
       SystemExit: help was asked for and printed.
     """
-    import tyro  # late: `robolearn --help` does without
+    from robolearn.cli.config_file import expand
+    from robolearn.cli.flags import parse_flags, switches  # late: `robolearn --help` does without tyro
 
     kind = entry.load()
-    complaint = io.StringIO()
+    words, config = expand(entry.name, args, switches(kind))
     try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                kind,
-                prog=f"robolearn {entry.name}",
-                args=args,
-                **_defaults(kind, args),
-                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise BadInput(
-            f"robolearn {entry.name}: {_unbox(complaint.getvalue())}", hint=f"See robolearn {entry.name} --help"
-        ) from None
+        return parse_flags(kind, f"robolearn {entry.name}", words, _defaults(kind, words))
+    except BadInput as error:
+        if config:
+            error.add_note(f"with --config {config}")
+        raise
 
 
 def _defaults(kind: type[Command], args: list[str]) -> dict[str, Any]:
@@ -191,18 +196,15 @@ def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
     return exit_code
 
 
+def _machine_error(error: OSError) -> RobolearnError:
+    """What the machine refused, and what helps."""
+    place = f"{error.filename}: " if error.filename else ""
+    told = RobolearnError(f"{place}{spoken(error)}{_CURES.get(error.errno or 0, '')}")
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note)
+    return told.with_traceback(error.__traceback__)
+
+
 def _gl_is_missing() -> bool:
     """Whether the import of mujoco failed because of its GL back end: it then is as if it had never been tried."""
     return "MUJOCO_GL" in os.environ and "mujoco" not in sys.modules and "mujoco.rendering" in sys.modules
-
-
-def _unbox(text: str) -> str:
-    """What tyro says in a box of several lines, as one line."""
-    lines = [line.strip().strip("│").strip() for line in text.splitlines()]
-    kept: list[str] = []
-    for line in lines:
-        if line.startswith("For full helptext"):
-            break
-        if line and line[0] not in "╭╰─":
-            kept.append(line)
-    return " ".join(kept) or "bad flags"

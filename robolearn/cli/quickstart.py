@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robolearn.cli.command import at_least, check_seed, rate_text, world_options
+from robolearn.cli.command import at_least, check_seed, rate_text, reported, world_options
 from robolearn.cli.quickstart_deploy import deploy, deployed
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import BadInput
@@ -49,6 +49,7 @@ class Quickstart(QuickstartSettings):
         from robolearn.cli.train import Train
         from robolearn.core.device import resolve_device
         from robolearn.io.json_files import plain
+        from robolearn.runs.kept import KeepConfig
         from robolearn.runs.run import is_run
         from robolearn.train.settings import ImitationConfig
         from sim.experts import named_quality
@@ -89,6 +90,7 @@ class Quickstart(QuickstartSettings):
             env_steps=self.env_steps,
             seed=self.seed,
             device=self.device,
+            keep=KeepConfig(episodes=0),  # it is evaluated on its own
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
@@ -166,7 +168,7 @@ class Quickstart(QuickstartSettings):
             results["distill"] = clock("from state to sight", distill.run)
             bars = bars._replace(seeing=clock("evaluation of the policy that sees", lambda: self._evaluate(SEEING)))
         results["deploy"] = clock("deployment", self._deploy) if self.deploy_episodes else None
-        report = clock("report", lambda: write(self, bars, results, clock.seconds))
+        report = clock("report", lambda: reported(lambda: write(self, bars, results, clock.seconds)))
         return {
             "task": self.task,
             "robot": self.robot,
@@ -178,7 +180,7 @@ class Quickstart(QuickstartSettings):
             "env_steps": results["finetune"]["env_steps"],
             "finetune_wall_s": results["finetune"]["wall_s"],
             "deploy": results["deploy"],
-            "report": str(report),
+            **report,
             "wall_s": {**clock.seconds, "total": clock.total},
         }
 
@@ -193,7 +195,11 @@ class Quickstart(QuickstartSettings):
         deploy = result["deploy"]
         if deploy:
             console.print(f"deployed             {deployed(deploy)}")
-        console.print(f"report               {result['report']}  ({result['wall_s']['total']:.0f} s in total)")
+        report = result["report"] or result["report_error"]
+        console.print(f"report               {report}  ({result['wall_s']['total']:.0f} s in total)")
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result.get("report_error") else 0
 
     def _initial_noise(self) -> float:
         from policies.config_file import CONFIG, policy_folder, read_config
@@ -204,11 +210,10 @@ class Quickstart(QuickstartSettings):
         from policies.checkpoint import load_chunk_policy
         from robolearn.cli.evaluate import evaluate_policy
         from robolearn.core.device import resolve_device
-        from robolearn.presets import WORLDS
         from sim.registry import make_env
 
         policy = load_chunk_policy(self.out / name, resolve_device(self.device))
-        env = make_env(self.task, WORLDS, **world_options(self.task, [policy]))
+        env = make_env(self.task, self.eval_worlds, **world_options(self.task, [policy]))
         try:
             if initial is not None:
                 policy = policy.with_initial_noise(initial)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robolearn.cli.command import world_options
+from robolearn.cli.finetune import NAMES
 from robolearn.cli.quickstart_deploy import deployed, simulated_station
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import RobolearnError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from robolearn.eval import Evaluation
 
 log = logging.getLogger(__name__)
-NAMES = {"reinflow": "ReinFlow", "dppo": "DPPO", "grpo": "GRPO"}
 
 
 class Bars(NamedTuple):
@@ -121,7 +121,6 @@ def _commands(q: QuickstartSettings) -> list[str]:
 def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
     from policies.checkpoint import load_chunk_policy
     from robolearn.eval.video import record_episodes
-    from robolearn.presets import WORLDS
     from sim.registry import make_env
 
     made = [("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl)]
@@ -130,7 +129,7 @@ def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
     videos: list[Any] = []
     for name, title, evaluation in made:
         policy = load_chunk_policy(q.out / name)
-        env = make_env(q.task, WORLDS, **world_options(q.task, [policy]))
+        env = make_env(q.task, q.eval_worlds, **world_options(q.task, [policy]))
         try:
             videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
         except RobolearnError as error:
@@ -148,7 +147,6 @@ def learning_curves(out: Path) -> list[Any]:
     from robolearn.runs.run import read_metrics
 
     bc, rl = list(read_metrics(out / "bc")), list(read_metrics(out / "rl"))
-    per_row = _config(out / "bc")["imitation"]["steps_per_iteration"]
     episodes = [int(row["episodes"]) for row in rl]
     successes = [round((row["success"] or 0.0) * n) for row, n in zip(rl, episodes, strict=True)]
     caption = (
@@ -176,7 +174,7 @@ def learning_curves(out: Path) -> list[Any]:
             "Imitation loss",
             "gradient steps",
             "loss [-]",
-            [Series("training", [per_row * (row["step"] + 1) for row in bc], [row["loss"] for row in bc])],
+            [Series("training", [row["gradient_steps"] for row in bc], [row["loss"] for row in bc])],
         ),
     ]
     moved = [row for row in rl if row.get("kl") is not None]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from policies.settings import DENOISING, DenoisingConfig, FlowConfig
-from robolearn.cli.choices import DemoQuality, SimRobot
+from robolearn.cli.choices import DemoQuality, SimRobot, switch
 from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
-from robolearn.presets import PRESETS, algorithm_preset, preset
+from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig
 
 _LIFT = PRESETS["lift"]
@@ -52,13 +52,18 @@ class QuickstartSettings(Command):
     """Gradient steps of the policy that sees."""
     device: str = "auto"
     """Where networks live: auto, cpu, cuda or cuda:<i>."""
-    videos: bool = True
+    videos: Annotated[bool, switch("videos")] = True
     """Record the worst and the best episode of both policies."""
     deploy_episodes: int = 10
     """Episodes of the deployment at the end: on the simulated arm, where there is one of --robot, over ROS 2, in real
     time; 0: none."""
     resume: bool = False
     """Go on with the quickstart in --out where it was stopped."""
+
+    @property
+    def eval_worlds(self) -> int:
+        """Worlds side by side of an evaluation: those of `robolearn evaluate`, which otherwise meets other starts."""
+        return min(WORLDS, self.eval_episodes)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ Names of two or three words, such as ``benchmark sim``, work as well. A position
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -56,6 +57,7 @@ _UPDATES = "Speed of the learner, beside LeRobot"
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
+    Entry("presets", "robolearn.cli.presets_command:Presets", "Settings that have a name", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
     Entry("dataset info", "robolearn.cli.dataset.info:Info", "What a data set holds", "Data"),
@@ -92,7 +94,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
     Entry("benchmark faults", "robolearn.cli.benchmark_faults:BenchmarkFaults", "Faults of a station", "Measure"),
+    Entry("sweep", "robolearn.cli.sweep:Sweep", "A training over seeds and settings", "Learn"),
     Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Measure"),
+    Entry("runs compare", "robolearn.cli.runs_compare:RunsCompare", "Settings and results side by side", "Measure"),
+    Entry("runs rm", "robolearn.cli.runs_rm:RunsRm", "Remove runs that nobody works in", "Measure"),
 )
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
@@ -121,4 +126,6 @@ def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, 
         if below and len(argv) >= words:
             rest = " ".join(argv[: words + 1])
             raise BadInput(f"command {begun!r}", got=rest, expected="one word more", available=below)
-    raise BadInput("command", got=argv[0], available=by_name)
+    near = difflib.get_close_matches(argv[0], [*by_name, *(name.split()[0] for name in by_name)], n=1, cutoff=0.5)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    raise BadInput("command", got=f"{argv[0]}{meant}", expected="one that robolearn --help lists")

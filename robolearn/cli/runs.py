@@ -24,20 +24,20 @@ COLOURS = {"finished": "green", "resumable": "yellow", "in use": "cyan"}
 class Runs(Command):
     """List runs and say which are finished, which --resume would go on with, and which are in use.
 
-    Example: robolearn runs runs/quickstart
+    Example: robolearn runs runs/quickstart. See also robolearn runs compare, and robolearn runs rm.
     """
 
     folder: tyro.conf.Positional[Path] = DEFAULT
     """Where the runs are; subfolders are looked into."""
 
     def run(self) -> dict[str, Any]:
-        """``{"runs": [{"path", "status", "step", "wall_s", "age_s"}, …]}``."""
+        """``{"runs": [{"path", "status", "step", "done", "unit", "wall_s", "age_s"}, …]}``."""
         from robolearn.runs import find_runs
 
         if not self.folder.is_dir():
             if self.folder == DEFAULT and not self.folder.exists():
                 return {"runs": []}
-            raise BadInput("runs folder", got=self.folder, expected="a folder")
+            raise BadInput(f"runs folder {self.folder}: there is no such folder")
         now = time.time()
         return {
             "runs": [
@@ -45,6 +45,8 @@ class Runs(Command):
                     "path": str(info.path),
                     "status": info.status,
                     "step": info.step,
+                    "done": info.done,
+                    "unit": info.unit,
                     "wall_s": info.wall_s,
                     "age_s": round(max(0.0, now - info.modified), 1),
                 }
@@ -59,14 +61,14 @@ class Runs(Command):
         if not result["runs"]:
             console.print(f"no runs in {self.folder}")
             return
-        table = Table("run", "status", "step", "worked", "changed", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        table = Table("run", "status", "done", "worked", "changed", box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for run in result["runs"]:
             colour = COLOURS[run["status"]]
-            step = "–" if run["step"] is None else str(run["step"])
+            done = "–" if run["done"] is None else f"{run['done']:,} {run['unit']}"
             table.add_row(
                 run["path"],
                 f"[{colour}]{run['status']}[/{colour}]",
-                step,
+                done,
                 _duration(run["wall_s"]),
                 f"{_duration(run['age_s'])} ago",
             )

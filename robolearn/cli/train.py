@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from policies.settings import POLICIES
-from robolearn.cli.command import Command, at_least, check_seed, peek
+from robolearn.cli.choices import switch
+from robolearn.cli.command import Command, at_least, check_seed, last_row, peek
+from robolearn.cli.config_file import write_flags
+from robolearn.cli.judge import show_outcomes
 from robolearn.core import BadInput
+from robolearn.runs.kept import KeepConfig
+from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
+    from robolearn.train.imitation import ImitationTrainer
 
 
 log = logging.getLogger(__name__)
@@ -33,6 +42,9 @@ class Train(Command):
     """A LeRobotDataset v3.0 folder or its address, http://HOST/PATH, or several."""
     out: Path
     """The run folder; the policy goes to its policy/."""
+    start: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Begin with the weights of this policy, a run or its checkpoint folder, in place of random ones; kind, settings
+    and normalisation are then its own."""
     policy: str = "flow"
     """The kind of policy: flow, diffusion, regression or act."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
@@ -40,19 +52,24 @@ class Train(Command):
     """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
     the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt is
     the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
-    images: bool = True
-    """Leave out the cameras with --no-images, as --observe proprio objects does."""
+    images: Annotated[bool, switch("images")] = True
+    """Let the policy see the cameras of the set; --no-images leaves them out, as --observe proprio objects does."""
     mix: tuple[float, ...] = ()
     """Of several data sets, the share of each in the windows that are drawn, one number ≥ 0 for each set in proportion
     to its share. By default every window of all sets is drawn once per epoch."""
     weights: bool = False
     """Draw the episodes of a data set by the weights that `robolearn dataset quality --weights` wrote into it."""
+    eval_task: str = ""
+    """A task in simulation in which the policy is evaluated: at the end, and on the way with --eval-every."""
+    keep: KeepConfig = field(default_factory=KeepConfig)
     device: str = "auto"
     """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
+    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
+    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     resume: bool = False
-    """Go on with the run in --out, exactly."""
+    """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
@@ -61,20 +78,30 @@ class Train(Command):
         kind = peek(args, "--policy", "flow")
         if kind not in POLICIES:
             raise BadInput("--policy", got=kind, available=POLICIES)
+        if begun := peek(args, "--from", ""):
+            return _of_policy(Path(begun))
         return {"settings": ImitationConfig(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
+        from robolearn.cli.judge import Judge
         from robolearn.core.device import resolve_device
         from robolearn.core.specs import PROMPT
         from robolearn.data.mixture import check_alike, shares_of
         from robolearn.data.reader import Dataset
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
+        from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
         from robolearn.train.imitation import ImitationTrainer, split_episodes
+        from sim.registry import make_env
 
         at_least(1, checkpoint_every=self.checkpoint_every)
+        check_tracker(self.log)
         check_seed(self.settings.seed)
+        if self.keep.every and not self.eval_task:
+            raise BadInput("--eval-every", got=self.keep.every, expected="--eval-task with it, to evaluate in")
+        if self.eval_task:
+            make_env(self.eval_task, 1).close()  # an unknown task is refused before anything is written
         device = resolve_device(self.device)
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")
@@ -103,16 +130,28 @@ class Train(Command):
         else:
             trainer = ImitationTrainer.of_mixture(config, datasets, shares, device, weights=weights)
             drawn = {"data": list(self.data), "sha256": content, "mix": shares}
+        begun = self._begin(trainer, device)
         stored = {
             "command": "train",
             **drawn,  # the folders may move before a resumption; what is in them may not change
             "interface": datasets[0].interface.to_json(),
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
-        with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
-            with Progress("imitation", total=config.iterations, unit=f"x {config.steps_per_iteration} steps",
+        stored |= begun | ({"keep": {"task": self.eval_task, **plain(self.keep)}} if self.keep.every else {})
+        judge = Judge(self.eval_task, self.keep.episodes, config.seed, self.json)
+        may = ("data", "from.policy")
+        with (
+            closing(judge),
+            Run.create(self.out, stored, resume=self.resume, may_differ=may, longer="imitation.steps") as run,
+        ):
+            write_flags(self, "train", run.path)
+            run.track(self.log)
+            with Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
-                done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every, progress=progress)
+                kept = Kept(trainer, run, self.keep, judge)
+                done = run_loop(run, kept, checkpoint_every=self.checkpoint_every,
+                                progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
+            last = last_row(self.out)
             result = {
                 "run": str(self.out),
                 "policy": str(run.policy_dir),
@@ -120,11 +159,41 @@ class Train(Command):
                 "frames": len(trainer.windows),
                 "observes": list(datasets[0].interface.observation),
                 "privileged": list(datasets[0].interface.privileged),
-                "steps": config.steps,
+                "steps": trainer.steps,
+                "loss": last.get("loss"),
+                "validation_loss": last.get("validation_loss"),
                 "wall_s": {"total": done["wall_s"]},
             }
+            if self.eval_task and self.keep.episodes:
+                result |= judge.outcomes(run, kept)
             run.finish(result)
         return result
+
+    def _begin(self, trainer: ImitationTrainer, device: Any) -> dict[str, Any]:
+        """Begin with the policy of --from; what the run's configuration says of it."""
+        if self.start is None:
+            return {}
+        from policies.checkpoint import load_chunk_policy
+        from robolearn.io.hashes import sha256
+
+        policy = load_chunk_policy(self.start, device)
+        trainer.begin_from(policy)
+        content = sha256(*(value.cpu().numpy() for value in policy.state_dict().values()))
+        return {"from": {"policy": str(self.start), "sha256": content}}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        sees = ", ".join(result["observes"])
+        only = f" ({', '.join(result['privileged'])}: only in simulation)" if result["privileged"] else ""
+        console.print(f"policy      {result['policy']}, which sees {sees}{only}")
+        console.print(f"trained     {result['steps']:,} gradient steps on {result['episodes']} episodes, "
+                      f"{result['frames']:,} frames, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        if result["loss"] is not None:
+            held = "none held out; --validation 0.1 holds some" if result["validation_loss"] is None else (
+                f"{result['validation_loss']:.4f} on episodes that were held out")  # fmt: skip
+            console.print(f"loss        {result['loss']:.4f} in training; {held}")
+        show_outcomes(result, console, "success     ")
+        if "evaluation" not in result:
+            console.print(f"next        robolearn evaluate --policy {result['run']} --task … : how often it succeeds")
 
     def _build_cache(self, datasets: Sequence[Dataset]) -> None:
         from robolearn.runs import Progress
@@ -143,3 +212,16 @@ class Train(Command):
             hint = "`robolearn dataset quality --weights` writes them"
             raise BadInput(f"data set {dataset.path}", got="no sampling weights", expected="some", hint=hint)
         return dataset.weights if self.weights else None
+
+
+def _of_policy(path: Path) -> dict[str, Any]:
+    """The defaults where training begins with the policy at `path`: its kind and its settings."""
+    from policies.config_file import CONFIG, policy_folder, read_config
+    from policies.kinds import config_from_json
+
+    file = policy_folder(path) / CONFIG
+    config = read_config(file)
+    if config["kind"] not in POLICIES:
+        raise BadInput(f"--from {path}: kind of the policy", got=config["kind"], available=POLICIES)
+    settings = config_from_json(POLICIES[config["kind"]], config["settings"], f"policy {file}")
+    return {"policy": config["kind"], "settings": ImitationConfig(policy=settings)}

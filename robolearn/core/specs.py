@@ -159,7 +159,26 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
             raise BadInput(f"{what}: observation", got=f"no {key!r}", expected=key, available=offered.observation)
         found = offered.observation[key]
         if found.shape != spec.shape or (found.names and spec.names and found.names != spec.names):
-            raise BadInput(f"{what}: observation {key!r}", got=_describe(found), expected=_describe(spec))
+            got, expected, hint = _difference(found, spec)
+            raise BadInput(f"{what}: observation {key!r}", got=got, expected=expected, hint=hint)
+
+
+def _difference(found: ArraySpec, needed: ArraySpec) -> tuple[str, str, str]:
+    """(what is there, what is needed, what that means) in words."""
+    if not (found.names and needed.names):
+        return _describe(found), _describe(needed), ""
+    new = [name for name in found.names if name not in needed.names]
+    gone = [name for name in needed.names if name not in found.names]
+    parts = [f"{_few(names)} {said}" for names, said in ((new, "unknown to it"), (gone, "not there")) if names]
+    hint = "It was trained on another task, or by another robot"
+    if not parts:
+        return "the same numbers in another order", ", ".join(needed.names), hint
+    return f"{len(found.names)} numbers ({'; '.join(parts)})", f"the {len(needed.names)} that it was trained on", hint
+
+
+def _few(names: list[str]) -> str:
+    """The first three of `names`, and how many there are besides."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _describe(spec: ArraySpec) -> str:

@@ -271,7 +271,11 @@ class LockedDataset:
         # Compared as JSON text, in which tuples and lists are the same.
         for key, value in ours[INTERFACE_KEY].items():
             if layout.json_bytes(theirs[key]) != layout.json_bytes(value):
-                raise BadInput(f"{what}: interface, {key}", got=value, expected=theirs[key])
+                raise BadInput(
+                    f"{what}: interface, {key}",
+                    got=_short(value),
+                    expected=f"{_short(theirs[key])}, as the episodes have it that are there",
+                )
         for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
@@ -370,3 +374,14 @@ class LockedDataset:
         newest = {file.pattern: file.number if file.table is not None else -1 for file in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
         clean_up(self.root, newest, torn=torn, cut=cut)
+
+
+def _short(value: Any) -> str:
+    """A part of an interface in a line: of features their names, sizes and first numbers."""
+    if not isinstance(value, dict) or not all(isinstance(spec, dict) for spec in value.values()):
+        return str(value)
+    parts = []
+    for name, spec in value.items():
+        first = f": {spec['names'][0]}, …" if spec.get("names") else ""
+        parts.append(f"{name} ({'×'.join(map(str, spec.get('shape', ())))}{first})")
+    return ", ".join(parts)

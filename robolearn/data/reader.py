@@ -258,7 +258,7 @@ class Dataset:
 def _open(root: Path | RemotePath, images: bool, cache: str | Path | bool | None) -> Dataset:
     what = f"data set {root}"
     if isinstance(root, Path) and not root.is_dir():
-        raise BadInput(what, got="no such folder", expected="a LeRobotDataset v3.0 folder")
+        raise BadInput(f"{what}: there is no such folder", hint=layout.A_SET)
     info = layout.read_info(root)
     if isinstance(root, RemotePath):
         root.check_ranges(layout.INFO_PATH)

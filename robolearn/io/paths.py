@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from robolearn.core import BadInput
@@ -16,3 +17,34 @@ def check_folder(path: Path, what: str) -> None:
             raise BadInput(
                 what, got="a file" if place == path else f"{place}, which is a file", expected="a folder, or a new name"
             )
+
+
+def check_writable(path: Path, what: str) -> None:
+    """Make sure that `path`, a file or a folder that may be missing, can be written, before the work that ends there.
+
+    A file is written where `path` will be, and is gone again.
+
+    Raises:
+      BadInput: a file stands on the way, the name is none, or the machine lets nothing be written there.
+    """
+    try:
+        place = path
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir():
+            if place != path:
+                raise BadInput(what, got=f"{place}, which is a file", expected="a folder on the way, or a new name")
+            place = place.parent
+        # Not os.access: it promises a root user every folder, also those of /proc and of a read-only disk.
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"?")
+    except OSError as error:
+        raise BadInput(
+            what, got=f"a place that cannot be written ({spoken(error)})", expected="a folder of yours, or another name"
+        ) from None
+
+
+def spoken(error: OSError) -> str:
+    """An error of the machine as a person says it: ``no space left on device``, without number and path."""
+    text = error.strerror or type(error).__name__
+    return text[:1].lower() + text[1:]

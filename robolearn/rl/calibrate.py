@@ -148,9 +148,8 @@ def calibrate_noise(
     else:
         form = "{:.0%}" if metric == "success" else "{:.4g}"
         tried = ", ".join(f"{form.format(rate)} at {s:g}" for s, rate in zip(starts, start_rates, strict=True))
-        reason = f"{metric} by initial noise {tried}; by noise " + ", ".join(
-            f"{form.format(rate)} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False)
-        )
+        explored = ", ".join(f"{form.format(rate)} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False))
+        reason = f"{metric} by initial noise {tried}; by noise {explored or 'not measured, the budget is short'}"
     return Calibration(
         starts=starts,
         start_success=tuple(start_rates),

@@ -21,7 +21,7 @@ from robolearn.core import BadInput, Env, bind_policy
 from robolearn.rl.algorithms import Algorithm, make_algorithm
 from robolearn.rl.buffer import ReturnTracker, collect
 from robolearn.rl.calibrate import Calibration
-from robolearn.rl.settings import ActorCriticConfig, AlgorithmConfig
+from robolearn.rl.settings import ActorCriticConfig, AlgorithmConfig, GrpoConfig
 from robolearn.rollout import Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 EPISODES_BETWEEN = 2  # two states of worlds whose own state cannot be read
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
+FEWEST_WORLDS = 4  # that learning is advised with
 CALIBRATION_SHARE = 4  # calibration spends at most this part of the budget, 1/4
 
 
@@ -208,9 +209,20 @@ def check_budget(config: AlgorithmConfig, max_episode_steps: int, execute: int, 
     if not config.noise.sigma_max:
         least = math.ceil(least * CALIBRATION_SHARE / (CALIBRATION_SHARE - 1))
     if env_steps < least:
+        steps = f"{config.num_envs} worlds x {each // config.num_envs} steps"
         raise BadInput(
             "--env-steps",
             got=env_steps,
-            expected=f"at least {least}, for {alone + 1} iterations of {each}",
-            hint="Fewer --worlds need less",
+            expected=f"at least {least}, for {alone + 1} iterations of {each} ({steps})",
+            hint=_cheaper(config, env_steps, least),
         )
+
+
+def _cheaper(config: AlgorithmConfig, env_steps: int, least: int) -> str:
+    """Which flag brings what is needed, `least`, down to a budget of `env_steps`."""
+    group = config.group if isinstance(config, GrpoConfig) else 1
+    worlds = config.num_envs * env_steps // least // group * group  # what is needed is proportional to the worlds
+    if worlds >= max(group, FEWEST_WORLDS):
+        return f"--worlds {worlds} are as many as that pays for"
+    shorter = "" if isinstance(config, GrpoConfig) else " and --decisions"
+    return f"A lower --worlds (now {config.num_envs}){shorter} makes an iteration cheaper; --env-steps pays for more"

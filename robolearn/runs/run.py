@@ -24,6 +24,10 @@ from robolearn.io.atomic import is_leftover, write_text
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.locks import Lock, LockHeld, is_locked
 from robolearn.io.paths import check_folder
+from robolearn.runs.trackers import Tracker, open_tracker
+
+AXES = {"env_steps": "control steps", "gradient_steps": "gradient steps"}
+"""Metrics that count what a run is paid for, and what they count: the x-axis of its curves, where it logs one."""
 
 CONFIG, METRICS, RESULT = "config.json", "metrics.jsonl", "result.json"
 LOCK = ".lock"
@@ -45,7 +49,8 @@ class Run:
         self._lock = lock
         self._rows: AppendOnlyFile | None = None
         self._events: Any = None
-        self._first_step = 0
+        self._tracker: Tracker | None = None
+        self._purge = 0
 
     @classmethod
     def create(
@@ -56,6 +61,7 @@ class Run:
         resume: bool = False,
         may_differ: Iterable[str] = (),
         beside: Iterable[str] = (),
+        longer: str = "",
     ) -> Run:
         """Start a run in `path`, or go on with the one that is there.
 
@@ -65,6 +71,7 @@ class Run:
           resume: go on with an existing run of the same configuration.
           may_differ: dotted names, e.g. ``"total"`` or ``"env"`` (with all below it), that a resumed run may
             change. Their new values are stored.
+          longer: dotted name of the setting that says how long the run is: a finished one may be resumed with more.
           beside: names in the folder that others write, and that do not count as content.
 
         Raises:
@@ -81,9 +88,12 @@ class Run:
             check_new(path, resume, beside)
             if resume:
                 stored = read_json(path / CONFIG, what=f"run {path}")
-                check_same(stored, wanted, f"run {path}", tuple(may_differ))
+                more = bool(longer) and _is_longer(path, stored, wanted, longer)
+                check_same(stored, wanted, f"run {path}", (*may_differ, *([longer] if more else ())))
             if not resume or stored != wanted:
                 write_json(path / CONFIG, wanted)
+            if resume and more:
+                (path / RESULT).unlink(missing_ok=True)  # it is not finished any more
         except BaseException:
             lock.release()
             raise
@@ -99,17 +109,24 @@ class Run:
         """Where the policy folder is."""
         return self.path / "policy"
 
+    def track(self, name: str) -> None:
+        """Send metrics to `name` too, one of `robolearn.runs.trackers.TRACKERS`; to nowhere else for ``none``."""
+        self._tracker = open_tracker(name, self.path, self.config)
+
     def rewind(self, step: int) -> None:
         """Forget the metrics of `step` and later: a resumed run computes them again. Call before `log`."""
-        self._first_step = step
         path = self.path / METRICS
         if not path.exists():
             return
-        kept = [json.dumps(row) + "\n" for row in read_metrics(path) if row["step"] < step]
-        write_text(path, "".join(kept))
+        kept = [row for row in read_metrics(path) if row["step"] < step]
+        self._purge = axis(kept[-1])[0] + 1 if kept else 0
+        write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append one row to ``metrics.jsonl`` and to the TensorBoard events. Steps are logged in rising order."""
+        """Append one row to ``metrics.jsonl`` and to the TensorBoard events. Steps are logged in rising order.
+
+        TensorBoard's x-axis are control or gradient steps, where `metrics` has them (`AXES`), else `step`.
+        """
         row = plain({"step": step, **metrics})
         if self._rows is None:
             self._rows = AppendOnlyFile(self.path / METRICS)
@@ -118,11 +135,14 @@ class Run:
             # Late, because it brings torch along, which a mere look at a run does not need.
             from torch.utils.tensorboard import SummaryWriter
 
-            purge = self._first_step if self.resumed else None
+            purge = self._purge if self.resumed else None
             self._events = SummaryWriter(str(self.path / "tensorboard"), purge_step=purge, flush_secs=10)
-        for key, value in row.items():
-            if key != "step" and isinstance(value, int | float):
-                self._events.add_scalar(key, value, step)
+        at = axis(row)[0]
+        numbers = {key: value for key, value in row.items() if key != "step" and isinstance(value, int | float)}
+        for key, value in numbers.items():
+            self._events.add_scalar(key, value, at)
+        if self._tracker is not None:
+            self._tracker.log(at, numbers)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Store `result` as ``result.json``, which marks the run as finished."""
@@ -130,13 +150,15 @@ class Run:
 
     def close(self) -> None:
         """Flush everything and let the folder go. Safe to call twice."""
-        rows, events = self._rows, self._events
-        self._rows = self._events = None
+        rows, events, tracker = self._rows, self._events, self._tracker
+        self._rows = self._events = self._tracker = None
         try:
             if rows is not None:
                 rows.close()
             if events is not None:
                 events.close()
+            if tracker is not None:
+                tracker.close()
         finally:
             self._lock.release()
 
@@ -145,6 +167,14 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def axis(row: Mapping[str, Any]) -> tuple[int, str]:
+    """How far a row of the metrics is, and what that counts: control steps, gradient steps or iterations."""
+    for name, unit in AXES.items():
+        if isinstance(row.get(name), int | float):
+            return int(row[name]), unit
+    return row["step"], "iterations"
 
 
 def read_metrics(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -179,7 +209,9 @@ class RunInfo:
     Attributes:
       path: the run folder.
       status: a live process works in it, it has its result, or ``--resume`` would go on with it.
-      step: the last logged step, or None.
+      step: the last logged iteration, or None.
+      done: how far that is, in `unit`, or None.
+      unit: what `done` counts: control steps, gradient steps or iterations.
       wall_s: seconds of work up to that step, or None where they were not logged.
       modified: when something last changed [s since the epoch].
     """
@@ -187,6 +219,8 @@ class RunInfo:
     path: Path
     status: Status
     step: int | None
+    done: int | None
+    unit: str
     wall_s: float | None
     modified: float
 
@@ -204,12 +238,14 @@ def inspect_run(path: str | Path) -> RunInfo:
     """
     path = Path(path)
     if not is_run(path):
-        raise BadInput(f"run {path}", got="no run folder", expected=f"a folder with {CONFIG}")
+        said = "that is no run folder" if path.is_dir() else "there is no such folder"
+        raise BadInput(f"run {path}: {said}", hint="robolearn runs lists those that there are")
     status: Status = "in use" if is_locked(path / LOCK) else "finished" if (path / RESULT).exists() else "resumable"
     last: dict[str, Any] = {}
     for row in read_metrics(path):
         last = row
-    return RunInfo(path, status, last.get("step"), last.get("wall_s"), _last_change(path))
+    done, unit = axis(last) if last else (None, "iterations")
+    return RunInfo(path, status, last.get("step"), done, unit, last.get("wall_s"), _last_change(path))
 
 
 def _last_change(path: Path) -> float:
@@ -251,7 +287,7 @@ def check_new(path: Path, resume: bool, beside: Iterable[str] = ()) -> None:
     content = {entry.name for entry in entries if entry.name != LOCK and not is_leftover(entry, CONFIG)}
     content -= set(beside)
     if resume and CONFIG not in content:
-        raise BadInput(f"run {path}", got=f"no {CONFIG}", expected="a run to resume", hint="Start it without --resume")
+        raise BadInput(f"run {path}: there is nothing to resume in it (no {CONFIG})", hint="Start it without --resume")
     if content and not resume:
         holder = " and in use" if is_locked(path / LOCK) else ""
         raise BadInput(
@@ -271,6 +307,9 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
     for key, value in wanted.items():
         if key in stored and isinstance(value, dict) != isinstance(stored[key], dict):
             raise BadInput(what, got="one of another version of robolearn", hint="Start another --out")
+    had, has = stored.get("command"), wanted.get("command")
+    if isinstance(had, str) and isinstance(has, str) and had != has:
+        raise BadInput(f"{what}: it is one of robolearn {had}, not of robolearn {has}", hint="Start another --out")
     old, new = _flatten(stored), _flatten(wanted)
     for key in sorted(old.keys() | new.keys()):
         if any(key == name or key.startswith(name + ".") for name in may_differ):
@@ -282,6 +321,14 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
                 expected=f"{_shown(old, key)}, as when the run began",
                 hint="Resume with the same settings, or start another --out",
             )
+
+
+def _is_longer(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any], name: str) -> bool:
+    """Whether the run in `path` is finished, and more is asked for now than it had."""
+    if not (path / RESULT).exists():
+        return False
+    had, asked = _flatten(stored).get(name), _flatten(wanted).get(name)
+    return isinstance(had, int) and isinstance(asked, int) and asked > had
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -92,6 +92,7 @@ class ImitationTrainer:
       ema: its moving average, what `export` writes and what makes a shortcut model's targets.
       normalizer: fixed by the dataset's statistics.
       done: iterations done.
+      steps: gradient steps done.
 
     Raises:
       BadInput: no windows, or statistics that do not fit the interface.
@@ -120,12 +121,13 @@ class ImitationTrainer:
             self.net.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self._autocast = _autocast(config.precision, self.device)
-        self.done = 0
+        self.done = self.steps = 0
         self._generator = torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
-        self._validation = None
+        self._held = self._validation = None
         if validation is not None and len(validation):
-            self._validation = self._normalised(validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS]))
+            self._held = validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS])
+            self._validation = self._normalised(self._held)
 
     @staticmethod
     def of_dataset(
@@ -185,31 +187,53 @@ class ImitationTrainer:
             device=device,
         )
 
+    def begin_from(self, policy: ChunkPolicy) -> None:
+        """Begin with the weights and the normalisation of `policy` in place of random ones: before `iterate`.
+
+        Raises:
+          BadInput: it is of another kind, sees or does something else, or has other settings.
+        """
+        offered, needed = policy.interface, self.interface
+        what = "--from: what the policy sees and does"
+        if (offered.observation, offered.action) != (needed.observation, needed.action):
+            raise BadInput(what, got=f"{_spoken(offered)} in the policy", expected=f"{_spoken(needed)}, as in the data")
+        for name in ("embodiment", "action_kind", "control_hz"):
+            if getattr(offered, name) != getattr(needed, name):
+                raise BadInput(f"--from: {name}", got=getattr(offered, name), expected=getattr(needed, name))
+        if policy.net.config != self.config.policy:
+            raise BadInput("--from: settings of the policy", got=policy.net.config, expected=self.config.policy)
+        for net in (self.net, self.ema.module):
+            net.load_state_dict(policy.net.state_dict())
+        self.normalizer.load_state_dict(policy.normalizer.state_dict())
+        self._validation = None if self._held is None else self._normalised(self._held)
+
     @property
     def iterations(self) -> int:
         """See `robolearn.runs.loop.Trainer`."""
-        return self.config.iterations
+        left = max(self.config.steps - self.steps, 0)
+        return self.done + -(-left // self.config.steps_per_iteration)
 
     def iterate(self, i: int) -> dict[str, float]:
-        """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them.
+        """Iteration `i`: `steps_per_iteration` gradient steps, in the last one what is left. Returns means over them.
 
         Raises:
           NonFinite: the loss is NaN or infinite.
         """
         config = self.config
-        first = i * config.steps_per_iteration
+        first, count = self.steps, min(config.steps_per_iteration, config.steps - self.steps)
         sums: dict[str, Tensor] = {}
         self._generator.manual_seed(_mix(config.seed, i))
         with torch_threads(config.threads):
-            for step in range(first, first + config.steps_per_iteration):
+            for step in range(first, first + count):
                 for key, value in self._step(step).items():
                     sums[key] = sums[key] + value if key in sums else value
-            metrics = {key: float(value) / config.steps_per_iteration for key, value in sums.items()}
+            metrics = {key: float(value) / count for key, value in sums.items()}
             if not math.isfinite(metrics["loss"]):
                 raise NonFinite(f"imitation: the loss became {metrics['loss']} in iteration {i}")
             metrics |= self._validate()
-        self.done = i + 1
-        return metrics | {"lr": learning_rate(config, first), "epoch": float(self._epoch)}
+        self.done, self.steps = i + 1, first + count
+        steps = {"gradient_steps": float(self.steps)}
+        return metrics | steps | {"lr": learning_rate(config, first), "epoch": float(self._epoch)}
 
     def _step(self, step: int) -> dict[str, Tensor]:
         """One gradient step; named scalars."""
@@ -266,7 +290,7 @@ class ImitationTrainer:
         optimizer, meta = pack_optimizer(self.optimizer)
         tensors |= {f"optimizer.{key}": value for key, value in optimizer.items()}
         tensors = {key: value.detach().clone() for key, value in tensors.items()}
-        return tensors, {"done": self.done, "ema_updates": self.ema.updates, "optimizer": meta}
+        return tensors, {"done": self.done, "steps": self.steps, "ema_updates": self.ema.updates, "optimizer": meta}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """Go on as if what `state` returned had just been reached."""
@@ -278,6 +302,7 @@ class ImitationTrainer:
         self.ema.module.load_state_dict(part("ema."))
         unpack_optimizer(self.optimizer, {k: v.clone() for k, v in part("optimizer.").items()}, meta["optimizer"])
         self.done, self.ema.updates = int(meta["done"]), int(meta["ema_updates"])
+        self.steps = int(meta["steps"]) if "steps" in meta else self.done * self.config.steps_per_iteration
 
 
 @dataclass(frozen=True)
@@ -305,6 +330,12 @@ class _Part:
             train,
             own,
         )
+
+
+def _spoken(interface: Interface) -> str:
+    """What a policy sees and does, in short: ``proprio (18,), objects (6,) → action (7,)``."""
+    sees = ", ".join(f"{name} {spec.shape}" for name, spec in interface.observation.items())
+    return f"{sees} → action {interface.action.shape}"
 
 
 def _autocast(precision: Precision, device: torch.device) -> torch.autocast:

@@ -50,17 +50,20 @@ class ImitationConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_iteration", "batch", "threads"):
             if getattr(self, name) < 1:
-                raise BadInput(f"imitation: {name}", got=getattr(self, name), expected="at least 1")
+                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if self.precision not in get_args(Precision):
             raise BadInput("imitation: precision", got=self.precision, available=get_args(Precision))
-        if not 0.0 <= self.ema < 1.0 or not 0.0 <= self.validation < 1.0:
-            raise BadInput("imitation: ema, validation", got=(self.ema, self.validation), expected="in [0, 1)")
-        if not (self.lr > 0 and self.lr_final >= 0 and self.grad_clip > 0 and self.weight_decay >= 0):
-            raise BadInput("imitation: lr, grad_clip, weight_decay", expected="positive numbers")
+        for name in ("ema", "validation"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise BadInput(f"--{name}", got=getattr(self, name), expected="a share from 0 to less than 1")
+        for name, zero in (("lr", False), ("grad_clip", False), ("lr_final", True), ("weight_decay", True)):
+            value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
+            if not (value >= 0 if zero else value > 0):
+                raise BadInput(flag, got=value, expected="a positive number" + (", or 0" if zero else ""))
 
     @property
     def iterations(self) -> int:
-        """How many iterations of the loop make up `steps`; the last one may go a little further."""
+        """How many iterations of the loop make up `steps`; the last one may be shorter."""
         return -(-self.steps // self.steps_per_iteration)
 
 

@@ -183,14 +183,14 @@ def test_an_edit_that_is_killed_leaves_no_half_set(data: Path, tmp_path: Path) -
         (("edit", "rename-task", "DATA", "--task", "pusch", "--to", "x", "--out", "OUT"), "did you mean push?"),
         (("edit", "crop", "DATA", "--start", "7", "--out", "OUT"), "episode 0: got 6 steps"),
         (("edit", "subsample", "DATA", "--every", "0", "--out", "OUT"), "at least 2"),
-        (("edit", "subsample", "DATA", "--every", "2", "--action", "best", "--out", "OUT"), "invalid choice"),
+        (("edit", "subsample", "DATA", "--every", "2", "--action", "best", "--out", "OUT"), "got best; available"),
         (("import", "NOWHERE", "--out", "OUT"), "that is there"),
         (("import", "EMPTY", "--out", "OUT"), "looks like none"),
         (("import", "DATA", "--format", "rosbag", "--out", "OUT"), "available: lerobot-v2.1"),
         (("import", "DATA", "--hz", "-1", "--out", "OUT"), "a positive number"),
         (("export", "DATA", "--format", "lerobot-v3.0", "--out", "OUT"), "available: lerobot-v2.1"),
         (("export", "DATA", "--format", "npz", "--out", "EMPTY/FULL"), "Nothing is overwritten"),
-        (("edit",), "dataset edit drop"),
+        (("edit", "drup"), "did you mean dataset edit drop?"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

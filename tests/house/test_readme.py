@@ -50,6 +50,30 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
+def test_the_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """With an untrained policy in place of a trained one, and fewer episodes."""
+    import robolearn
+    from policies.checkpoint import save_policy
+    from policies.kinds import build_net
+    from policies.normalize import Normalizer
+    from policies.policy import ChunkPolicy
+    from policies.settings import FlowConfig, NetworkConfig
+
+    text = README.read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    prose = text[: text.index("```python")].split("`import robolearn` has ten names:")[1]
+    assert re.findall(r"`(\w+)`", prose) == sorted(robolearn.__all__[1:], key=prose.index)
+    assert len(robolearn.__all__) == 11 and all(getattr(robolearn, name) for name in robolearn.__all__)
+    interface = robolearn.make_env("lift", 1).interface
+    net = build_net(FlowConfig(network=NetworkConfig(width=16, depth=1)), interface)
+    save_policy(ChunkPolicy(net, Normalizer(interface), interface), tmp_path / "runs" / "rl")
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace("64", "2"), {})
+    assert "of 2" in capsys.readouterr().out
+    with pytest.raises(AttributeError, match=r"no 'evalute'; it has .*evaluate"):
+        robolearn.evalute  # noqa: B018
+
+
 def test_the_first_page_is_short_and_leads_to_every_other() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120

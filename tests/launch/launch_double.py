@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +43,7 @@ class LaunchContext:
     configurations: dict[str, str] = field(default_factory=dict)
     declared: dict[str, DeclareLaunchArgument] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
+    argv: list[str] = field(default_factory=list)
 
     def perform(self, value: Any) -> str:
         """A text, a substitution, or a list of both, as text."""
@@ -53,7 +54,7 @@ class LaunchContext:
 
 def run(file: Path, arguments: Mapping[str, str], prefix: Path, folder: Path) -> LaunchContext:
     """What ``ros2 launch <file> <name>:=<value> …`` would do."""
-    context = LaunchContext(prefix, folder, dict(arguments))
+    context = LaunchContext(prefix, folder, dict(arguments), argv=[f"{k}:={v}" for k, v in arguments.items()])
     PythonLaunchDescriptionSource(str(file)).description().visit(context)
     return context
 
@@ -70,6 +71,23 @@ class LaunchDescription:
             condition = getattr(entity, "condition", None)
             if condition is None or condition.evaluate(context):
                 entity.visit(context)
+
+    def get_launch_arguments(self) -> list[DeclareLaunchArgument]:
+        found: list[DeclareLaunchArgument] = []
+        for entity in self.entities:
+            if isinstance(entity, DeclareLaunchArgument):
+                found.append(entity)
+            elif isinstance(entity, IncludeLaunchDescription):  # whatever its condition
+                found += entity.source.description().get_launch_arguments()
+        return found
+
+
+class OpaqueFunction:
+    def __init__(self, *, function: Callable[[LaunchContext], None]) -> None:
+        self.function = function
+
+    def visit(self, context: LaunchContext) -> None:
+        assert self.function(context) is None
 
 
 class DeclareLaunchArgument:
@@ -211,8 +229,8 @@ class Node:
 def modules() -> dict[str, ModuleType]:
     """The double under the names by which launch files import it."""
     names = {
-        "launch": [LaunchDescription],
-        "launch.actions": [DeclareLaunchArgument, IncludeLaunchDescription, Shutdown],
+        "launch": [LaunchContext, LaunchDescription],
+        "launch.actions": [DeclareLaunchArgument, IncludeLaunchDescription, OpaqueFunction, Shutdown],
         "launch.conditions": [IfCondition, UnlessCondition],
         "launch.launch_description_sources": [PythonLaunchDescriptionSource],
         "launch.substitutions": [EqualsSubstitution, LaunchConfiguration, OrSubstitution],

@@ -106,7 +106,7 @@ def test_a_deployment_in_simulation(launch: Launch) -> None:
 
 
 def test_a_recording_with_a_browser(launch: Launch) -> None:
-    context = launch("record", robot="fr3", device="browser", out="data/1", words="7 cups", cameras="wrist")
+    context = launch("record", robot="fr3", teleop="browser", out="data/1", task="7 cups", cameras="wrist")
     assert {process.executable: process.parameters for process in context.started} == {
         "record_node": {
             "contract": "fr3", "device": "browser", "out": "data/1", "task": "7 cups", "episodes": 10,
@@ -118,7 +118,7 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
 
 
 def test_a_lesson_in_simulation(launch: Launch) -> None:
-    context = launch("hil", device="browser", policy="runs/7", demos="data/7", out="runs/8", task="lift")
+    context = launch("hil", teleop="browser", policy="runs/7", demos="data/7", out="runs/8", task="lift")
     assert {process.executable: process.parameters for process in context.started} == {
         "hil_node": {
             "contract": "sim", "device": "browser", "policy": "runs/7", "demos": "data/7", "out": "runs/8",
@@ -128,6 +128,42 @@ def test_a_lesson_in_simulation(launch: Launch) -> None:
         "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "lift", "seed": 0},
     }  # fmt: skip
+
+
+def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> None:
+    """The arguments of a launch file that its command has, too, are called as its flags are; former names still do."""
+    import dataclasses
+
+    from robolearn.cli.registry import find
+
+    for name, command, own in (
+        ("record", "record", {"namespace", "dry_run", "device", "words"}),
+        ("deploy", "deploy", {"namespace", "dry_run"}),
+        ("hil", "hil run", {"namespace", "dry_run", "device", "sim_task", "seconds"}),
+    ):
+        kind = find(command.split())[0].load()
+        flags = {field.name for field in dataclasses.fields(kind)} | {"seconds"}
+        assert set(launch(name, **REQUIRED[name]).declared) - flags <= own | {"sim_task"}, name
+    formerly = launch("record", out="x", device="browser", words="7 cups").started[0].parameters
+    assert (formerly["device"], formerly["task"], formerly["sim_task"]) == ("browser", "7 cups", "lift")
+    sim = launch("record", out="x", task="7 cups", sim_task="peg_insert").started
+    assert [p.parameters["task"] for p in sim if p.executable == "sim_arm_node"] == ["peg_insert"]
+    assert sim[0].parameters["task"] == "7 cups" and sim[0].parameters["sim_task"] == "peg_insert"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_argument_that_is_unknown_is_named(launch: Launch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    needed = REQUIRED.get(name, {})
+    monkeypatch.setattr(sys, "argv", ["ros2", "launch", "robolearn", f"{name}.launch.py", "robott:=fr3"])
+    with pytest.raises(RuntimeError, match=rf"{name}.launch.py knows no realtime_prio:=.*available: .*namespace"):
+        launch(name, realtime_prio="fr3", **needed)
+    if name in ("arm", "deploy"):
+        with pytest.raises(RuntimeError, match=r"knows no dry-run:= \(did you mean dry_run:=\?\)"):
+            launch(name, **{"dry-run": "true"}, **needed)
+    assert launch(name, namespace="x/robolearn", **needed).started
+    # A launch file of somebody else's that includes ours has arguments of its own.
+    monkeypatch.setattr(sys, "argv", ["ros2", "launch", "cell", "cell.launch.py", "light:=on"])
+    assert launch(name, light="on", **needed).started
 
 
 def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
@@ -174,7 +210,7 @@ def test_nothing_is_started_when_the_program_is_not_installed(
     started: list[Any] = []
     run = double.LaunchContext
     with pytest.MonkeyPatch.context() as patch, pytest.raises(double.SubstitutionFailure, match=PROGRAMS[name]):
-        patch.setattr(double, "LaunchContext", lambda *args: run(*args, started=started))
+        patch.setattr(double, "LaunchContext", lambda *args, **more: run(*args, **more, started=started))
         launch(name, place, **REQUIRED.get(name, {}))
     assert not started
 

@@ -36,7 +36,7 @@ class Drop(Edit):
             got = "--keep with other flags" if self.keep else "no episodes"
             raise BadInput("drop", got=got, expected="--episodes, --failed or --keep")
         if not self.data.is_dir():
-            raise BadInput(f"data set {self.data}", got="no such folder", expected="a LeRobotDataset v3.0 folder")
+            raise BadInput(f"data set {self.data}: there is no such folder", hint=layout.A_SET)
         count = int(layout.read_info(self.data)["total_episodes"])
         if self.keep:
             kept = episode_list(self.keep, count, "--keep")

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.choices import Station
+from robolearn.cli.choices import Station, switch
 from robolearn.cli.command import Command
 from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored, write_set
@@ -51,8 +51,8 @@ class Import(Command):
     """robomimic: the features that make up the robot's own vector, in order."""
     cameras: tuple[str, ...] | None = None
     """The cameras to take; all of them if not given."""
-    images: bool = True
-    """Take images at all."""
+    images: Annotated[bool, switch("images")] = True
+    """Take the cameras' pictures too."""
     robot: Station = ""
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"

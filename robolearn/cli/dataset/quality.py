@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from robolearn.cli.command import Command, at_least, check_seed, rate_text
+from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported
 from robolearn.cli.dataset.prove import SEEDS_APART, check_task, prove
 
 
@@ -84,10 +84,15 @@ class Quality(Command):
             write_weights(self.data, quality.weights(), dataset.episodes, command)
             result["weights"] = str(self.data / "meta" / "robolearn_weights.json")
         if self.out is not None:
-            commands = [command + f" --out {self.out}", f"robolearn train --data {self.data} --weights --out runs/bc"]
+            proved = f" --prove {self.prove}" if self.prove is not None else ""
+            commands = [
+                f"{command}{proved} --out {self.out}",
+                f"robolearn train --data {self.data} --weights --out runs/bc",
+            ]
             title = f"{self.data.name}: quality of the demonstrations"
-            result["report"] = str(
-                write_quality_report(self.out, demonstrations, quality, title=title, commands=commands)
+            out = self.out
+            result |= reported(
+                lambda: write_quality_report(out, demonstrations, quality, title=title, commands=commands)
             )
         drops = quality.of_kind("drop")
         if 0 < len(drops) < dataset.episodes:
@@ -123,9 +128,12 @@ class Quality(Command):
             console.print(f"trained {found['name']}: {rate_text(found['success'])}")
         for verdict in result.get("proof", {}).get("verdicts", ()):
             console.print(verdict["sentence"])
-        for key in ("weights", "report"):
-            if key in result:
-                console.print(f"{key}: {result[key]}")
+        for key in ("weights", "report", "report_error"):
+            if result.get(key) is not None:
+                console.print(f"{key.replace('_error', '')}: {result[key]}")
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result.get("report_error") else 0
 
 
 def joint_names(dataset: Any) -> tuple[str, ...]:

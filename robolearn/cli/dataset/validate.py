@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from robolearn.cli.choices import switch
 from robolearn.cli.command import Command
 from robolearn.core import BadInput
 
@@ -26,7 +27,7 @@ class Validate(Command):
 
     data: tyro.conf.Positional[Path]
     """The data set."""
-    video: bool = True
+    video: Annotated[bool, switch("video")] = True
     """Decode every frame of every video; without it only their headers are read."""
     frozen_s: float = 1.0
     """How long a camera may show the same picture while the arm moves [s]."""
@@ -35,11 +36,12 @@ class Validate(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""
+        from robolearn.data import layout
         from robolearn.data.validate import Limits, validate
         from robolearn.runs import Progress
 
         if not self.data.is_dir():
-            raise BadInput(f"data set {self.data}", got="no such folder", expected="a LeRobotDataset v3.0 folder")
+            raise BadInput(f"data set {self.data}: there is no such folder", hint=layout.A_SET)
         for flag, value in (("--frozen-s", self.frozen_s), ("--gap-s", self.gap_s)):
             if not value > 0:
                 raise BadInput(flag, got=value, expected="a positive number")

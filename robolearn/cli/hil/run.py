@@ -38,6 +38,7 @@ class HilRun(Teaching, Playing):
     """
 
     def run(self) -> dict[str, Any]:
+        from policies.loading import needed_by
         from robolearn.data import Dataset
         from robolearn.deploy.processes import Processes, Program
         from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
@@ -52,6 +53,7 @@ class HilRun(Teaching, Playing):
         if self.reward == KEY and not self.teleop and self.console is None:
             raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
+        needed_by(self.policy)  # the actor would say it, too, but as a process that has ended
         if self.demos:
             Dataset.open(self.demos, images=False)  # what is no data set is refused before anything is started
         with socket.create_server(("127.0.0.1", 0)) as probe:

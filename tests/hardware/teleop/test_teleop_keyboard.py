@@ -106,6 +106,46 @@ def test_the_gripper_flips_once_a_press(keyboard: Keyboard, terminal, clock, obs
     assert grips == [-1, -1, -1, -1, 1]
 
 
+@pytest.mark.parametrize("apart", [0.2, 0.3, 0.45, 0.6])
+def test_two_quick_presses_are_two(keyboard: Keyboard, terminal, clock, observe, apart: float) -> None:
+    """Nothing follows the second press; auto-repeat would go on."""
+    press(terminal, " ")
+    assert keyboard.sample(observe()).action[6] == -1
+    clock.now += apart
+    press(terminal, " ")
+    grips = []
+    for _ in range(8):  # control steps
+        grips.append(float(keyboard.sample(observe()).action[6]))
+        clock.now += 0.05
+    assert grips[:3] == [-1, -1, -1] and grips[4:] == [1] * 4
+
+
+def test_a_double_press_drops_the_running_episode(keyboard: Keyboard, terminal, clock) -> None:
+    keyboard.show(Status("recording", "", 0, 5, 0, 0.0))
+    press(terminal, "q")
+    assert keyboard.sample(None).events == ()
+    said = []
+    clock.now += 0.4
+    press(terminal, "q")
+    for _ in range(6):
+        said += keyboard.sample(None).events
+        clock.now += 0.05
+    assert said == [EpisodeEvent.QUIT]
+
+
+def test_a_key_that_is_held_down_is_no_double_press(keyboard: Keyboard, terminal, clock) -> None:
+    keyboard.show(Status("recording", "", 0, 5, 0, 0.0))
+    said = []
+    for wait in (0.0, 0.5, *[0.03] * 30):  # pressed, the delay of auto-repeat, its reports
+        clock.now += wait
+        press(terminal, "q")
+        said += keyboard.sample(None).events
+    for _ in range(30):
+        clock.now += 0.05
+        said += keyboard.sample(None).events
+    assert said == []
+
+
 def test_episode_keys_are_events_in_order_once_a_press(keyboard: Keyboard, terminal, clock, observe) -> None:
     press(terminal, "\r-1t\x7fq\x1b[B?ü")
     assert keyboard.sample(observe()).events == (
@@ -116,9 +156,10 @@ def test_episode_keys_are_events_in_order_once_a_press(keyboard: Keyboard, termi
         EpisodeEvent.DISCARD,
         EpisodeEvent.QUIT,
     )
-    clock.now += 0.5
-    press(terminal, "1")
-    assert keyboard.sample(None).events == (), "held down"
+    for wait in (0.5, 0.03):
+        clock.now += wait
+        press(terminal, "1")
+        assert keyboard.sample(None).events == (), "held down"
     clock.now += 1.0
     press(terminal, "1")
     sample = keyboard.sample(None)

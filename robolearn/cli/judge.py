@@ -1,0 +1,89 @@
+"""Evaluations beside a training: of policies on its way, and of what it exports at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.command import rate_text, world_options
+from robolearn.presets import WORLDS
+from robolearn.runs import Run
+from robolearn.runs.kept import BEST, Judgement, Kept
+
+ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither training's nor an evaluation's
+AT_THE_END = 1000  # and those of the evaluation that is reported, as `robolearn evaluate` has them
+
+
+class Judge:
+    """Evaluates policies of one task in worlds of its own, which are made when they are needed.
+
+    Args:
+      task: where.
+      episodes: of each evaluation.
+      seed: of the training.
+      more: of the worlds, e.g. ``{"looks": "wild"}``.
+      quiet: without a progress bar.
+    """
+
+    def __init__(self, task: str, episodes: int, seed: int, quiet: bool, **more: Any) -> None:
+        self.task, self.episodes, self.seed, self.quiet, self._more = task, episodes, seed, quiet, more
+        self._env: Any = None
+        self._stack = ExitStack()
+
+    def close(self) -> None:
+        """Let the worlds go."""
+        self._stack.close()
+
+    def __call__(self, folder: Path) -> Judgement:
+        """How good the policy in `folder` is on the starts that choose."""
+        from robolearn.eval import evaluate
+
+        policy, env = self._ready(folder)
+        done = evaluate(env, policy, self.episodes, (ON_THE_WAY + self.seed) % 2**32)
+        if done.success_reported:
+            return Judgement("success", done.success.rate, done.success.low, done.success.high)
+        mean = done.mean_return
+        return Judgement("return", mean.mean, mean.low, mean.high)
+
+    def at_the_end(self, folder: Path, name: str) -> dict[str, Any]:
+        """``{"success", "return", "seed"}`` of the policy in `folder`, on the starts that are reported."""
+        from robolearn.cli.evaluate import evaluate_policy
+
+        policy, env = self._ready(folder)
+        seed = (AT_THE_END + self.seed) % 2**32
+        done = evaluate_policy(env, policy, self.episodes, seed, self.quiet, name).to_json()
+        return {"success": done["success"], "return": done["return"], "seed": seed}
+
+    def outcomes(self, run: Run, kept: Kept) -> dict[str, Any]:
+        """``{"evaluation": …}`` of what `run` exported, and ``"best"`` where one was chosen on the way."""
+        found: dict[str, Any] = {"evaluation": self.at_the_end(run.policy_dir, "the policy")}
+        if kept.best_at:
+            best = run.path / BEST
+            chosen = self.at_the_end(best, "the best on the way")
+            found["best"] = {"policy": str(best), "iteration": kept.best_at, **chosen}
+        return found
+
+    def _ready(self, folder: Path) -> tuple[Any, Any]:
+        import torch
+
+        from policies.checkpoint import load_chunk_policy
+        from sim.registry import make_env
+
+        with torch.random.fork_rng(devices=[]):  # the training's random numbers are none of ours
+            policy = load_chunk_policy(folder)
+        if self._env is None:
+            options = world_options(self.task, [policy]) | self._more
+            self._env = make_env(self.task, min(WORLDS, self.episodes), **options)
+            self._stack.callback(self._env.close)
+        return policy, self._env
+
+
+def show_outcomes(result: Mapping[str, Any], console: Any, heading: str) -> None:
+    """A line for each evaluation in the `result` of a training."""
+    for key, what in (("evaluation", "of the policy"), ("best", "of the best on the way")):
+        if found := result.get(key):
+            value = rate_text(found["success"]) if found["success"] else f"return {found['return']['mean']:.4g}"
+            where = f" (iteration {found['iteration']}, {found['policy']})" if key == "best" else ""
+            console.print(f"{heading}{value} {what}, without noise, on starts of their own{where}")

@@ -1,0 +1,186 @@
+"""``robolearn sweep``: one training over seeds and settings, and one report with intervals over the seeds."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from robolearn.cli.command import Command, check_seed, reported
+from robolearn.cli.registry import find
+from robolearn.core import BadInput
+
+TRAININGS = ("train", "finetune", "distill")
+TABLE = "sweep.json"
+PLAN = "plan.json"  # what a resumed sweep has to have been, too
+
+
+@dataclass(frozen=True)
+class One:
+    """One training of a sweep.
+
+    Attributes:
+      setting: flag → value, of what varies.
+      seed: of this one.
+      path: its run folder.
+      command: ready to run.
+    """
+
+    setting: dict[str, str]
+    seed: int
+    path: Path
+    command: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Command):
+    """Run a training once for every combination of settings and seeds, one after the other, in this process.
+
+    The training and its flags stand behind two dashes, without --seed and --out. A sweep that was stopped goes on with
+    --resume: what is finished is not done again.
+
+    Example: robolearn sweep --vary lr=0.001,0.0003 --out runs/lr -- train --data data/lift --eval-task lift
+    """
+
+    command: tyro.conf.Positional[tuple[str, ...]] = ()
+    """train, finetune or distill, and its flags."""
+    vary: tuple[str, ...] = ()
+    """Flags and their values, as in --vary lr=0.001,0.0003 batch=64,256: every combination is run."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of each combination."""
+    out: Path = Path("runs/sweep")
+    """Folder for the runs, report.html and sweep.json."""
+    resume: bool = False
+    """Go on with the sweep in --out."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.cli.sweep_report import summary, write
+        from robolearn.io.json_files import read_json, write_json
+        from robolearn.runs import is_run
+        from robolearn.runs.run import RESULT
+
+        ones = list(self.plan())
+        self._check_out()
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(self.out / PLAN, {"command": list(self.command)})
+        begun = time.perf_counter()
+        for i, one in enumerate(ones):
+            if not self.json:
+                from rich.console import Console
+
+                text = f"[bold]{i + 1} of {len(ones)}[/bold]: {one.path.relative_to(self.out)}"
+                Console(stderr=True, highlight=False).print(text)
+            if not (one.path / RESULT).exists():
+                replace(one.command, resume=is_run(one.path)).run()
+        results = [read_json(one.path / RESULT, what=f"run {one.path}") for one in ones]
+        settings = summary(ones, results)
+        result: dict[str, Any] = {"command": list(self.command), "settings": settings}
+        write_json(self.out / TABLE, result)
+        result |= reported(lambda: write(self.out, ones, results, settings, self.line()))
+        result["wall_s"] = {"total": time.perf_counter() - begun}
+        return result
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result.get("report_error") else 0
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.table import Table
+
+        metrics = list(dict.fromkeys(name for row in result["settings"] for name in row["metrics"]))
+        table = Table(
+            "setting",
+            "seeds",
+            *(name.replace("_", " ") for name in metrics),
+            title="mean over the seeds, with its 95% interval",
+        )
+        for row in result["settings"]:
+            values = [row["metrics"].get(name) for name in metrics]
+            table.add_row(row["name"], str(len(row["runs"])), *(_span(value) for value in values))
+        console.print(table)
+        console.print(f"report: {result['report'] or result['report_error']}")
+
+    def line(self) -> str:
+        """The command that does it again."""
+        words = ["robolearn", "sweep"]
+        words += ["--vary", *self.vary] if self.vary else []
+        words += ["--seeds", *map(str, self.seeds), "--out", str(self.out), "--", *self.command]
+        return shlex.join(words)
+
+    def plan(self) -> Iterator[One]:
+        """The trainings, in order.
+
+        Raises:
+          BadInput: something in the command line of one of them; all are looked at before the first is run.
+        """
+        from robolearn.cli.main import parse
+
+        if not self.command or self.command[0] not in TRAININGS:
+            got = self.command[0] if self.command else "nothing"
+            raise BadInput("training behind --", got=got, available=TRAININGS)
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise BadInput("--seeds", got=" ".join(map(str, self.seeds)) or "none", expected="different numbers")
+        for word in self.command[1:]:
+            if word.split("=")[0] in ("--seed", "--out", "--resume"):
+                raise BadInput("training behind --", got=word, expected="neither --seed, --out nor --resume: the sweep "
+                               "says --seeds, --out and --resume")  # fmt: skip
+        varied = dict(_varied(word) for word in self.vary)
+        if len(varied) < len(self.vary):
+            raise BadInput("--vary", got=" ".join(self.vary), expected="each flag once, with all its values")
+        entry, flags = find(list(self.command))
+        ones = []
+        for values in itertools.product(*varied.values()):
+            setting = dict(zip(varied, values, strict=True))
+            for seed in self.seeds:
+                check_seed(seed)
+                path = self.out / (_folder(setting) or "as-given") / f"seed{seed}"
+                words = [*flags, *(word for name, value in setting.items() for word in (f"--{name}", value))]
+                command = parse(entry, [*words, "--seed", str(seed), "--out", str(path)])
+                ones.append(One(setting, seed, path, replace(command, json=self.json)))
+        yield from ones
+
+    def _check_out(self) -> None:
+        from robolearn.io.json_files import read_json
+        from robolearn.runs.run import check_same
+
+        if not self.resume and self.out.is_dir() and any(self.out.iterdir()):
+            raise BadInput(
+                f"--out {self.out}",
+                got="a folder that is not empty",
+                expected="a new one",
+                hint="--resume goes on with a sweep",
+            )
+        if self.resume:
+            stored = read_json(self.out / PLAN, what=f"sweep {self.out}")
+            check_same(stored, {"command": list(self.command)}, f"sweep {self.out}")
+
+
+def _varied(word: str) -> tuple[str, tuple[str, ...]]:
+    """``lr=0.001,0.0003`` → (``lr``, its values)."""
+    name, equals, values = word.removeprefix("--").partition("=")
+    found = tuple(value for value in values.split(",") if value)
+    if not name or not equals or not found:
+        raise BadInput("--vary", got=word, expected="a flag and its values, as in lr=0.001,0.0003")
+    if name in ("seed", "out"):
+        raise BadInput("--vary", got=word, expected="another flag: --seeds and --out say these")
+    if len(set(found)) < len(found):
+        raise BadInput("--vary", got=word, expected="different values")
+    return name, found
+
+
+def _folder(setting: Mapping[str, str]) -> str:
+    """A name for a folder: ``lr=0.001,batch=64``."""
+    return re.sub(r"[^\w=,.+-]", "_", ",".join(f"{name}={value}" for name, value in setting.items()))
+
+
+def _span(value: Mapping[str, Any] | None) -> str:
+    if value is None:
+        return "–"
+    text = f"{value['mean']:.4g}"
+    return text if value["low"] is None else f"{text} ({value['low']:.4g}–{value['high']:.4g})"

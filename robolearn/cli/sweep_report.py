@@ -1,0 +1,137 @@
+"""What came of a sweep: means over seeds with their intervals, curves with bands, one HTML report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from robolearn.cli.sweep import One
+
+CURVES = {  # metric → (heading, label of the axis, whether it is a share)
+    "eval_success": ("Success on the way, without noise", "success [%]", True),
+    "success": ("Success of training rollouts", "success [%]", True),
+    "eval_return": ("Return on the way, without noise", "return", False),
+    "episode_return": ("Return of training rollouts", "return", False),
+    "loss": ("Training loss", "loss [-]", False),
+    "validation_loss": ("Validation loss", "loss [-]", False),
+}
+
+
+def summary(ones: Sequence[One], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each setting: its name, its runs, and its metrics ``{"mean", "low", "high", "count"}`` over the seeds.
+
+    The interval is Student's t over the seeds: what another seed may bring, not another episode.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for one, result in zip(ones, results, strict=True):
+        name = name_of(one)
+        row = rows.setdefault(name, {"name": name, "setting": one.setting, "runs": [], "metrics": {}})
+        row["runs"].append({"seed": one.seed, "run": str(one.path), **outcomes(result)})
+    for row in rows.values():
+        names = dict.fromkeys(key for run in row["runs"] for key in run if key not in ("seed", "run"))
+        row["metrics"] = {key: over_seeds([run[key] for run in row["runs"] if key in run]) for key in names}
+    return list(rows.values())
+
+
+def name_of(one: One) -> str:
+    """A setting in words: ``lr 0.001, batch 64``."""
+    return ", ".join(f"{name} {value}" for name, value in one.setting.items()) or "as given"
+
+
+def outcomes(result: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a training's result that are compared."""
+    evaluation = result.get("evaluation") or {}
+    success, mean = evaluation.get("success"), evaluation.get("return")
+    found = {
+        "success": success["rate"] if success else None,
+        "return": mean["mean"] if mean and not success else None,
+        "best_success": ((result.get("best") or {}).get("success") or {}).get("rate"),
+        "validation_loss": result.get("validation_loss"),
+        "loss": result.get("loss"),
+        "wall_s": (result.get("wall_s") or {}).get("total"),
+    }
+    return {key: float(value) for key, value in found.items() if value is not None}
+
+
+def over_seeds(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Mean of n seeds with its 95% interval, mean ± t_{0.975, n−1} s / √n; none for one seed."""
+    from scipy.special import stdtrit
+
+    n, mean = len(values), float(np.mean(values))
+    if n < 2:
+        return {"mean": mean, "low": None, "high": None, "count": n}
+    half = float(stdtrit(n - 1, 0.975)) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    return {"mean": mean, "low": mean - half, "high": mean + half, "count": n}
+
+
+def curves(ones: Sequence[One]) -> list[Any]:
+    """A picture for each metric that is logged, a line with its band for each setting."""
+    from robolearn.eval.plots import Curve, mean_series
+    from robolearn.runs import read_metrics
+    from robolearn.runs.run import axis
+
+    groups: dict[str, list[list[dict[str, Any]]]] = {}
+    for one in ones:
+        groups.setdefault(name_of(one), []).append(list(read_metrics(one.path)))
+    drawn = []
+    for metric, (title, label, percent) in CURVES.items():
+        lines, unit = [], ""
+        for name, runs in groups.items():
+            seen = [[row for row in rows if row.get(metric) is not None] for rows in runs]
+            length = min(map(len, seen))
+            if not length:
+                continue
+            unit = axis(seen[0][0])[1]
+            x = np.mean([[axis(row)[0] for row in rows[:length]] for rows in seen], axis=0)
+            y = np.array([[row[metric] for row in rows[:length]] for rows in seen], float)
+            spread = np.std(y, axis=0, ddof=1) if len(y) > 1 else np.full(length, np.nan)
+            lines.append(mean_series(name, x, y.mean(axis=0), spread, np.full(length, len(y))))
+        if lines:
+            caption = "Mean over the seeds; the band is its 95% interval (Student's t)."
+            drawn.append(Curve(title, unit, label, lines, percent=percent, caption=caption))
+    return drawn
+
+
+def write(
+    out: Path, ones: Sequence[One], results: Sequence[Mapping[str, Any]], settings: Sequence[dict[str, Any]], line: str
+) -> Path:
+    """Write ``report.html`` into `out`; returns its path."""
+    from robolearn.eval import Success
+    from robolearn.eval.report import write_report
+    from robolearn.eval.report_data import Outcome, ReportData
+
+    pooled: dict[str, list[Mapping[str, Any]]] = {}
+    for one, result in zip(ones, results, strict=True):
+        if success := (result.get("evaluation") or {}).get("success"):
+            pooled.setdefault(name_of(one), []).append(success)
+    shown = []
+    for name, each in pooled.items():
+        episodes = sum(success["episodes"] for success in each)
+        solved = sum(round(success["rate"] * success["episodes"]) for success in each)
+        rates = ", ".join(f"{success['rate']:.1%}" for success in each)
+        shown.append(Outcome(name, Success.of(solved, episodes), note=f"episodes of all seeds together; {rates}"))
+    seeds = len({one.seed for one in ones})
+    return write_report(
+        out / "report.html",
+        ReportData(
+            title=f"sweep of robolearn {results[0].get('command') or line.split(' -- ')[-1].split()[0]}",
+            subtitle=f"{len(settings)} settings, {seeds} seeds each.",
+            outcomes=shown,
+            curves=curves(ones),
+            commands=[line],
+            settings={row["name"]: {name: _text(value) for name, value in row["metrics"].items()} for row in settings},
+            notes=["Intervals in the table of settings are over the seeds: mean ± t s/√n."],
+        ),
+    )
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    text = f"{value['mean']:.4g}"
+    return (
+        text if value["low"] is None else f"{text} ({value['low']:.4g} to {value['high']:.4g}, {value['count']} seeds)"
+    )

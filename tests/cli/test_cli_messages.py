@@ -1,0 +1,127 @@
+"""What commands say of bad input, word for word: provoked, and read by somebody who asked what a newcomer does next.
+
+A message that is changed is read again here. Beside the commands there are a set, `demos`, and a run, `runs/bc`.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from robolearn.cli.main import main
+
+A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
+A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
+TASKS = "lift, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
+SAYS: dict[str, str] = {
+    # --- the command line
+    "trian": "command: got trian (did you mean train?), expected one that robolearn --help lists",
+    "dataset inf": "command 'dataset': got dataset inf, expected one word more; available: dataset info, …",
+    "train": "robolearn train: --data and --out are missing. See robolearn train --help",
+    "train --data demos": "robolearn train: --out is missing. See robolearn train --help",
+    "dataset info": "robolearn dataset info: PATH is missing. See robolearn dataset info --help",
+    "evaluate --policy": "robolearn evaluate: --policy needs a value. See robolearn evaluate --help",
+    "train --data demos --out n --stepps 3":
+        "robolearn train: there is no flag --stepps (did you mean --steps?). See robolearn train --help",
+    "train --data demos --out n --no-video": "robolearn train: there is no flag --no-video. See robolearn train --help",
+    "collect --out n stray": "robolearn collect: 'stray' stands where no value belongs. See robolearn collect --help",
+    "train --data demos --out n --steps many":
+        "robolearn train: --steps takes a whole number, not many. See robolearn train --help",
+    "train --data demos --out n --mix a b": "robolearn train: --mix takes numbers, not a b. See robolearn train --help",
+    "finetune --policy runs/bc --out n --initial-noise x":
+        "robolearn finetune: --initial-noise takes a number, not x. See robolearn finetune --help",
+    "evaluate --policy runs/bc --looks wldi": "robolearn evaluate: --looks: got wldi; available: none, mild, wild "
+        "(did you mean wild?). See robolearn evaluate --help",
+    # --- numbers and names
+    "collect --out n --episodes 0": "--episodes: got 0, expected at least 1",
+    "collect --out n --cameras fornt": "camera: got fornt; available: front, side, wrist (did you mean front?)",
+    "collect --out n --start-range 2": "start range: got 2.0, expected above 0, at most 1",
+    "train --data demos --out n --lr -1": "--lr: got -1.0, expected a positive number",
+    "train --data demos --out n --lr-final -1": "--lr-final: got -1.0, expected a positive number, or 0",
+    "train --data demos --out n --ema 1": "--ema: got 1.0, expected a share from 0 to less than 1",
+    "train --data demos --out n --steps 0": "--steps: got 0, expected at least 1",
+    "train --data demos --out n --observe propio": "observation of data set demos: got no 'propio', expected what it "
+        "has; available: proprio, objects (did you mean proprio?)",
+    "train --data demos --out n --weights": "data set demos: got no sampling weights, expected some. `robolearn dataset "
+        "quality --weights` writes them",
+    "train --data demos --out n --eval-every 2": "--eval-every: got 2, expected --eval-task with it, to evaluate in",
+    "train --data demos --out n --patience 2": "--patience: got 2, expected --eval-every with it: it counts evaluations",
+    "train --data demos --out n --eval-task lft": f"task: got lft; available: {TASKS} (did you mean lift?)",
+    "finetune --policy runs/bc --out n --task lft": f"task: got lft; available: {TASKS} (did you mean lift?)",
+    "finetune --policy runs/bc --out n --env-steps 3000": "--env-steps: got 3000, expected at least 54614, for 4 "
+        "iterations of 10240 (128 worlds x 80 steps). --worlds 7 are as many as that pays for",
+    "finetune --policy runs/bc --out n --critic-observe objcts": "observation of the critic's worlds: got no 'objcts', "
+        "expected what it has; available: proprio, objects (did you mean objects?)",
+    "calibrate --robot fr3": "contract fr3: it has no camera. Describe one there first",
+    # --- policies, sets and runs
+    "evaluate --policy nope": f"policy nope: there is no such folder. {A_POLICY}",
+    "finetune --policy runs --out n": "policy runs: that is a folder of runs, name one of them; available: bc",
+    "evaluate --policy demos": "policy demos: that is a data set. robolearn train --data demos makes a policy of it",
+    "train --data demos --from nope --out n": f"policy nope: there is no such folder. {A_POLICY}",
+    "hil run --policy nope --out n": f"policy nope: there is no such folder. {A_POLICY}",
+    "finetune --policy runs/bc --out n --task pick_place": "policy in pick_place: observation 'objects': got 18 numbers "
+        "(target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it was trained on. It was "
+        "trained on another task, or by another robot",
+    "distill --teacher runs/bc --out n --task pick_place": "teacher in pick_place: observation 'objects': got 18 numbers "
+        "(target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it was trained on. It was "
+        "trained on another task, or by another robot",
+    "train --data nope --out n": f"data set nope: there is no such folder. {A_SET}",
+    "dataset validate nope": f"data set nope: there is no such folder. {A_SET}",
+    "train --data runs/bc --out n": "data set runs/bc: got no meta/info.json, expected a LeRobotDataset v3.0 folder",
+    "collect --out demos --resume --robot fr3": "data set demos: interface, observation: got proprio (17: fr3_joint1, …), "
+        "objects (12: cube_x, …), expected proprio (17: panda_joint1, …), objects (12: cube_x, …), as the episodes have "
+        "it that are there",
+    "train --data demos --out n --resume":
+        "run n: there is nothing to resume in it (no config.json). Start it without --resume",
+    "train --data demos --out runs/bc": "run runs/bc: got a folder that is not empty, expected a new one. --resume goes "
+        "on with it, another --out starts afresh",
+    "finetune --policy runs/bc --out runs/bc --resume":
+        "run runs/bc: it is one of robolearn train, not of robolearn finetune. Start another --out",
+    "runs nope": "runs folder nope: there is no such folder",
+    "runs compare runs/bc nope": "run nope: there is no such folder. robolearn runs lists those that there are",
+    "runs rm demos": "run demos: that is no run folder. robolearn runs lists those that there are",
+    "runs rm": "runs rm: got no run, expected one or more",
+    # --- places
+    "collect --out /proc/nope": "--out /proc/nope: got a place that cannot be written (no such file or directory), "
+        "expected a folder of yours, or another name",
+    "collect --out demos/README/x": "--out demos/README/x: got demos/README, which is a file, expected a folder on the "
+        "way, or a new name",
+    "dataset quality demos --out x.pdf": "--out x.pdf: got no HTML file, expected a path that ends in .html",
+    # --- files of flags, sweeps
+    "train --config nope --data demos --out n": "--config nope: there is no such file, and no such preset; available: "
+        "reinflow-paper, diffusion, dppo, groups",
+    "train --config dppo --data demos --out n": "--config dppo: got robolearn train, expected robolearn finetune",
+    "sweep --out n -- evaluate": "training behind --: got evaluate; available: train, finetune, distill",
+    "sweep --out n --vary lr -- train": "--vary: got lr, expected a flag and its values, as in lr=0.001,0.0003",
+    "train --data demos --out n --log wandbb": "robolearn train: --log: got wandbb; available: none, wandb, trackio, "
+        "mlflow (did you mean wandb?). See robolearn train --help",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(demos: Path, bc: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import shutil
+
+    folder = tmp_path_factory.mktemp("messages")
+    shutil.copytree(demos, folder / "demos")
+    (folder / "demos" / "README").write_text("a file")
+    shutil.copytree(bc, folder / "runs" / "bc")
+    return folder
+
+
+@pytest.mark.parametrize("line", SAYS)
+def test_a_message_is_as_it_was_read(
+    line: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(place)
+    assert main(shlex.split(line)) == 2
+    out, err = capsys.readouterr()
+    said = err.removeprefix("robolearn: error: ").removesuffix("\n")
+    begun = SAYS[line].split("available: dataset info, …")[0]  # a long list of commands is not repeated here
+    assert not out and (said == SAYS[line] or (begun != SAYS[line] and said.startswith(begun)))
+    assert not os.path.exists("n"), "something was written"

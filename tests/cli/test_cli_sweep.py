@@ -1,0 +1,163 @@
+"""Flags in files and presets, and a training over seeds and settings."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from robolearn.cli.config_file import flags_of
+from robolearn.cli.main import main, parse
+from robolearn.cli.registry import ENTRIES
+from robolearn.cli.sweep_report import over_seeds
+from robolearn.presets import NAMED, PRESETS
+
+WEIGHTS = Path("policy") / "model.safetensors"
+
+
+def run(*args: Any) -> int:
+    return main([str(arg) for arg in args])
+
+
+def entry(name: str) -> Any:
+    return next(entry for entry in ENTRIES if entry.name == name)
+
+
+def file(path: Path, **flags: Any) -> Path:
+    path.write_text(yaml.safe_dump(flags))
+    return path
+
+
+def test_flags_come_from_a_file_and_the_command_line_is_on_top(tmp_path: Path):
+    config = file(tmp_path / "a.yaml", data=["x", "y"], settings={"steps": 7, "batch": 8}, images=False, weights=True,
+                  policy="diffusion", eta=0.5, validation=None)  # fmt: skip
+    words = ["--config", str(config), "--out", "z", "--batch", "9"]
+    command: Any = parse(entry("train"), words)
+    assert command.data == ("x", "y") and not command.images and command.weights
+    assert (command.settings.steps, command.settings.batch) == (7, 9)
+    assert command.settings.policy.eta == 0.5  # the kind of policy is read from the file before its flags are known
+    assert parse(entry("train"), [f"--config={config}", *words[2:]]) == command
+    other = file(tmp_path / "b.yaml", images=True, data="x")
+    assert getattr(parse(entry("train"), ["--config", str(other), "--out", "z"]), "images")  # noqa: B009
+
+
+def test_the_flags_of_a_run_do_the_same_again(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    args = ["train", "--data", demos, "--batch", 16, "--steps", 55, "--no-mask-padding", "--json"]
+    assert run(*args, "--out", tmp_path / "a") == 0
+    stored = tmp_path / "a" / "flags.yaml"
+    assert run("train", "--config", stored, "--out", tmp_path / "b", "--json") == 0
+    assert (tmp_path / "a" / WEIGHTS).read_bytes() == (tmp_path / "b" / WEIGHTS).read_bytes()
+    assert yaml.safe_load(stored.read_text())["mask-padding"] is False
+    assert run("train", "--config", stored, "--out", tmp_path / "c", "--seed", 1, "--json") == 0
+    assert (tmp_path / "a" / WEIGHTS).read_bytes() != (tmp_path / "c" / WEIGHTS).read_bytes()
+    capsys.readouterr()
+    assert run("finetune", "--config", stored, "--out", tmp_path / "d") == 2
+    assert "flags of robolearn train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["train", "finetune", "distill"])
+def test_every_flag_survives_the_file(name: str, tmp_path: Path):
+    need = {"train": ["--data", "x"], "finetune": ["--policy", "x"], "distill": ["--teacher", "x"]}[name]
+    command = parse(entry(name), [*need, "--out", "z"])
+    config = file(tmp_path / "flags.yaml", **flags_of(command))
+    assert parse(entry(name), ["--config", str(config), "--out", "z"]) == command
+
+
+def test_files_that_are_none(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    (tmp_path / "text").write_text("- a\n- b\n")
+    (tmp_path / "broken").write_text("a: [1")
+    (tmp_path / "object").write_text("a: !!python/object/apply:os.system ['echo no']")
+    (tmp_path / "deep").write_text("a: [[1]]")
+    for config, says in (
+        ("nowhere.yaml", "there is no such file, and no such preset; available: reinflow-paper"),
+        (tmp_path / "text", "got list, expected flags"),
+        (tmp_path / "broken", "cannot be read: expected ',' or ']'"),
+        (tmp_path / "object", "cannot be read: could not determine a constructor"),
+        (tmp_path / "deep", "got a list of lists"),
+        (file(tmp_path / "typo", stpes=3), "there is no flag --stpes (did you mean --steps?)"),
+        (file(tmp_path / "value", steps="many"), "--steps takes a whole number, not many"),
+        ("dppo", "got robolearn train, expected robolearn finetune"),
+    ):
+        assert run("train", "--data", demos, "--out", tmp_path / "out", "--config", config) == 2
+        err = capsys.readouterr().err
+        assert says in err and err.count("\n") == 1
+    assert run("train", "--config") == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_preset_is_listed_with_a_line_and_parses(capsys: pytest.CaptureFixture):
+    assert run("presets") == 0
+    said = capsys.readouterr().out
+    assert all(name in said and preset.line in said for name, preset in (PRESETS | NAMED).items())
+    for name, preset in NAMED.items():
+        need = {"train": ["--data", "x"], "finetune": ["--policy", "x"]}[preset.command]
+        command: Any = parse(entry(preset.command), ["--config", name, *need, "--out", "z"])
+        assert {key: flags_of(command)[key] for key in preset.flags} == preset.flags
+    finetune: Any = parse(entry("finetune"), ["--config", "reinflow-paper", "--policy", "x", "--out", "z"])
+    assert finetune.settings.noise.initial == 1 and finetune.settings.noise.steps == "all"
+
+
+# --- sweep -------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_over_settings_and_seeds(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    out = tmp_path / "sweep"
+    training = ["--", "train", "--data", demos, "--steps", 40, "--steps-per-iteration", 20, "--batch", 16,
+                "--eval-task", "lift", "--eval-episodes", 2]  # fmt: skip
+    sweep = ["sweep", "--vary", "lr=0.001,0.01", "--seeds", 0, 1, "--out", out, "--json"]
+    assert run(*sweep, *training) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["setting"] for row in result["settings"]] == [{"lr": "0.001"}, {"lr": "0.01"}]
+    for row in result["settings"]:
+        losses = [found["loss"] for found in row["runs"]]
+        assert [found["seed"] for found in row["runs"]] == [0, 1] and losses[0] != losses[1]
+        assert row["metrics"]["loss"]["mean"] == pytest.approx(np.mean(losses))
+        for found in row["runs"]:
+            config = json.loads((Path(found["run"]) / "config.json").read_text())["imitation"]
+            assert (config["seed"], str(config["lr"])) == (found["seed"], row["setting"]["lr"])
+    report = Path(result["report"]).read_text()
+    assert "lr 0.001" in report and "Training loss" in report and "4 episodes" in report and "--vary" in report
+    # What is finished is not done again; another seed is.
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
+    assert len(before) == 4
+    assert run(*[word if word != 1 else 2 for word in sweep], "--resume", *training) == 0
+    again = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
+    assert len(again) == 6 and all(again[path] == at for path, at in before.items())
+    capsys.readouterr()
+    assert run(*sweep, *training) == 2
+    assert "--resume goes on with a sweep" in capsys.readouterr().err
+    assert run(*sweep, "--resume", *training, "--batch", 8) == 2
+    assert "as when the run began" in capsys.readouterr().err
+
+
+def test_what_cannot_be_swept(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    out, training = tmp_path / "sweep", ["--", "train", "--data", str(demos)]
+    for args, says in (
+        (["--", "evaluate"], "got evaluate; available: train, finetune, distill"),
+        ([], "got nothing"),
+        (["--vary", "lr", *training], "--vary: got lr, expected a flag and its values"),
+        (["--vary", "lr=1,1", *training], "different values"),
+        (["--vary", "seed=1,2", *training], "--seeds and --out"),
+        (["--vary", "lr=1", "lr=2", *training], "each flag once"),
+        (["--vary", "lrr=1,2", *training], "there is no flag --lrr"),
+        (["--vary", "batch=8,many", *training], "--batch takes a whole number, not many"),
+        (["--seeds", "1", "1", *training], "different numbers"),
+        ([*training, "--seed", "3"], "neither --seed, --out nor --resume"),
+    ):
+        assert run("sweep", "--out", out, *args) == 2
+        assert says in capsys.readouterr().err
+        assert not out.exists()
+
+
+def test_the_interval_over_seeds_is_students():
+    values = [0.9, 0.7, 0.8]
+    found = over_seeds(values)
+    half = 4.302652729911275 * 0.1 / math.sqrt(3)  # t₀.₉₇₅(2), s = 0.1
+    assert found["mean"] == pytest.approx(0.8) and found["low"] == pytest.approx(0.8 - half)
+    assert found["high"] == pytest.approx(0.8 + half) and found["count"] == 3
+    assert over_seeds([0.5]) == {"mean": 0.5, "low": None, "high": None, "count": 1}
