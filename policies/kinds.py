@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from policies.chosen import ChosenPolicy
 from policies.flow import FlowPolicy
 from policies.gaussian import GaussianPolicy
+from policies.networks.backbones import load_pretrained, resolved
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import (
@@ -27,6 +29,7 @@ from policies.settings import (
 from policies.stateless import StatelessPolicy
 from policies.steered import SteeredPolicy
 from robolearn.core import BadInput, Interface
+from robolearn.core.specs import is_image
 
 Config = TypeVar("Config")
 LearnedPolicy = ChunkPolicy | StatelessPolicy
@@ -48,6 +51,24 @@ def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -
         from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
 
         return DiffusionPolicy(config, interface)
+
+
+def fresh_net(config: PolicyConfig, interface: Interface) -> nn.Module:
+    """As `build_net`, and encoders begin with the pretrained weights that the configuration names.
+
+    The configuration of the network says itself what a backbone is built from, and names no folder any more.
+
+    Raises:
+      BadInput: a package or a folder is missing, or does not fit.
+    """
+    pictures = [spec.shape[:2] for spec in interface.observation.values() if is_image(spec)]
+    encoder = config.network.encoder
+    crop = (encoder.random_crop,) * 2
+    sizes = {crop if encoder.random_crop else (int(height), int(width)) for height, width in pictures}
+    network = replace(config.network, encoder=resolved(encoder, sizes))
+    net: Any = build_net(replace(config, network=network), interface)
+    load_pretrained(net.encoder.cameras, encoder)
+    return net
 
 
 def kind_to_json(policy: LearnedPolicy) -> dict[str, Any]:
