@@ -15,6 +15,8 @@ from policies.networks import efficientnet, libraries, resnet
 from policies.networks.spatial import BackboneEncoder, SpatialCnn
 from robolearn.core import BadInput
 
+STRIDE = {"resnet18": 32, "efficientnet_lite0": 32}  # pixels of a picture to one of the map
+
 
 def build_camera(channels: int, size: tuple[int, int], features: int, config: EncoderConfig) -> nn.Module:
     """The encoder of pictures of (c, H, W) = (channels, *size), with random weights.
@@ -26,9 +28,14 @@ def build_camera(channels: int, size: tuple[int, int], features: int, config: En
     if config.kind == "cnn" and not config.resize:
         return SpatialCnn(channels, features, config.pooling)
     if config.kind == "cnn":
-        raise BadInput("--encoder-size", got=config.resize, expected="another --encoder than cnn, or pictures of that size")
+        raise BadInput(
+            "--encoder-size", got=config.resize, expected="another --encoder than cnn, or pictures of that size"
+        )
     if channels != 3 and config.kind != "resnet18":
         raise BadInput(f"--encoder {config.kind}", got=f"pictures of {channels} channels", expected="3: RGB")
+    if config.kind in STRIDE:
+        edges = (config.resize,) if config.resize else size
+        _check_map(min(-(-edge // STRIDE[config.kind]) for edge in edges), config, size)
     if config.kind == "resnet18":
         half = (0.5,) * channels
         return BackboneEncoder(resnet.ResNet18(channels), resnet.CHANNELS, half, half, features, config)
@@ -89,16 +96,29 @@ def _channels(backbone: nn.Module, config: EncoderConfig, size: tuple[int, int])
         maps = backbone(torch.zeros(1, 3, height, width, device="cpu"))
     except Exception as error:  # a library's own, of any type
         got = f"pictures of {height} x {width}, of which it says: {(str(error).splitlines() or [''])[0][:160]}"
-        raise BadInput(f"--encoder {config.kind}", got=got, expected="a size that it takes, by --encoder-size") from error
+        raise BadInput(
+            f"--encoder {config.kind}", got=got, expected="a size that it takes, by --encoder-size"
+        ) from error
     if maps.ndim != 4 and config.pooling != "mean":
         raise BadInput("--pooling", got="spatial_softmax of a backbone without a map", available=["mean"])
+    if maps.ndim == 4:
+        _check_map(min(maps.shape[-2:]), config, size)
     return int(maps.shape[1])
+
+
+def _check_map(edge: int, config: EncoderConfig, size: tuple[int, int]) -> None:
+    """In a map of one pixel every channel is in the same place."""
+    if edge < 2 and config.pooling == "spatial_softmax":
+        got = f"pictures of {size[0]} x {size[1]} px, of which its map is {edge} px"
+        raise BadInput(f"--encoder {config.kind}", got=got, expected="a larger --encoder-size, or --pooling mean")
 
 
 def _architecture(config: EncoderConfig, what: str) -> dict[str, Any]:
     try:
         found = json.loads(config.architecture)
-        keys = {"centre", "scale", "channels"} | ({"config"} if config.kind.startswith("transformers") else {"name", "args"})
+        keys = {"centre", "scale", "channels"} | (
+            {"config"} if config.kind.startswith("transformers") else {"name", "args"}
+        )
         if not isinstance(found, dict) or not keys <= found.keys() or not 1 <= int(found["channels"]) <= 65_536:
             raise ValueError("incomplete")
     except (ValueError, TypeError) as error:

@@ -1,15 +1,16 @@
 """Backbones of timm and transformers from a folder that one of them has saved: ``config.json``, ``model.safetensors``.
 
-What a backbone is built from is kept as JSON in the policy's own config.json (`EncoderConfig.architecture`), its weights
-in the policy's own model.safetensors: a policy needs neither the folder nor a network. Nothing is ever downloaded, no
-pickle is read, and no code that a folder brings along is run (``trust_remote_code``).
+What a backbone is built from is kept as JSON in the policy's own config.json (`EncoderConfig.architecture`), its
+weights in the policy's own model.safetensors: a policy needs neither the folder nor a network. Nothing is ever downloaded,
+no pickle is read, and no code that a folder brings along is run (``trust_remote_code``).
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def read_folder(library: str, folder: Path) -> dict[str, Any]:
         got = "a file" if folder.exists() else "no such folder"
         raise BadInput(what, got=got, expected=f"a folder with {CONFIG} and {WEIGHTS}")
     config = _json(what, folder / CONFIG)
-    if not (folder / WEIGHTS).is_file() and not (library == "transformers" and (folder / f"{WEIGHTS}.index.json").is_file()):
+    if not (folder / WEIGHTS).is_file() and not (
+        library == "transformers" and (folder / f"{WEIGHTS}.index.json").is_file()
+    ):
         found = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
         got = f"pickled weights ({found[0]})" if found else "no weights"
         raise BadInput(what, got=got, expected=WEIGHTS, hint="Pickles are not read" if found else "")
@@ -115,19 +118,23 @@ def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
     try:
         if library == "timm":
             found = {_flat(key): value for key, value in load_file(folder / WEIGHTS).items()}
-            state = {key: found.get(_flat(key.removeprefix("model.").removeprefix("model."))) for key in backbone.state_dict()}
+            state = {
+                key: found.get(_flat(key.removeprefix("model.").removeprefix("model.")))
+                for key in backbone.state_dict()
+            }
             missing = [key for key, value in state.items() if value is None]
         else:
             model: Any = backbone.model
-            loaded, report = type(model).from_pretrained(
-                folder,
-                config=model.config,
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
+            with _quiet():
+                loaded, report = type(model).from_pretrained(
+                    folder,
+                    config=model.config,
+                    local_files_only=True,
+                    use_safetensors=True,
+                    trust_remote_code=False,
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                )
             missing = sorted(report["missing_keys"])
             state = {f"model.{key}": value for key, value in loaded.state_dict().items()}
         if not missing:
@@ -151,7 +158,8 @@ def _timm_architecture(what: str, config: dict[str, Any]) -> dict[str, Any]:
             args["dynamic_img_size"] = True
         except TypeError:
             pass  # a convolutional network takes any size as it is
-    data = config.get("pretrained_cfg", {})
+    data = config.get("pretrained_cfg")
+    data = data if isinstance(data, dict) else {}
     return {"name": name, "args": args} | _scale(data.get("mean"), data.get("std"))
 
 
@@ -185,7 +193,22 @@ def _transformers(transformers: Any, config: Mapping[str, Any]) -> Any:
     if kind in NOT_BACKBONES:
         raise BadInput("encoder", got=f"model_type {kind!r}", expected="one of transformers' own")
     made = transformers.AutoConfig.for_model(kind, **settings)
-    return transformers.AutoModel.from_config(made, dtype=torch.float32, attn_implementation="sdpa")
+    return transformers.AutoModel.from_config(made, dtype=torch.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers lists what it leaves out, e.g. the half of SigLIP that reads, and draws a bar of its own."""
+    said = import_vision("transformers").utils.logging
+    level, bar = said.get_verbosity(), said.is_progress_bar_enabled()
+    said.set_verbosity_error()
+    said.disable_progress_bar()
+    try:
+        yield
+    finally:
+        said.set_verbosity(level)
+        if bar:
+            said.enable_progress_bar()
 
 
 def _allowed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,7 +217,9 @@ def _allowed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _scale(mean: Any, std: Any) -> dict[str, list[float]]:
     def three(values: Any, usual: tuple[float, ...]) -> list[float]:
-        good = isinstance(values, (list, tuple)) and len(values) == 3 and all(isinstance(v, (int, float)) for v in values)
+        good = (
+            isinstance(values, (list, tuple)) and len(values) == 3 and all(isinstance(v, (int, float)) for v in values)
+        )
         return [float(v) for v in (values if good else usual)]
 
     return {"centre": three(mean, IMAGENET[0]), "scale": three(std, IMAGENET[1])}
