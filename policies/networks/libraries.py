@@ -1,8 +1,8 @@
 """Backbones of timm and transformers from a folder that one of them has saved: ``config.json``, ``model.safetensors``.
 
 What a backbone is built from is kept as JSON in the policy's own config.json (`EncoderConfig.architecture`), its
-weights in the policy's own model.safetensors: a policy needs neither the folder nor a network. Nothing is ever downloaded,
-no pickle is read, and no code that a folder brings along is run (``trust_remote_code``).
+weights in the policy's own model.safetensors: a policy needs neither the folder nor a network. Nothing is ever
+downloaded, no pickle is read, and no code that a folder brings along is run (``trust_remote_code``).
 """
 
 from __future__ import annotations
