@@ -92,7 +92,7 @@ def test_the_checkpoint_is_complete_without_folder_and_network(
 ) -> None:
     folder = tmp_path / "backbone"
     shutil.copytree(folders[name], folder)
-    config = EncoderConfig(kind=f"{'timm' if name in TIMM else 'transformers'}:{folder}", freeze=name == "dinov2")
+    config = encoder_of({name: folder}, name, freeze=name == "dinov2", resize=96 if name == "convnext" else 0)
     made = policy(config)
     save_policy(made, tmp_path / "policy")
     shutil.rmtree(folder)

@@ -49,7 +49,7 @@ def dinov2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policy(
-    family: str, encoder: EncoderConfig, interface: Interface = INTERFACE, horizon: int = HORIZON
+    family: str, encoder: EncoderConfig, interface: Interface = INTERFACE, horizon: int = HORIZON, gain: float = 20.0
 ) -> ChunkPolicy:
     torch.manual_seed(0)
     network = NetworkConfig(width=32, depth=2, image_features=8, encoder=encoder)
@@ -59,7 +59,7 @@ def policy(
     with torch.no_grad():
         net.field.mlp.last.weight.mul_(20.0 if family != "diffusion" else 5.0)
         for camera in net.encoder.cameras.values():
-            camera.head.weight.mul_(20.0)  # what is seen counts
+            camera.head.weight.mul_(gain)  # what is seen counts
     return ChunkPolicy(net, Normalizer(interface), interface)
 
 
@@ -98,14 +98,14 @@ def test_the_likelihood_implies_the_draws_that_the_sampler_made(name: str, famil
 
 
 @pytest.mark.parametrize("freeze", [True, False])
-@pytest.mark.parametrize("algo", ["reinflow", "dppo", "grpo"])
+@pytest.mark.parametrize("algo", ["reinflow", "dppo"])
 def test_fine_tuning_leaves_a_frozen_backbone_as_it_is(
     point: Callable[..., Any], kit: Any, algo: str, freeze: bool
 ) -> None:
     world = point(4, pixels=True)
     encoder = EncoderConfig(kind="efficientnet_lite0", freeze=freeze, resize=40)
     family = "diffusion" if algo == "dppo" else "rectified"
-    made = kit.runner(world, policy(family, encoder, world.interface, 2), algo=algo, env_steps=200)
+    made = kit.runner(world, policy(family, encoder, world.interface, 2, gain=1.0), algo=algo, env_steps=200)
     before = {key: value.clone() for key, value in made.algorithm.net.encoder.state_dict().items()}
     rows = kit.run(made, 0, 2)
     assert all(np.isfinite(row["policy_loss"]) for row in rows)
