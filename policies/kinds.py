@@ -61,10 +61,10 @@ def fresh_net(config: PolicyConfig, interface: Interface) -> nn.Module:
     Raises:
       BadInput: a package or a folder is missing, or does not fit.
     """
-    pictures = [spec.shape[:2] for spec in interface.observation.values() if is_image(spec)]
     encoder = config.network.encoder
-    crop = (encoder.random_crop,) * 2
-    sizes = {crop if encoder.random_crop else (int(height), int(width)) for height, width in pictures}
+    shapes = [spec.shape for spec in interface.observation.values() if is_image(spec)]
+    crop = encoder.random_crop
+    sizes = {(crop or height, crop or width) for height, width, _ in shapes}
     network = replace(config.network, encoder=resolved(encoder, sizes))
     net: Any = build_net(replace(config, network=network), interface)
     load_pretrained(net.encoder.cameras, encoder)

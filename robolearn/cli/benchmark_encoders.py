@@ -49,7 +49,7 @@ class BenchmarkEncoders(Command):
         at_least(8, image_size=self.image_size)
         if not self.encoders:
             raise BadInput("--encoders", got="none", expected="e.g. cnn resnet18")
-        device = resolve_device(self.device)
+        device = torch.device(resolve_device(self.device))
         found: dict[str, Any] = {}
         for kind in self.encoders:
             config = EncoderConfig(kind=kind, resize=0 if kind == "cnn" else self.encoder_size)
