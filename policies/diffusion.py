@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.field import build_field
+from policies.padding import mean_over_steps
 from policies.settings import DiffusionConfig
 from robolearn.core import Interface
 
@@ -50,7 +51,7 @@ class DiffusionPolicy(nn.Module):
         self.time = FourierEmbedding(net.embedding)
         self.cond_dim = self.encoder.size
         self.field = build_field(
-            net, horizon=config.horizon, action_dim=self.action_dim, embedding=net.embedding, cond=self.cond_dim
+            net, horizon=config.horizon, action_dim=self.action_dim, embedding=net.embedding, tokens=self.encoder.tokens
         )
         chunk = (config.horizon, self.action_dim)
         self.noise_shape = chunk if config.eta == 0.0 else (1 + config.steps, *chunk)
@@ -123,9 +124,5 @@ class DiffusionPolicy(nn.Module):
         else:
             wanted = self.forward_process.get_velocity(action, noise, t)  # type: ignore[arg-type]
         error = (self.predict(noisy, t, cond) - wanted).square().mean(dim=2)
-        if is_pad is None or not self.config.mask_padding:
-            loss = error.mean()
-        else:
-            weight = (~is_pad).to(error.dtype)
-            loss = (error * weight).sum() / weight.sum().clamp_min(1.0)
+        loss = mean_over_steps(error, is_pad if self.config.mask_padding else None)
         return loss, {"loss": loss.detach()}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
+from policies.prompted import WORDS, PromptedPolicy, is_prompted, refuse_words, without_words
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 LEROBOT = "lerobot:"
 
 
 def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
-    """The policy that `name` says, ready to act.
+    """The policy that `name` says, ready to act; one that was trained with words wants to be told some before.
 
     Args:
       name: a run folder, a checkpoint folder, or ``lerobot:`` and a folder that LeRobot's ``save_pretrained`` wrote
@@ -28,7 +29,8 @@ def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
         return load_lerobot_policy(text.removeprefix(LEROBOT), device)
     from policies.checkpoint import load_policy
 
-    return load_policy(text, device)
+    policy = load_policy(text, device)
+    return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
 
 
 def needed_by(name: str | os.PathLike[str]) -> Interface:
@@ -39,7 +41,25 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
     file = policy_folder(name) / CONFIG
-    return interface_of(read_config(file), file)
+    return without_words(interface_of(read_config(file), file))
+
+
+def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
+    """What the policy that `name` says is to be told: `words`, or the `usual` ones; nothing if it takes none.
+
+    Raises:
+      BadInput: words for a policy that was trained without, or none for one that was trained with some.
+    """
+    interface = None
+    if not os.fspath(name).startswith(LEROBOT):
+        file = policy_folder(name) / CONFIG
+        interface = interface_of(read_config(file), file)
+    if interface is None or not is_prompted(interface):
+        refuse_words(words, what=what)
+        return ""
+    if not (words or usual):
+        raise BadInput(f"{what}: words", got="none", expected="a sentence", available=interface.extra.get(WORDS, {}))
+    return words or usual
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:

@@ -27,6 +27,7 @@ class ObservationEncoder(nn.Module):
 
     Attributes:
       features: names in the order in which they are concatenated (sorted, so that a dict's order is nothing).
+      tokens: (steps, size) of each feature: the condition is their concatenation.
       size: length of the condition.
       frozen: whether what a backbone makes of a picture stays the same (`stored`).
 
@@ -66,7 +67,8 @@ class ObservationEncoder(nn.Module):
         self.images = frozenset(images)
         self.frozen = config.freeze and bool(images)
         sizes = (image_features if key in self.images else observation[key].size for key in self.features)
-        self.size = observe * sum(sizes)
+        self.tokens = tuple((observe, size) for size in sizes)
+        self.size = sum(steps * size for steps, size in self.tokens)
 
     def camera(self, key: str) -> Any:
         """The encoder of the pictures `key`."""

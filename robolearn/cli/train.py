@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train a flow or diffusion policy on data sets by imitation. Can be killed at any moment and resumed.
+    """Train a policy on data sets by imitation. Can be killed at any moment and resumed.
 
     Of several data sets (--data A B --mix 0.7 0.3) the first says what is observed and done; the others have to have
     the same arm, control rate, actions and observations. --policy chooses the kind of policy, and with it which of the
@@ -34,11 +34,12 @@ class Train(Command):
     out: Path
     """The run folder; the policy goes to its policy/."""
     policy: str = "flow"
-    """The kind of policy: flow or diffusion."""
+    """The kind of policy: flow, diffusion, regression or act."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
     observe: tuple[str, ...] = ()
     """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
-    the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth."""
+    the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt is
+    the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
     images: bool = True
     """Leave out the cameras with --no-images, as --observe proprio objects does."""
     mix: tuple[float, ...] = ()
@@ -64,6 +65,7 @@ class Train(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core.device import resolve_device
+        from robolearn.core.specs import PROMPT
         from robolearn.data.mixture import check_alike, shares_of
         from robolearn.data.reader import Dataset
         from robolearn.io.json_files import plain
@@ -78,7 +80,15 @@ class Train(Command):
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
-        datasets = [Dataset.open(path, images=self.images).seeing(self.observe) for path in self.data]
+        features = tuple(name for name in self.observe if name != PROMPT)
+        datasets = [Dataset.open(path, images=self.images).seeing(features) for path in self.data]
+        if PROMPT in self.observe:
+            from policies.words import SentenceEncoder
+
+            embed = SentenceEncoder()
+            datasets = [dataset.with_words(embed) for dataset in datasets]
+            words = {k: v for dataset in datasets for k, v in dataset.interface.extra["words"].items()}
+            datasets[0] = datasets[0].knowing(words)
         if privileged := datasets[0].interface.privileged:
             log.info("the policy sees %s, which only a simulated world has", ", ".join(privileged))
         shares = shares_of(self.mix or None, datasets)

@@ -21,7 +21,9 @@ from robolearn.core.device import resolve_device
 def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
     return run_node(
-        _policy_node, ("contract", "policy", "objects", "seed", "device", "tail_steps", "realtime_priority"), argv
+        _policy_node,
+        ("contract", "policy", "words", "objects", "seed", "device", "tail_steps", "realtime_priority"),
+        argv,
     )
 
 
@@ -75,16 +77,19 @@ def _policy_node() -> Any:
     return PolicyNode(load)
 
 
-def load(path: str, device: str) -> Policy:
-    """The policy at `path`, on `device` (``auto``, ``cpu``, …), set up for one arm; raises `BadInput`."""
+def load(path: str, device: str, words: str = "") -> Policy:
+    """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words`; raises `BadInput`."""
     if not path:
         raise BadInput("parameter policy", got="nothing", expected="a run, a checkpoint folder or lerobot:FOLDER")
     import torch
 
     from policies.loading import open_policy
+    from policies.prompted import tell
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
-    return open_policy(path, device=resolve_device(device))
+    policy = open_policy(path, device=resolve_device(device))
+    tell(policy, words, what=f"policy {path}")
+    return policy
 
 
 def _streamer_node() -> Any:
