@@ -40,7 +40,10 @@ class ActPolicy(nn.Module):
         self.config, self.action_dim = config, interface.action.size
         width, heads, layers = config.network.width, config.network.heads, config.network.depth
         self.encoder = ObservationEncoder(
-            interface.observation, observe=config.observe, image_features=config.network.image_features
+            interface.observation,
+            observe=config.observe,
+            image_features=config.network.image_features,
+            encoder=config.network.encoder,
         )
         self.cond_dim = self.encoder.size
         self.noise_shape = (config.latent,)

@@ -46,7 +46,7 @@ class DiffusionPolicy(nn.Module):
         self.action_dim = interface.action.size
         net = config.network
         self.encoder = ObservationEncoder(
-            interface.observation, observe=config.observe, image_features=net.image_features
+            interface.observation, observe=config.observe, image_features=net.image_features, encoder=net.encoder
         )
         self.time = FourierEmbedding(net.embedding)
         self.cond_dim = self.encoder.size

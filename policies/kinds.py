@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from policies.act import ActPolicy
 from policies.chosen import ChosenPolicy
 from policies.flow import FlowPolicy
 from policies.gaussian import GaussianPolicy
+from policies.networks.backbones import load_pretrained, resolved
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.regression import RegressionPolicy
@@ -32,6 +34,7 @@ from policies.settings import (
 from policies.stateless import StatelessPolicy
 from policies.steered import SteeredPolicy
 from robolearn.core import BadInput, Interface
+from robolearn.core.specs import is_image
 
 Config = TypeVar("Config")
 LearnedPolicy = ChunkPolicy | StatelessPolicy
@@ -57,6 +60,24 @@ def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -
         from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
 
         return DiffusionPolicy(config, interface)
+
+
+def fresh_net(config: PolicyConfig, interface: Interface) -> nn.Module:
+    """As `build_net`, and encoders begin with the pretrained weights that the configuration names.
+
+    The configuration of the network says itself what a backbone is built from, and names no folder any more.
+
+    Raises:
+      BadInput: a package or a folder is missing, or does not fit.
+    """
+    encoder = config.network.encoder
+    shapes = [spec.shape for spec in interface.observation.values() if is_image(spec)]
+    crop = encoder.random_crop
+    sizes = {(crop or height, crop or width) for height, width, _ in shapes}
+    network = replace(config.network, encoder=resolved(encoder, sizes))
+    net: Any = build_net(replace(config, network=network), interface)
+    load_pretrained(net.encoder.cameras, encoder)
+    return net
 
 
 def kind_to_json(policy: LearnedPolicy) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from policies.networks.encoder import is_image
+from policies.networks.encoder import stored_key
 from robolearn.core import BadInput, Interface
-from robolearn.core.specs import PROMPT
+from robolearn.core.specs import PROMPT, is_image
 
 Statistics = Mapping[str, Mapping[str, ArrayLike]]
 """Feature name, or "action" → {"mean", "std", "min", "max", …} → one number per component."""
@@ -88,17 +88,24 @@ class Normalizer(nn.Module):
         """
         out: dict[str, Tensor] = {}
         for key in (*self.vectors, *self.images):
+            if key in self.images and (stored := observation.get(stored_key(key))) is not None:
+                out[stored_key(key)] = stored  # what an encoder made of the pictures stands in for them
+                continue
             if key not in observation:
                 raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
             value = observation[key]
             if key in self.images:
-                out[key] = value.movedim(-1, -3).to(self.action_half.dtype) / 255.0
+                out[key] = self.picture(value)
                 continue
             mean = self.get_buffer(_buffer(key, "mean"))
             if value.shape[-mean.ndim :] != mean.shape:
                 raise BadInput(f"observation {key!r}", got=tuple(value.shape[1:]), expected=tuple(mean.shape))
             out[key] = ((value - mean) * self.get_buffer(_buffer(key, "inverse_std"))).clamp_(-CLIP, CLIP)
         return out
+
+    def picture(self, picture: Tensor) -> Tensor:
+        """(…, H, W, c) uint8 → (…, c, H, W) floats in [0, 1]."""
+        return picture.movedim(-1, -3).to(self.action_half.dtype) / 255.0
 
     def action(self, action: Tensor) -> Tensor:
         """(…, Da) in the world's [-1, 1] → normalised; demonstrations lie within ±1."""

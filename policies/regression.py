@@ -43,7 +43,10 @@ class RegressionPolicy(nn.Module):
         self.config, self.action_dim = config, interface.action.size
         net = config.network
         self.encoder = ObservationEncoder(
-            interface.observation, observe=config.observe, image_features=net.image_features
+            interface.observation,
+            observe=config.observe,
+            image_features=net.image_features,
+            encoder=net.encoder,
         )
         self.cond_dim = self.encoder.size
         self.time = FourierEmbedding(net.embedding)

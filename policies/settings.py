@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from policies.encoder_settings import EncoderConfig
 from robolearn.core import BadInput
 
 NETWORKS = ("mlp", "unet1d", "transformer")
@@ -49,6 +50,7 @@ class NetworkConfig:
     """Fourier features of the flow time, an even number."""
     image_features: int = 64
     """Length of the encoding of one camera."""
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
 
     def __post_init__(self) -> None:
         if self.kind not in NETWORKS:

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from policies.networks.vision_imports import import_vision
 from robolearn.core import BadInput
 
 PACKAGE, ARCHIVE = "all_minilm_l6_v2", "model.zip"
@@ -37,11 +38,14 @@ class SentenceEncoder:
         archive = _archive()
         from safetensors.torch import load
         from tokenizers import Tokenizer
-        from transformers import BertConfig, BertModel
+
+        transformers = import_vision("transformers")
 
         with zipfile.ZipFile(archive) as files, torch.random.fork_rng(devices=[]):
             self._tokenizer: Any = Tokenizer.from_str(files.read("tokenizer.json").decode())
-            net = BertModel(BertConfig(**json.loads(files.read("config.json"))), add_pooling_layer=False)
+            net = transformers.BertModel(
+                transformers.BertConfig(**json.loads(files.read("config.json"))), add_pooling_layer=False
+            )
             weights = load(files.read("model.safetensors"))
         net.load_state_dict({key: weights[key] for key in net.state_dict()})
         self._net = net.eval()

@@ -1,49 +1,25 @@
-"""Observations → one condition vector: vectors are concatenated, images pass a compact CNN.
-
-The CNN ends in a spatial softmax (Finn et al. 2016, "Deep Spatial Autoencoders"): where each channel is
-active, in image coordinates. It says where things are, at any resolution, with few weights.
-"""
+"""Observations → one condition vector: vectors are concatenated, pictures pass the encoder of their camera."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from policies.encoder_settings import EncoderConfig
+from policies.networks.backbones import build_camera
+from policies.networks.spatial import BackboneEncoder
 from robolearn.core import ArraySpec, BadInput
 from robolearn.core.specs import is_image
 
+SHARED = "shared"
 
-class SpatialCnn(nn.Module):
-    """(B, c, H, W) in [0, 1] → (B, features): three strided convolutions, spatial softmax, linear."""
 
-    def __init__(self, channels: int, features: int) -> None:
-        super().__init__()
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 5, stride=2, padding=2),
-            nn.GroupNorm(4, 32),
-            nn.SiLU(),
-            nn.Conv2d(32, 32, 3, stride=2, padding=1),
-            nn.GroupNorm(4, 32),
-            nn.SiLU(),
-            nn.Conv2d(32, 32, 3, stride=2, padding=1),
-        )
-        self.head = nn.Linear(64, features)
-
-    def keypoints(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each channel looks: rows and columns (B, 32), each coordinate in [-1, 1] over the picture."""
-        h = self.convolutions(image - 0.5)
-        rows, columns = h.shape[-2:]
-        # p = softmax over pixels;  keypoint = Σ p · (row, column)
-        p = h.flatten(2).softmax(-1).view_as(h)
-        y = (p.sum(3) * torch.linspace(-1, 1, rows, device=h.device)).sum(2)
-        x = (p.sum(2) * torch.linspace(-1, 1, columns, device=h.device)).sum(2)
-        return y, x
-
-    def forward(self, image: Tensor) -> Tensor:
-        """See the class."""
-        return self.head(torch.cat(self.keypoints(image), dim=1))
+def stored_key(camera: str) -> str:
+    """The feature that may stand in for the pictures `camera`: what a frozen backbone made of them."""
+    return f"{camera}/stored"
 
 
 class ObservationEncoder(nn.Module):
@@ -53,45 +29,102 @@ class ObservationEncoder(nn.Module):
       features: names in the order in which they are concatenated (sorted, so that a dict's order is nothing).
       tokens: (steps, size) of each feature: the condition is their concatenation.
       size: length of the condition.
+      frozen: whether what a backbone makes of a picture stays the same (`stored`).
 
     An input feature is (B, …) or (B, To, …); the To axis is flattened into the condition, oldest step first.
     """
 
-    def __init__(self, observation: Mapping[str, ArraySpec], *, observe: int = 1, image_features: int = 64) -> None:
+    def __init__(
+        self,
+        observation: Mapping[str, ArraySpec],
+        *,
+        observe: int = 1,
+        image_features: int = 64,
+        encoder: EncoderConfig | None = None,
+    ) -> None:
         super().__init__()
         if not observation:
             raise BadInput("observation features", got="none", expected="at least one")
+        config = EncoderConfig() if encoder is None else encoder
         self.features = tuple(sorted(observation))
         self.shapes = {key: tuple(observation[key].shape) for key in self.features}
-        self.observe = observe
+        self.observe, self.crop, self.shared = observe, config.random_crop, config.share
         images = [key for key in self.features if is_image(observation[key])]
+        for key in images:
+            if min(self.shapes[key][:2]) < self.crop:
+                raise BadInput("--random-crop", got=self.crop, expected=f"at most {min(self.shapes[key][:2])} ({key})")
+        own = images[:1] if self.shared else images
+        if self.shared and len(kinds := {self.shapes[key][2] for key in images}) > 1:
+            raise BadInput("--share-encoder", got=f"cameras of {sorted(kinds)} channels", expected="the same of all")
         self.cameras = nn.ModuleDict(
-            {_module_name(key): SpatialCnn(observation[key].shape[-1], image_features) for key in images}
+            {
+                SHARED if self.shared else _module_name(key): build_camera(
+                    observation[key].shape[-1], self._seen(self.shapes[key][:2]), image_features, config
+                )
+                for key in own
+            }
         )
         self.images = frozenset(images)
+        self.frozen = config.freeze and bool(images)
         sizes = (image_features if key in self.images else observation[key].size for key in self.features)
         self.tokens = tuple((observe, size) for size in sizes)
         self.size = sum(steps * size for steps, size in self.tokens)
 
+    def camera(self, key: str) -> Any:
+        """The encoder of the pictures `key`."""
+        return self.cameras[SHARED if self.shared else _module_name(key)]
+
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
-        """{feature: (B, …) or (B, To, …)} → (B, size); images as (B, [To,] c, H, W) floats in [0, 1]."""
+        """{feature: (B, …) or (B, To, …)} → (B, size); images as (B, [To,] c, H, W) floats in [0, 1], or their
+        `stored` under `stored_key`."""
         parts: list[Tensor] = []
         for key in self.features:
-            value = observation[key]
-            if key in self.images:
-                frames = value.reshape(-1, *value.shape[-3:])
-                parts.append(self.cameras[_module_name(key)](frames).reshape(len(value), -1))
-            else:
+            if key not in self.images:
+                value = observation[key]
                 parts.append(value.reshape(len(value), -1))
+            elif (stored := observation.get(stored_key(key))) is not None:
+                batch, encoder = len(stored), self.camera(key)
+                rank = 1 if encoder.pooling == "mean" else 3
+                parts.append(encoder.encode(stored.reshape(-1, *stored.shape[-rank:])).reshape(batch, -1))
+            else:
+                value = observation[key]
+                frames = self._middle(value.reshape(-1, *value.shape[-3:]))
+                parts.append(self.camera(key)(frames).reshape(len(value), -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
+    def stored(self, key: str, frames: Tensor) -> Tensor:
+        """Pictures (B, c, H, W) in [0, 1] of camera `key` → what its frozen backbone makes of them, (B, …)."""
+        encoder = self.camera(key)
+        assert self.frozen and isinstance(encoder, BackboneEncoder)
+        return encoder.stored(self._middle(frames))
+
     def keypoints(self, observation: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-        """Picture feature → where its encoder looks, see `SpatialCnn.keypoints`; of the newest observed step."""
+        """Picture feature → where its encoder looks in the newest observed step: rows and columns (B, F), each in
+        [-1, 1] over the picture. Of spatial softmaxes alone."""
         found = {}
         for key in sorted(self.images):
             frames = observation[key].reshape(-1, self.observe, *observation[key].shape[-3:])[:, -1]
-            found[key] = self.cameras[_module_name(key)].keypoints(frames)  # type: ignore[operator]
+            middle = self._middle(frames)
+            points = self.camera(key).keypoints(middle)
+            if points is not None:
+                # Coordinates over the middle → over the picture.
+                found[key] = tuple(
+                    z * (inner - 1) / max(outer - 1, 1)
+                    for z, inner, outer in zip(points, middle.shape[-2:], frames.shape[-2:], strict=True)
+                )
         return found
+
+    def _seen(self, size: tuple[int, ...]) -> tuple[int, int]:
+        """(H, W) of what an encoder gets of pictures of `size`."""
+        return (self.crop, self.crop) if self.crop else (int(size[0]), int(size[1]))
+
+    def _middle(self, frames: Tensor) -> Tensor:
+        """(B, c, H, W) → their middle (B, c, crop, crop); what training has cropped passes as it is."""
+        height, width = frames.shape[-2:]
+        if not self.crop or (height, width) == (self.crop, self.crop):
+            return frames
+        top, left = (height - self.crop) // 2, (width - self.crop) // 2
+        return frames[..., top : top + self.crop, left : left + self.crop]
 
 
 def _module_name(feature: str) -> str:

@@ -92,6 +92,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("benchmark hil-updates", "robolearn.cli.benchmark_hil_updates:BenchmarkHilUpdates", _UPDATES, "Measure"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
     Entry("benchmark data", "robolearn.cli.benchmark_data:BenchmarkData", "Recording and reading images", "Measure"),
+    Entry("benchmark encoders", "robolearn.cli.benchmark_encoders:BenchmarkEncoders", "Speed of encoders", "Measure"),
     Entry("benchmark safety", "robolearn.cli.benchmark_safety:BenchmarkSafety", "Fuzz the safety filter", "Measure"),
     Entry("benchmark faults", "robolearn.cli.benchmark_faults:BenchmarkFaults", "Faults of a station", "Measure"),
     Entry("sweep", "robolearn.cli.sweep:Sweep", "A training over seeds and settings", "Learn"),

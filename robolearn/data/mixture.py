@@ -77,11 +77,22 @@ class Mixture:
         ]
         return torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(np.concatenate(drawn)))
 
-    def gather(self, index: Tensor) -> Batch:
-        """The windows `index` (B,) int64."""
+    def newest(self, index: Tensor) -> Tensor:
+        """As of `Windows`."""
+        owner = torch.from_numpy(np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1)
+        found = torch.zeros(len(index), self._parts[0].To, dtype=torch.int64)
+        for s in torch.unique(owner).tolist():
+            begin = int(self._begin[s])
+            found[owner == s] = begin + self._parts[s].newest(index.cpu()[owner == s] - begin).cpu()
+        return found
+
+    def gather(self, index: Tensor, *, pictures: bool = True) -> Batch:
+        """The windows `index` (B,) int64, on request without their pictures."""
         owner = np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1
         batches = [
-            self._parts[s].gather(index[torch.from_numpy(owner == s).to(index.device)] - int(self._begin[s]))
+            self._parts[s].gather(
+                index[torch.from_numpy(owner == s).to(index.device)] - int(self._begin[s]), pictures=pictures
+            )
             for s in np.unique(owner)
         ]
         # Batches lie part after part; this is where each window went.
@@ -91,7 +102,11 @@ class Mixture:
             return torch.cat(arrays)[back]
 
         return Batch(
-            observation={key: together([batch.observation[key] for batch in batches]) for key in self._keys},
+            observation={
+                key: together([batch.observation[key] for batch in batches])
+                for key in self._keys
+                if key in batches[0].observation
+            },
             observation_is_pad=together([batch.observation_is_pad for batch in batches]),
             action=together([batch.action for batch in batches]),
             action_is_pad=together([batch.action_is_pad for batch in batches]),

@@ -98,8 +98,15 @@ class Windows:
         """The keys of a batch's observation."""
         return [*self._observation, *self._images]
 
-    def gather(self, index: Tensor) -> Batch:
-        """The windows `index` (B,) int64."""
+    def newest(self, index: Tensor) -> Tensor:
+        """(B, To) of the windows `index`: for each observed step the window whose newest step it is."""
+        index = index.to(self._frame.device)
+        frame, first = self._frame[index, None], self._first[index, None]
+        # Every frame of an episode is a window, in order.
+        return index[:, None] - (frame - torch.maximum(frame + self._past, first))
+
+    def gather(self, index: Tensor, *, pictures: bool = True) -> Batch:
+        """The windows `index` (B,) int64, on request without their pictures."""
         index = index.to(self._frame.device)
         frame, first, last = self._frame[index, None], self._first[index, None], self._last[index, None]
         seen = frame + self._past
@@ -107,7 +114,7 @@ class Windows:
         seen_rows = torch.maximum(seen, first)
         done_rows = torch.minimum(done, last)
         observation = {key: _rows(array, seen_rows) for key, array in self._observation.items()}
-        if self._images:
+        if self._images and pictures:
             wanted = seen_rows.cpu()
             observation |= {key: _frames(array, wanted).to(frame.device) for key, array in self._images.items()}
         return Batch(

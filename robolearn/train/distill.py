@@ -66,7 +66,9 @@ class Distiller:
         statistics: dict[str, Any] = dict(describe_many(vectors)) if vectors else {}
         centre, half = (t.cpu().numpy() for t in (teacher.normalizer.action_centre, teacher.normalizer.action_half))
         statistics["action"] = {"min": centre - half, "max": centre + half}
-        self.trainer = ImitationTrainer(imitation, self.windows, self.interface, statistics, device=device)
+        self.trainer = ImitationTrainer(
+            imitation, self.windows, self.interface, statistics, device=device, capacity=self.windows.capacity
+        )
 
     @property
     def frames_per_round(self) -> int:

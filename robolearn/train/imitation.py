@@ -6,7 +6,7 @@ The loop, the files and the progress bar are those of `robolearn.runs`; which lo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from policies.augment import augment
 from policies.checkpoint import save_policy
 from policies.ema import Ema
-from policies.kinds import build_net
+from policies.encoder_settings import EncoderConfig
+from policies.kinds import fresh_net
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
@@ -25,6 +27,7 @@ from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
+from robolearn.train.feature_cache import CachedFeatures
 from robolearn.train.settings import ImitationConfig, Precision
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
@@ -94,6 +97,9 @@ class ImitationTrainer:
       done: iterations done.
       steps: gradient steps done.
 
+    Args:
+      capacity: windows that `windows` can grow to.
+
     Raises:
       BadInput: no windows, or statistics that do not fit the interface.
     """
@@ -107,27 +113,27 @@ class ImitationTrainer:
         *,
         validation: WindowSource | None = None,
         device: str | torch.device = "cpu",
+        capacity: int = 0,
     ) -> None:
         if len(windows) < 1:
             raise BadInput("training windows", got="none", expected="at least one")
-        self.config, self.windows, self.interface = config, windows, interface
+        self.config, self.interface = config, interface
         self.device = torch.device(device)
         self.normalizer = Normalizer.from_statistics(interface, statistics).to(self.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            self.net: Any = build_net(config.policy, interface).to(self.device)
+            self.net: Any = fresh_net(config.policy, interface).to(self.device)
         self.ema: Ema[Any] = Ema(self.net, config.ema)
-        self.optimizer = torch.optim.AdamW(
-            self.net.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
-        )
+        trained = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay, fused=True)
         self._autocast = _autocast(config.precision, self.device)
         self.done = self.steps = 0
         self._generator = torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
-        self._held = self._validation = None
-        if validation is not None and len(validation):
-            self._held = validation.gather(validation.order(0, 0)[:VALIDATION_WINDOWS])
-            self._validation = self._normalised(self._held)
+        self._encoder: EncoderConfig = self.net.config.network.encoder
+        self.windows = self._remembered(windows, capacity)
+        self._held = None if validation is None or not len(validation) else self._remembered(validation)
+        self._validation: tuple[dict[str, Tensor], Tensor, Tensor] | None = None
 
     @staticmethod
     def of_dataset(
@@ -200,12 +206,12 @@ class ImitationTrainer:
         for name in ("embodiment", "action_kind", "control_hz"):
             if getattr(offered, name) != getattr(needed, name):
                 raise BadInput(f"--from: {name}", got=getattr(offered, name), expected=getattr(needed, name))
-        if policy.net.config != self.config.policy:
-            raise BadInput("--from: settings of the policy", got=policy.net.config, expected=self.config.policy)
+        if policy.net.config != self.net.config:
+            raise BadInput("--from: settings of the policy", got=policy.net.config, expected=self.net.config)
         for net in (self.net, self.ema.module):
             net.load_state_dict(policy.net.state_dict())
         self.normalizer.load_state_dict(policy.normalizer.state_dict())
-        self._validation = None if self._held is None else self._normalised(self._held)
+        self._forget_encodings()
 
     @property
     def iterations(self) -> int:
@@ -240,6 +246,7 @@ class ImitationTrainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, step)
         observation, action, is_pad = self._normalised(self.windows.gather(self._indices(step)))
+        observation = augment(observation, self.normalizer.images, self._encoder, self._generator)
         with self._autocast:
             loss, parts = self.net.loss(observation, action, is_pad, self._generator, self.ema.module)
         self.optimizer.zero_grad(set_to_none=True)
@@ -260,6 +267,27 @@ class ImitationTrainer:
         """There are more windows than before: the running epoch begins anew."""
         self._epoch = -1
 
+    def _forget_encodings(self) -> None:
+        """The encoder may have other weights."""
+        for source in (self.windows, self._held):
+            if isinstance(source, CachedFeatures):
+                source.forget()
+        self._validation = None
+
+    def _remembered(self, source: Any, capacity: int = 0) -> WindowSource:
+        """`source`, with what a frozen encoder makes of its pictures kept, where that can be."""
+        if not (self.config.cache_features and self.net.encoder.frozen) or self._encoder.augments:
+            return source
+        images = self.normalizer.images
+        fits = CachedFeatures.fits(source, images, self._encode, capacity)
+        return CachedFeatures(source, images, self._encode, capacity) if fits else source
+
+    @torch.no_grad()
+    def _encode(self, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Camera → (n, H, W, c) uint8, to what the frozen encoder makes of them."""
+        seen = {key: self.normalizer.picture(value.to(self.device)) for key, value in pictures.items()}
+        return {key: self.net.encoder.stored(key, value) for key, value in seen.items()}
+
     def _normalised(self, batch: WindowBatch) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         observation = {key: value.to(self.device) for key, value in batch.observation.items()}
         action = self.normalizer.action(batch.action.to(self.device))
@@ -267,8 +295,10 @@ class ImitationTrainer:
 
     def _validate(self) -> dict[str, float]:
         """The loss of the averaged weights on held-out windows, with the same noise every time."""
-        if self._validation is None:
+        if self._held is None:
             return {}
+        if self._validation is None:
+            self._validation = self._normalised(self._held.gather(self._held.order(0, 0)[:VALIDATION_WINDOWS]))
         observation, action, is_pad = self._validation
         generator = torch.Generator(self.device).manual_seed(0)
         with torch.no_grad():
@@ -299,6 +329,7 @@ class ImitationTrainer:
             return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
         self.net.load_state_dict(part("net."))
+        self._forget_encodings()
         self.ema.module.load_state_dict(part("ema."))
         unpack_optimizer(self.optimizer, {k: v.clone() for k, v in part("optimizer.").items()}, meta["optimizer"])
         self.done, self.ema.updates = int(meta["done"]), int(meta["ema_updates"])

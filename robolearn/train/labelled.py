@@ -49,6 +49,11 @@ class LabelledWindows:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def capacity(self) -> int:
+        """Windows that there can be."""
+        return len(self._action)
+
     def add(self, observation: Mapping[str, NDArray], label: NDArray[np.float32]) -> None:
         """B more: feature → (B, …), and (B, Tp, Da)."""
         rows = slice(self._length, self._length + len(label))
@@ -64,9 +69,17 @@ class LabelledWindows:
         permutation = np.random.default_rng([seed, epoch, self._length]).permutation(self._length)
         return torch.from_numpy(permutation)
 
-    def gather(self, index: Tensor) -> Labelled:
-        """The windows `index` (B,)."""
-        observation = {key: array.index_select(0, index)[:, None] for key, array in self._observation.items()}
+    def newest(self, index: Tensor) -> Tensor:
+        """(B, 1) the windows `index` themselves: one step is observed."""
+        return index[:, None]
+
+    def gather(self, index: Tensor, *, pictures: bool = True) -> Labelled:
+        """The windows `index` (B,), on request without their pictures."""
+        observation = {
+            key: array.index_select(0, index)[:, None]
+            for key, array in self._observation.items()
+            if pictures or array.dtype != torch.uint8
+        }
         action = self._action.index_select(0, index)
         return Labelled(observation, action, torch.zeros(action.shape[:2], dtype=torch.bool))
 

@@ -47,6 +47,9 @@ class ImitationConfig:
     """In what the training loss is computed: float32, or bfloat16 where torch holds it to be safe (autocast). Weights,
     optimiser, averages and checkpoints are float32 either way."""
 
+    cache_features: bool = True
+    """Keep what a frozen encoder (--freeze-encoder) makes of each frame, instead of encoding it anew in every epoch."""
+
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_iteration", "batch", "threads"):
             if getattr(self, name) < 1:

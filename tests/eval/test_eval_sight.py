@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from policies.kinds import build_net
-from policies.networks.encoder import SpatialCnn
+from policies.networks.spatial import SpatialCnn
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig

