@@ -87,7 +87,7 @@ class DiffusionPolicy(nn.Module):
         eta = self.config.eta
         x, extra = (x0, None) if eta == 0.0 else (x0[:, 0], x0[:, 1:])
         for k, t in enumerate(self.scheduler.timesteps.tolist()):
-            prediction = self.predict(x, torch.full((len(x),), t, device=x.device), cond)
+            prediction = self.predict(x, torch.full((x.shape[0],), t, device=x.device), cond)
             step = self.scheduler.step(
                 prediction,
                 t,

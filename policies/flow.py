@@ -105,7 +105,7 @@ class FlowPolicy(nn.Module):
         embeddings = self.embed(grid[:-1], sizes)
         x = x0
         for embedding, size in zip(embeddings.unbind(), sizes.tolist(), strict=True):
-            v = self.field(x, embedding.expand(len(x), -1), cond)
+            v = self.field(x, embedding.expand(x.shape[0], -1), cond)
             x = torch.add(x, v, alpha=size)
         return x.clamp(-1.0, 1.0)
 

@@ -1,34 +1,46 @@
-"""What ``--policy`` means: a folder of ours, or ``lerobot:FOLDER`` for a policy of LeRobot's."""
+"""What ``--policy`` means: a folder of ours, an ONNX file, or ``lerobot:FOLDER`` for a policy of LeRobot's."""
 
 from __future__ import annotations
 
 import os
 
+from policies.backends import check_backend, use_backend
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
+from policies.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 LEROBOT = "lerobot:"
 
 
-def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
+def open_policy(
+    name: str | os.PathLike[str], device: str = "cpu", backend: str = "torch", precision: str = "float32"
+) -> Policy:
     """The policy that `name` says, ready to act.
 
     Args:
-      name: a run folder, a checkpoint folder, or ``lerobot:`` and a folder that LeRobot's ``save_pretrained`` wrote
-        (or the run folder of a training with LeRobot).
+      name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
+        LeRobot's ``save_pretrained`` wrote (or the run folder of a training with LeRobot).
       device: where its tensors live, as torch names it.
+      backend: what computes its decisions, with which precision; see `policies.backends`. A file is computed by
+        onnxruntime whatever it says.
 
     Raises:
-      BadInput: there is none, it is damaged, or LeRobot is not installed.
+      BadInput: there is none, it is damaged, LeRobot or onnxruntime is not installed, or no such backend.
     """
+    check_backend(backend, precision)
     text = os.fspath(name)
+    if is_onnx(text):
+        return load_onnx_policy(text)
+    if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
+        raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
     if text.startswith(LEROBOT):
         from policies.lerobot_policy import load_lerobot_policy
 
         return load_lerobot_policy(text.removeprefix(LEROBOT), device)
     from policies.checkpoint import load_policy
 
-    return load_policy(text, device)
+    policy = load_policy(text, device)
+    return policy if (backend, precision) == ("torch", "float32") else use_backend(policy, backend, precision)
 
 
 def needed_by(name: str | os.PathLike[str]) -> Interface:
@@ -38,6 +50,8 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     """
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
+    if is_onnx(name):
+        return onnx_interface(name)
     file = policy_folder(name) / CONFIG
     return interface_of(read_config(file), file)
 

@@ -87,6 +87,10 @@ class Normalizer(nn.Module):
             out[key] = ((value - mean) * self.get_buffer(_buffer(key, "inverse_std"))).clamp_(-CLIP, CLIP)
         return out
 
+    def vector_back(self, key: str, value: Tensor) -> Tensor:
+        """(…, D) normalised vector of the feature `key` → the world's units."""
+        return value / self.get_buffer(_buffer(key, "inverse_std")) + self.get_buffer(_buffer(key, "mean"))
+
     def action(self, action: Tensor) -> Tensor:
         """(…, Da) in the world's [-1, 1] → normalised; demonstrations lie within ±1."""
         return (action - self.action_centre) / self.action_half

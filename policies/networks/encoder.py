@@ -78,9 +78,9 @@ class ObservationEncoder(nn.Module):
             value = observation[key]
             if key in self.images:
                 frames = value.reshape(-1, *value.shape[-3:])
-                parts.append(self.cameras[_module_name(key)](frames).reshape(len(value), -1))
+                parts.append(self.cameras[_module_name(key)](frames).reshape(value.shape[0], -1))
             else:
-                parts.append(value.reshape(len(value), -1))
+                parts.append(value.flatten(1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def keypoints(self, observation: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:

@@ -53,6 +53,7 @@ class Deployment:
       seed: of starts and of the policy's noise.
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
+      backend, precision: what computes its decisions; see `policies.backends`.
       dry_run: nothing is published to the controller.
       realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
       simulation: the simulated arm, or None for a real one.
@@ -66,6 +67,8 @@ class Deployment:
     seed: int
     limit_s: float
     device: str = "auto"
+    backend: str = "torch"
+    precision: str = "float32"
     dry_run: bool = False
     realtime_priority: int = 0
     simulation: Simulation | None = None
@@ -129,6 +132,8 @@ def programs(deployment: Deployment) -> list[Program]:
         "policy": deployment.policy,
         "seed": deployment.seed,
         "device": deployment.device,
+        "backend": deployment.backend,
+        "precision": deployment.precision,
         **objects,
     }
 

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from robolearn.core import BadInput, Policy, RobolearnError
-from robolearn.core.device import resolve_device
 
 
 def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
     return run_node(
-        _policy_node, ("contract", "policy", "objects", "seed", "device", "tail_steps", "realtime_priority"), argv
+        _policy_node,
+        ("contract", "policy", "objects", "seed", "device", "backend", "precision", "tail_steps", "realtime_priority"),
+        argv,
     )
 
 
@@ -75,16 +76,19 @@ def _policy_node() -> Any:
     return PolicyNode(load)
 
 
-def load(path: str, device: str) -> Policy:
+def load(path: str, device: str, backend: str = "torch", precision: str = "float32") -> Policy:
     """The policy at `path`, on `device` (``auto``, ``cpu``, …), set up for one arm; raises `BadInput`."""
     if not path:
-        raise BadInput("parameter policy", got="nothing", expected="a run, a checkpoint folder or lerobot:FOLDER")
+        expected = "a run, a checkpoint folder, FILE.onnx or lerobot:FOLDER"
+        raise BadInput("parameter policy", got="nothing", expected=expected)
     import torch
 
+    from policies.backends import backend_device, check_backend
     from policies.loading import open_policy
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
-    return open_policy(path, device=resolve_device(device))
+    check_backend(backend, precision)
+    return open_policy(path, backend_device(backend, device), backend, precision)
 
 
 def _streamer_node() -> Any:
