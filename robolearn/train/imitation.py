@@ -18,6 +18,7 @@ from torch import Tensor
 from policies.checkpoint import save_policy
 from policies.ema import Ema
 from policies.kinds import build_net
+from policies.loss import has_parts
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
@@ -25,6 +26,7 @@ from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
+from robolearn.train.pieces import Together, gradient_in_pieces
 from robolearn.train.settings import ImitationConfig, Precision
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
@@ -92,6 +94,7 @@ class ImitationTrainer:
       ema: its moving average, what `export` writes and what makes a shortcut model's targets.
       normalizer: fixed by the dataset's statistics.
       done: iterations done.
+      together: the processes that take each batch with this one, or None.
 
     Raises:
       BadInput: no windows, or statistics that do not fit the interface.
@@ -120,6 +123,9 @@ class ImitationTrainer:
             self.net.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self._autocast = _autocast(config.precision, self.device)
+        if config.accumulate > 1 and not has_parts(self.net):
+            raise BadInput("--accumulate", got=f"{config.accumulate} of a policy of kind {self.net.name}", expected="1")
+        self.together: Together | None = None
         self.done = 0
         self._generator = torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
@@ -215,15 +221,28 @@ class ImitationTrainer:
         """One gradient step; named scalars."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, step)
-        observation, action, is_pad = self._normalised(self.windows.gather(self._indices(step)))
-        with self._autocast:
-            loss, parts = self.net.loss(observation, action, is_pad, self._generator, self.ema.module)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        parts = self._gradient(self._indices(step))
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.grad_clip)
         self.optimizer.step()
         self.ema.update(self.net)
         return parts | {"grad_norm": norm}
+
+    def _gradient(self, index: Tensor) -> dict[str, Tensor]:
+        """Leave the gradient of the loss of the windows `index` in the parameters; named scalars."""
+        target = self.ema.module
+        if self.config.accumulate == 1 and self.together is None:
+            with self._autocast:
+                loss, parts = self.net.loss(*self._gather(index), self._generator, target)
+            loss.backward()
+            return parts
+        return gradient_in_pieces(
+            self.net, self._gather, index, self._generator, target,
+            pieces=self.config.accumulate, autocast=self._autocast, together=self.together,
+        )  # fmt: skip
+
+    def _gather(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        return self._normalised(self.windows.gather(index))
 
     def _indices(self, step: int) -> Tensor:
         """The windows of a gradient step: batch after batch through the orders of the epochs."""

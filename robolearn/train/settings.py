@@ -25,6 +25,8 @@ class ImitationConfig:
     """Gradient steps between two rows of the metrics."""
     batch: int = 256
     """Windows per gradient step."""
+    accumulate: int = 1
+    """Pieces of a batch, one after the other: the same gradient step with so many times less memory."""
     lr: float = 1e-3
     """Learning rate after the warm-up."""
     lr_final: float = 1e-4
@@ -48,9 +50,12 @@ class ImitationConfig:
     optimiser, averages and checkpoints are float32 either way."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "batch", "threads"):
+        for name in ("steps", "steps_per_iteration", "batch", "threads", "accumulate"):
             if getattr(self, name) < 1:
                 raise BadInput(f"imitation: {name}", got=getattr(self, name), expected="at least 1")
+        if self.accumulate > self.batch:
+            expected = f"at most the {self.batch} windows of a batch"
+            raise BadInput("imitation: accumulate", got=self.accumulate, expected=expected)
         if self.precision not in get_args(Precision):
             raise BadInput("imitation: precision", got=self.precision, available=get_args(Precision))
         if not 0.0 <= self.ema < 1.0 or not 0.0 <= self.validation < 1.0:
