@@ -105,5 +105,5 @@ def _compiled(policy: LearnedPolicy) -> Any:
     from policies.graph import Decision
 
     # Inductor's cache on disk holds pickles, in a folder that others can guess.
-    options = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}
+    options: dict[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}
     return torch.compile(Decision(policy), dynamic=False, options=options)

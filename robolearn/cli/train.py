@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
+    from robolearn.runs import Run
+    from robolearn.train.imitation import ImitationTrainer
 
 
 log = logging.getLogger(__name__)
@@ -46,6 +49,9 @@ class Train(Command):
     to its share. By default every window of all sets is drawn once per epoch."""
     weights: bool = False
     """Draw the episodes of a data set by the weights that `robolearn dataset quality --weights` wrote into it."""
+    processes: int = 1
+    """Processes that take a share of every batch each, with the gradient of the whole: on the CPU, or with --device
+    cuda on a GPU each (extra processes)."""
     device: str = "auto"
     """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
@@ -63,35 +69,27 @@ class Train(Command):
         return {"settings": ImitationConfig(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core.device import resolve_device
-        from robolearn.data.mixture import check_alike, shares_of
-        from robolearn.data.reader import Dataset
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
-        from robolearn.train.imitation import ImitationTrainer, split_episodes
+        from robolearn.train.imitation import split_episodes
 
-        at_least(1, checkpoint_every=self.checkpoint_every)
+        at_least(1, checkpoint_every=self.checkpoint_every, processes=self.processes)
         check_seed(self.settings.seed)
-        device = resolve_device(self.device)
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
-        datasets = [Dataset.open(path, images=self.images).seeing(self.observe) for path in self.data]
+        device = self._device(0)
+        config = self.settings
+        datasets, weights, shares = self._datasets()
         if privileged := datasets[0].interface.privileged:
             log.info("the policy sees %s, which only a simulated world has", ", ".join(privileged))
-        shares = shares_of(self.mix or None, datasets)
-        check_alike(datasets)
-        config = self.settings
-        weights = [self._weights(dataset) for dataset in datasets]
         self._build_cache(datasets)
         content = [dataset.content() for dataset in datasets]
-        if len(datasets) == 1:
-            trainer = ImitationTrainer.of_dataset(config, datasets[0], device, weights=weights[0])
-            drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
-        else:
-            trainer = ImitationTrainer.of_mixture(config, datasets, shares, device, weights=weights)
+        trainer = self.trainer(device, datasets, weights, shares)
+        drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
+        if len(datasets) > 1:
             drawn = {"data": list(self.data), "sha256": content, "mix": shares}
         stored = {
             "command": "train",
@@ -100,8 +98,9 @@ class Train(Command):
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
         with Run.create(self.out, stored, resume=self.resume, may_differ=("data",)) as run:
-            with Progress("imitation", total=config.iterations, unit=f"x {config.steps_per_iteration} steps",
-                          show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
+            progress = Progress("imitation", total=config.iterations, unit=f"x {config.steps_per_iteration} steps",
+                                show=("loss", "validation_loss"), quiet=self.json)  # fmt: skip
+            with self._together(trainer, run, device), progress:
                 done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every, progress=progress)
             result = {
                 "run": str(self.out),
@@ -115,6 +114,67 @@ class Train(Command):
             }
             run.finish(result)
         return result
+
+    def _device(self, rank: int) -> str:
+        from robolearn.core.device import resolve_device
+
+        device = resolve_device(self.device)
+        if self.processes == 1:
+            return device
+        from robolearn.train.processes import MOST, device_of, need_accelerate
+
+        if self.processes > min(MOST, self.settings.batch):
+            expected = f"at most {min(MOST, self.settings.batch)}, and a window of the batch for each"
+            raise BadInput("--processes", got=self.processes, expected=expected)
+        need_accelerate()
+        return device_of(device, rank, self.processes)
+
+    def _datasets(self) -> tuple[list[Dataset], list[list[float] | None], list[float]]:
+        """The sets, weights of their episodes, and their shares."""
+        from robolearn.data.mixture import check_alike, shares_of
+        from robolearn.data.reader import Dataset
+
+        datasets = [Dataset.open(path, images=self.images).seeing(self.observe) for path in self.data]
+        shares = shares_of(self.mix or None, datasets)
+        check_alike(datasets)
+        return datasets, [self._weights(dataset) for dataset in datasets], shares
+
+    def trainer(
+        self, device: str, datasets: list[Dataset], weights: list[list[float] | None], shares: list[float]
+    ) -> ImitationTrainer:
+        """A trainer on what `_datasets` opened."""
+        from robolearn.train.imitation import ImitationTrainer
+
+        if len(datasets) == 1:
+            return ImitationTrainer.of_dataset(self.settings, datasets[0], device, weights=weights[0])
+        return ImitationTrainer.of_mixture(self.settings, datasets, shares, device, weights=weights)
+
+    @contextmanager
+    def _together(self, trainer: ImitationTrainer, run: Run, device: str) -> Iterator[None]:
+        """Within, other processes work on the batches of `trainer` where there are any."""
+        if self.processes == 1:
+            yield
+            return
+        from robolearn.cli.train_process import task_of
+        from robolearn.train.processes import lead
+
+        with lead(self.processes, "robolearn.cli.train_process", task_of(self, run.state_dir), device) as together:
+            trainer.together = together
+            yield
+
+    def follow(self, rank: int, meeting: Path, state: Path) -> None:
+        """Do as the process that leads, whose states are in `state`, but write nothing."""
+        from robolearn.runs.checkpoint import load_latest_state
+        from robolearn.train.processes import Processes
+
+        device = self._device(rank)
+        trainer = self.trainer(device, *self._datasets())
+        if (found := load_latest_state(state)) is not None:
+            trainer.load_state(found[0], found[1]["trainer"])
+        trainer.together = together = Processes(rank, self.processes, meeting, device)
+        for i in range(trainer.done, trainer.iterations):
+            trainer.iterate(i)
+        together.close()
 
     def _build_cache(self, datasets: Sequence[Dataset]) -> None:
         from robolearn.runs import Progress

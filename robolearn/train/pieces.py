@@ -66,6 +66,7 @@ def gradient_in_pieces(
             weight = torch.zeros_like(error)
         if not len(piece):
             continue
+        assert draws is not None
         own = {key: value[piece.to(value.device)] for key, value in draws.items()}
         with autocast:
             counts = net.weight(action, is_pad)
