@@ -28,6 +28,9 @@ def generate_launch_description() -> LaunchDescription:
             ),
             DeclareLaunchArgument("policy", description="folder of the policy: a run or its checkpoint"),
             DeclareLaunchArgument(
+                "words", default_value="", description="what to do, in a sentence, for a policy trained with words"
+            ),
+            DeclareLaunchArgument(
                 "device",
                 default_value="auto",
                 description="where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>",
@@ -48,6 +51,7 @@ def generate_launch_description() -> LaunchDescription:
                     {
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
                         "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
+                        "words": ParameterValue(LaunchConfiguration("words"), value_type=str),
                         "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
                     }
                 ],

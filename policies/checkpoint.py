@@ -70,7 +70,7 @@ def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu"
 
 
 def load_chunk_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> ChunkPolicy:
-    """The flow or diffusion policy in a folder; see `load_policy`.
+    """The policy of imitation in a folder, of any kind in `POLICIES`; see `load_policy`.
 
     Raises:
       BadInput: also where it is of another kind.

@@ -51,7 +51,7 @@ class DiffusionPolicy(nn.Module):
         self.time = FourierEmbedding(net.embedding)
         self.cond_dim = self.encoder.size
         self.field = build_field(
-            net, horizon=config.horizon, action_dim=self.action_dim, embedding=net.embedding, cond=self.cond_dim
+            net, horizon=config.horizon, action_dim=self.action_dim, embedding=net.embedding, tokens=self.encoder.tokens
         )
         chunk = (config.horizon, self.action_dim)
         self.noise_shape = chunk if config.eta == 0.0 else (1 + config.steps, *chunk)

@@ -51,7 +51,11 @@ class FlowPolicy(nn.Module):
         self.cond_dim = self.encoder.size
         self.embedding_dim = net.embedding * (2 if config.kind == "shortcut" else 1)
         self.field = build_field(
-            net, horizon=config.horizon, action_dim=self.action_dim, embedding=self.embedding_dim, cond=self.cond_dim
+            net,
+            horizon=config.horizon,
+            action_dim=self.action_dim,
+            embedding=self.embedding_dim,
+            tokens=self.encoder.tokens,
         )
         self.noise_shape = (config.horizon, self.action_dim)
 

@@ -9,20 +9,25 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from policies.act import ActPolicy
 from policies.chosen import ChosenPolicy
 from policies.flow import FlowPolicy
 from policies.gaussian import GaussianPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.regression import RegressionPolicy
 from policies.settings import (
     BEFORE,
+    DENOISING,
     POLICIES,
     RENAMED,
+    ActConfig,
     ActorConfig,
     ChosenConfig,
     FlowConfig,
     GaussianConfig,
     PolicyConfig,
+    RegressionConfig,
 )
 from policies.stateless import StatelessPolicy
 from policies.steered import SteeredPolicy
@@ -45,6 +50,10 @@ def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -
     with torch.device(device):
         if isinstance(config, FlowConfig):
             return FlowPolicy(config, interface)
+        if isinstance(config, RegressionConfig):
+            return RegressionPolicy(config, interface)
+        if isinstance(config, ActConfig):
+            return ActPolicy(config, interface)
         from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
 
         return DiffusionPolicy(config, interface)
@@ -77,8 +86,8 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
     if kind in AROUND:
         cls, config = AROUND[kind]
         proposer = build_policy(data.get("proposer", {}), interface, what, device)
-        if not isinstance(proposer, ChunkPolicy):
-            raise BadInput(f"{what}: proposer", got=data["proposer"]["kind"], available=POLICIES)
+        if not isinstance(proposer, ChunkPolicy) or proposer.net.name not in DENOISING:
+            raise BadInput(f"{what}: proposer", got=data["proposer"]["kind"], available=DENOISING)
         with torch.device(device):
             return cls(proposer, config_from_json(config, settings, what))
     if kind == GAUSSIAN:

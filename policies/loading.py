@@ -7,6 +7,7 @@ import os
 from policies.backends import check_backend, use_backend
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
 from policies.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
+from policies.prompted import WORDS, PromptedPolicy, is_prompted, refuse_words, without_words
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 LEROBOT = "lerobot:"
@@ -15,7 +16,7 @@ LEROBOT = "lerobot:"
 def open_policy(
     name: str | os.PathLike[str], device: str = "cpu", backend: str = "torch", precision: str = "float32"
 ) -> Policy:
-    """The policy that `name` says, ready to act.
+    """The policy that `name` says, ready to act; one that was trained with words wants to be told some before.
 
     Args:
       name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
@@ -30,7 +31,8 @@ def open_policy(
     check_backend(backend, precision)
     text = os.fspath(name)
     if is_onnx(text):
-        return load_onnx_policy(text)
+        policy = load_onnx_policy(text)
+        return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
     if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
         raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
     if text.startswith(LEROBOT):
@@ -40,7 +42,9 @@ def open_policy(
     from policies.checkpoint import load_policy
 
     policy = load_policy(text, device)
-    return policy if (backend, precision) == ("torch", "float32") else use_backend(policy, backend, precision)
+    if (backend, precision) != ("torch", "float32"):
+        use_backend(policy, backend, precision)
+    return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
 
 
 def needed_by(name: str | os.PathLike[str]) -> Interface:
@@ -51,9 +55,29 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
     if is_onnx(name):
-        return onnx_interface(name)
+        return without_words(onnx_interface(name))
     file = policy_folder(name) / CONFIG
-    return interface_of(read_config(file), file)
+    return without_words(interface_of(read_config(file), file))
+
+
+def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
+    """What the policy that `name` says is to be told: `words`, or the `usual` ones; nothing if it takes none.
+
+    Raises:
+      BadInput: words for a policy that was trained without, or none for one that was trained with some.
+    """
+    interface = None
+    if is_onnx(name):
+        interface = onnx_interface(name)
+    elif not os.fspath(name).startswith(LEROBOT):
+        file = policy_folder(name) / CONFIG
+        interface = interface_of(read_config(file), file)
+    if interface is None or not is_prompted(interface):
+        refuse_words(words, what=what)
+        return ""
+    if not (words or usual):
+        raise BadInput(f"{what}: words", got="none", expected="a sentence", available=interface.extra.get(WORDS, {}))
+    return words or usual
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:

@@ -6,6 +6,7 @@ demonstrations used, widened a little, fills [-1, 1]: exploration noise of one s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from policies.networks.encoder import is_image
 from robolearn.core import BadInput, Interface
+from robolearn.core.specs import PROMPT
 
 Statistics = Mapping[str, Mapping[str, ArrayLike]]
 """Feature name, or "action" → {"mean", "std", "min", "max", …} → one number per component."""
@@ -29,6 +31,7 @@ class Normalizer(nn.Module):
     """Statistics as buffers, so that they travel inside ``model.safetensors``.
 
     Observation vectors: z = clip((x − mean) / max(std, floor), ±10).
+    The vector of a sentence, of length 1: z = √D v, whatever the sentences of the demonstrations were.
     Images: uint8 HWC → floats CHW in [0, 1].
     Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].
 
@@ -58,6 +61,9 @@ class Normalizer(nn.Module):
         self = Normalizer(interface)
         for key in self.vectors:
             shape = interface.observation[key].shape
+            if key == PROMPT:
+                self.get_buffer(_buffer(key, "inverse_std")).fill_(math.sqrt(interface.observation[key].size))
+                continue
             mean, std = (_statistic(statistics, key, name, shape) for name in ("mean", "std"))
             self.get_buffer(_buffer(key, "mean")).copy_(mean)
             self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))

@@ -82,8 +82,8 @@ class ChunkPolicy(nn.Module):
       noise: where samples start; world w's noise depends on (seed, w, call) alone.
       backend: computes decisions in the place of `decide`, or None.
 
-    With To > 1 the last To observations of every world are kept, one per call (so Ta = 1); `begin` makes
-    worlds forget theirs when their episodes start.
+    With To > 1 the last To observations of every world are kept, one per control step: `observe` takes those inside
+    an executed chunk. `begin` makes worlds forget theirs when their episodes start.
     """
 
     def __init__(self, net: nn.Module, normalizer: Normalizer, interface: Interface) -> None:
@@ -95,10 +95,9 @@ class ChunkPolicy(nn.Module):
         self.noise = WorldNoise(self.net.noise_shape)
         self.backend: Backend | None = None
         self._observe: int = self.net.config.observe
+        self.observes_every_step = self._observe > 1
         self._history: dict[str, NDArray] = {}
         self._fresh: NDArray[np.bool_] | None = None
-
-    observes_every_step = False
 
     def with_initial_noise(self, std: float) -> ChunkPolicy:
         """The same weights with another standard deviation of the noise that denoising begins with."""
@@ -125,7 +124,13 @@ class ChunkPolicy(nn.Module):
             self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
 
     def observe(self, observation: Observation) -> None:
-        """Not needed: with To > 1 every step asks `act`."""
+        """Take the observation of a step at which `act` is not asked into the history.
+
+        Raises:
+          BadInput: a feature is missing or has another shape.
+        """
+        if self._observe > 1:
+            self._remember(self._needed(observation))
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
@@ -135,7 +140,7 @@ class ChunkPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or the network on it, gave NaN.
         """
-        needed = {key: feature(self.interface, observation, key) for key in self.interface.observation}
+        needed = self._needed(observation)
         if self._observe > 1:
             needed = self._remember(needed)
         actions = compute(self, needed, self.noise.draw(len(next(iter(needed.values())))))
@@ -148,6 +153,9 @@ class ChunkPolicy(nn.Module):
         """Features (N, [To,] …) as observed and standard normal noise (N, *noise_shape) → (N, Tp, Da) in [-1, 1]."""
         cond = self.net.encode(self.normalizer.observation(observation))
         return self.normalizer.action_back(self.net.sample(cond, noise * self.net.initial_noise_std))
+
+    def _needed(self, observation: Observation) -> dict[str, NDArray]:
+        return {key: feature(self.interface, observation, key) for key in self.interface.observation}
 
     def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""

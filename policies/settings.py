@@ -5,6 +5,7 @@ Apart from the networks so that reading a command line does not load torch. A do
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ import tyro
 
 from robolearn.core import BadInput
 
+NETWORKS = ("mlp", "unet1d", "transformer")
 ACTIVATIONS = ("silu", "mish", "relu", "tanh")
 TIME_SAMPLING = ("uniform", "beta", "logit_normal")
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
@@ -24,16 +26,19 @@ SPACINGS = ("trailing", "leading", "linspace")
 class NetworkConfig:
     """The network from (chunk, time, condition) to a chunk."""
 
-    kind: Annotated[Literal["mlp", "unet1d"], tyro.conf.arg(name="network")] = "mlp"
-    """A residual MLP over the flat chunk, or a conditional 1-D U-Net along its time."""
+    kind: Annotated[Literal["mlp", "unet1d", "transformer"], tyro.conf.arg(name="network")] = "mlp"
+    """A residual MLP over the flat chunk, a conditional 1-D U-Net along its time, or a transformer whose actions attend
+    to what is observed."""
     width: int = 256
-    """Units per layer of the MLP."""
+    """Units per layer of the MLP or the transformer."""
     depth: int = 3
-    """Layers of the MLP."""
+    """Layers of the MLP or the transformer."""
+    heads: int = 4
+    """Attention heads of the transformer; they divide its width."""
     channels: tuple[int, ...] = (32, 64)
     """Channels per level of the U-Net."""
     activation: Literal["silu", "mish", "relu", "tanh"] = "silu"
-    """Of either network."""
+    """Of MLP and U-Net."""
     norm: Annotated[bool, tyro.conf.arg(name="layer-norm")] = False
     """LayerNorm before each residual layer of the MLP."""
     embedding: Annotated[int, tyro.conf.arg(name="time-embedding")] = 16
@@ -42,8 +47,9 @@ class NetworkConfig:
     """Length of the encoding of one camera."""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("mlp", "unet1d"):
-            raise BadInput("network", got=self.kind, available=("mlp", "unet1d"))
+        if self.kind not in NETWORKS:
+            raise BadInput("network", got=self.kind, available=NETWORKS)
+        check_heads(self.heads, self.width if self.kind == "transformer" else self.heads)
         if self.activation not in ACTIVATIONS:
             raise BadInput("activation", got=self.activation, available=ACTIVATIONS)
         if self.embedding < 2 or self.embedding % 2:
@@ -69,7 +75,7 @@ class FlowConfig:
     execute: int = 4
     """Ta, how many of them are executed before the policy is asked again."""
     observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
-    """To, observed steps; more than one needs Ta = 1."""
+    """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
     initial_noise_std: Annotated[float, tyro.conf.arg(name="initial-noise-std")] = 1.0
     """Standard deviation of x_0 when the policy acts. Training always sees 1, the prior of the flow; less keeps to the
     middle of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it."""
@@ -124,7 +130,7 @@ class DiffusionConfig:
     execute: int = 4
     """Ta, how many of them are executed before the policy is asked again."""
     observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
-    """To, observed steps; more than one needs Ta = 1."""
+    """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     mask_padding: bool = True
     """As of a flow policy."""
@@ -145,6 +151,60 @@ class DiffusionConfig:
         ):
             if value not in available:
                 raise BadInput(what, got=value, available=available)
+
+
+@dataclass(frozen=True)
+class RegressionConfig:
+    """A policy that predicts the chunk itself, in one step or in two: the baseline that any flow has to beat."""
+
+    steps: Annotated[Literal[1, 2], tyro.conf.arg(name="regression-steps")] = 2
+    """1: plain regression. 2: the first prediction is refined by a second one, which was trained on noisy chunks."""
+    noise: Annotated[float, tyro.conf.arg(name="refine-noise")] = 0.1
+    """σ, standard deviation of that noise; a chunk's components fill [-1, 1]."""
+    horizon: int = 4
+    """Tp, actions in a predicted chunk."""
+    execute: int = 4
+    """Ta, how many of them are executed before the policy is asked again."""
+    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
+    """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    mask_padding: bool = True
+    """As of a flow policy."""
+
+    def __post_init__(self) -> None:
+        check_chunk(self.steps, self.horizon, self.execute, self.observe)
+        if self.steps > 2:
+            raise BadInput("regression steps", got=self.steps, available=(1, 2))
+        if not 0.0 < self.noise < 1.0:
+            raise BadInput("refine noise", got=self.noise, expected="between 0 and 1")
+
+
+@dataclass(frozen=True)
+class ActConfig:
+    """Action chunking with transformers: a conditional VAE over chunks (ACT)."""
+
+    horizon: int = 16
+    """Tp, actions in a predicted chunk."""
+    execute: int = 8
+    """Ta, how many of them are executed before the policy is asked again."""
+    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
+    """To, observed steps."""
+    latent: int = 16
+    """Length of the style variable z, which is 0 when the policy acts."""
+    kl_weight: float = 10.0
+    """β, weight of the KL divergence of the style from N(0, 1)."""
+    network: NetworkConfig = field(default_factory=lambda: NetworkConfig("transformer", width=128, depth=2))
+    mask_padding: bool = True
+    """As of a flow policy."""
+
+    def __post_init__(self) -> None:
+        check_chunk(1, self.horizon, self.execute, self.observe)
+        if self.network.kind != "transformer":
+            raise BadInput("network of act", got=self.network.kind, available=("transformer",))
+        if not 1 <= self.latent <= MOST:
+            raise BadInput("latent", got=self.latent, expected=f"1 to {MOST}")
+        if not 0.0 <= self.kl_weight < math.inf:
+            raise BadInput("kl weight", got=self.kl_weight, expected="at least 0")
 
 
 @dataclass(frozen=True)
@@ -213,8 +273,15 @@ class GaussianConfig(ActorConfig):
     """The gripper is not the Gaussian's: critics choose among close, stay and open."""
 
 
-PolicyConfig = FlowConfig | DiffusionConfig
-POLICIES: dict[str, type[FlowConfig] | type[DiffusionConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+DenoisingConfig = FlowConfig | DiffusionConfig
+PolicyConfig = FlowConfig | DiffusionConfig | RegressionConfig | ActConfig
+DENOISING: dict[str, type[FlowConfig] | type[DiffusionConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+"""Policies with a likelihood step by step: what is fine-tuned by RL."""
+POLICIES: dict[str, type[FlowConfig] | type[DiffusionConfig] | type[RegressionConfig] | type[ActConfig]] = {
+    **DENOISING,
+    "regression": RegressionConfig,
+    "act": ActConfig,
+}
 RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name
 BEFORE = {"spacing": "leading"}  # settings of policies whose checkpoint does not state them
 
@@ -227,10 +294,9 @@ def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:
         raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected=f"at most {MOST} each")
     if execute > horizon:
         raise BadInput("executed steps Ta", got=execute, expected=f"at most the horizon Tp = {horizon}")
-    if observe > 1 and execute > 1:
-        raise BadInput(
-            "observed steps To",
-            got=f"To = {observe} with Ta = {execute}",
-            expected="To = 1 or Ta = 1",
-            hint="What was seen inside an executed chunk never reaches the policy",
-        )
+
+
+def check_heads(heads: int, width: int) -> None:
+    """Raise `BadInput` unless a transformer of `width` can have so many heads."""
+    if not 1 <= heads <= MOST or width % heads:
+        raise BadInput("attention heads", got=f"{heads} of a width of {width}", expected="a divisor of the width")

@@ -51,6 +51,7 @@ class ObservationEncoder(nn.Module):
 
     Attributes:
       features: names in the order in which they are concatenated (sorted, so that a dict's order is nothing).
+      tokens: (steps, size) of each feature: the condition is their concatenation.
       size: length of the condition.
 
     An input feature is (B, …) or (B, To, …); the To axis is flattened into the condition, oldest step first.
@@ -69,7 +70,8 @@ class ObservationEncoder(nn.Module):
         )
         self.images = frozenset(images)
         sizes = (image_features if key in self.images else observation[key].size for key in self.features)
-        self.size = observe * sum(sizes)
+        self.tokens = tuple((observe, size) for size in sizes)
+        self.size = sum(steps * size for steps, size in self.tokens)
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         """{feature: (B, …) or (B, To, …)} → (B, size); images as (B, [To,] c, H, W) floats in [0, 1]."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from policies.backends import PRECISIONS, BackendName, check_backend
-from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig
+from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.cli.command import Command, at_least
 from robolearn.core import BadInput
 from robolearn.core.specs import ArraySpec, Interface
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 UNET = NetworkConfig(kind="unet1d", channels=(64, 128))
 CHUNK: dict[str, Any] = {"horizon": 16, "execute": 8, "network": UNET}
-NETWORKS: dict[str, tuple[PolicyConfig, tuple[str, ...]]] = {
+NETWORKS: dict[str, tuple[FlowConfig | DiffusionConfig, tuple[str, ...]]] = {
     "flow_mlp_1": (FlowConfig(steps=1), ("proprio", "objects")),
     "flow_unet_4": (FlowConfig(steps=4, **CHUNK), ("proprio", "objects")),
     "flow_two_cameras_4": (FlowConfig(steps=4), ("proprio", "images.front", "images.wrist")),
@@ -125,7 +125,7 @@ class BenchmarkPolicy(Command):
             return [(name, lambda name=name: _untrained(name), NETWORKS[name][0].steps) for name in self.networks]
         path = self.policy
         policy = load_policy(path)
-        steps = policy.net.config.steps if isinstance(policy, ChunkPolicy) else 0
+        steps = getattr(policy.net.config, "steps", 0) if isinstance(policy, ChunkPolicy) else 0
         return [(str(path), lambda: load_policy(path), steps)]
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.settings import POLICIES
+from policies.settings import DENOISING
 from robolearn.cli.choices import DemoQuality, SimRobot
 from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
@@ -72,8 +72,8 @@ class BenchmarkRl(Command):
         for kind in self.flows:
             if kind not in FLOWS:
                 raise BadInput("flow", got=kind, available=FLOWS)
-        if self.policy not in POLICIES:
-            raise BadInput("--policy", got=self.policy, available=POLICIES)
+        if self.policy not in DENOISING:
+            raise BadInput("--policy", got=self.policy, available=DENOISING)
         for flag in ("tasks", "seeds", "flows", "denoise_steps"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
@@ -106,7 +106,7 @@ class BenchmarkRl(Command):
         return Quickstart(
             **values
             | {
-                "policy_settings": POLICIES[self.policy](steps=denoise_steps, **flow),  # type: ignore[arg-type]
+                "policy_settings": DENOISING[self.policy](steps=denoise_steps, **flow),  # type: ignore[arg-type]
                 "settings": algorithm_preset(self.algo, task, **_changed(self.settings)),
             },
             task=task,

@@ -33,6 +33,8 @@ class Deploy(Command):
     """On the simulated arm, and in a rehearsal."""
     rehearse: bool = False
     """On a simulated arm behind a double of the station's driver: its topics, stamps and habits."""
+    words: str = ""
+    """What to do, in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
     episodes: int = 50
     """How many."""
     seed: int = 1000
@@ -88,6 +90,7 @@ class Deploy(Command):
             contract=contract,
             episodes=self.episodes,
             seed=self.seed,
+            words=self.words,
             limit_s=self.seconds,
             device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
             backend=self.backend,
@@ -131,4 +134,4 @@ def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...]
     limit_s = 10.0 + 5.0 * (seconds if driver else made.max_episode_steps / CONTROL_HZ)
     double = ("robolearn.cli.node_driver_double", driver, str(seconds))
     module = double if driver else ("robolearn.cli.node_sim_arm",)
-    return tuple(made.observation_names), Simulation(task, module, limit_s)
+    return tuple(made.observation_names), Simulation(task, module, limit_s, made.prompt)

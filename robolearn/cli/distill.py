@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from policies.settings import POLICIES
+from policies.settings import DENOISING, POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, peek, world_options
 from robolearn.core import BadInput
 from robolearn.train.settings import DistillConfig
@@ -37,7 +37,7 @@ class Distill(Command):
     worlds: int = 32
     """Worlds side by side."""
     policy: str = "flow"
-    """The kind of student: flow or diffusion."""
+    """The kind of student: flow, diffusion, regression or act."""
     settings: DistillConfig = field(default_factory=DistillConfig)
     device: str = "auto"
     """Where both compute: auto, cpu, cuda or cuda:<i>."""
@@ -52,7 +52,7 @@ class Distill(Command):
         if kind not in POLICIES:
             raise BadInput("--policy", got=kind, available=POLICIES)
         usual = DistillConfig()
-        student = POLICIES[kind](initial_noise_std=0.0)
+        student = DENOISING[kind](initial_noise_std=0.0) if kind in DENOISING else POLICIES[kind]()
         return {"settings": replace(usual, imitation=replace(usual.imitation, policy=student))}
 
     def run(self) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Evaluate(Command):
     """Number of episodes, of each policy."""
     looks: Literal["none", "mild", "wild"] = "none"
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    words: str = ""
+    """What to do, in a sentence, for policies that were trained with words; by default the task's own sentence."""
     worlds: int = 64
     """Worlds side by side."""
     seed: int = 1000
@@ -50,6 +52,7 @@ class Evaluate(Command):
     def run(self) -> dict[str, Any]:
         from policies.backends import backend_device, check_backend
         from policies.loading import open_policy
+        from policies.prompted import tell
         from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
@@ -77,6 +80,7 @@ class Evaluate(Command):
         try:
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
+                tell(policy, self.words, env.prompt, what=f"policy {path}")
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.
                 env.reset(seed=self.seed)
@@ -144,6 +148,7 @@ class Evaluate(Command):
         words += ["--looks", self.looks] if self.looks != "none" else []
         words += ["--backend", self.backend] if self.backend != "torch" else []
         words += ["--precision", self.precision] if self.precision != "float32" else []
+        words += ["--words", self.words] if self.words else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
 

@@ -109,17 +109,19 @@ class RecordingSetup:
         return device
 
 
-def supervised(device: Device, path: str | Path, contract: Contract, seed: int) -> Device:
-    """The policy at `path`, with `device` to take over; the device is closed where the policy does not fit."""
+def supervised(device: Device, path: str | Path, contract: Contract, seed: int, task: str) -> Device:
+    """The policy at `path`, told the `task`, and `device` to take over; it is closed if the policy does not fit."""
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.clutch import clutched
     from hardware.teleop.supervised import Supervised
     from policies.loading import open_policy
+    from policies.prompted import tell
     from robolearn.core import bind_policy
 
     try:
         policy = open_policy(path)
         bind_policy(policy, contract.interface, what=f"policy {path} on contract {contract.name}")
+        tell(policy, "", task)
         return Supervised(clutched(device), ChunkPlayer(policy, seed), contract.interface)
     except BaseException:
         device.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from policies.settings import POLICIES, FlowConfig, PolicyConfig
+from policies.settings import DENOISING, DenoisingConfig, FlowConfig
 from robolearn.cli.choices import DemoQuality, SimRobot
 from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
@@ -41,7 +41,7 @@ class QuickstartSettings(Command):
     """Episodes of each evaluation."""
     policy: str = "flow"
     """The kind of policy: flow or diffusion."""
-    policy_settings: PolicyConfig = field(default_factory=FlowConfig)
+    policy_settings: DenoisingConfig = field(default_factory=FlowConfig)
     algo: str = "reinflow"
     """The algorithm: reinflow, dppo or grpo."""
     settings: AlgorithmConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
@@ -66,14 +66,14 @@ class QuickstartSettings(Command):
         policy, own = peek(args, "--policy", "flow"), preset(task)
         if algo not in ALGORITHMS:
             raise BadInput("--algo", got=algo, available=ALGORITHMS)
-        if policy not in POLICIES:
-            raise BadInput("--policy", got=policy, available=POLICIES)
+        if policy not in DENOISING:
+            raise BadInput("--policy", got=policy, available=DENOISING)
         return {
             "demos": own.quality,
             "episodes": own.episodes,
             "train_steps": own.train_steps,
             "env_steps": own.env_steps,
             "eval_episodes": own.eval_episodes,
-            "policy_settings": POLICIES[policy](),
+            "policy_settings": DENOISING[policy](),
             "settings": algorithm_preset(algo, task),
         }

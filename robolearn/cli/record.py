@@ -98,7 +98,7 @@ class Record(Command):
         choose_domain(self.domain, contract.simulated)
         device = setup.device(contract)  # before anything is written or started: it may not be there
         if self.policy is not None:
-            device = supervised(device, self.policy, contract, self.seed)
+            device = supervised(device, self.policy, contract, self.seed, task)
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
                 result = self._record(contract, device, writer, task)

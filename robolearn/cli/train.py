@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train a flow or diffusion policy on data sets by imitation. Can be killed at any moment and resumed.
+    """Train a policy on data sets by imitation. Can be killed at any moment and resumed.
 
     Of several data sets (--data A B --mix 0.7 0.3) the first says what is observed and done; the others have to have
     the same arm, control rate, actions and observations. --policy chooses the kind of policy, and with it which of the
@@ -37,11 +37,12 @@ class Train(Command):
     out: Path
     """The run folder; the policy goes to its policy/."""
     policy: str = "flow"
-    """The kind of policy: flow or diffusion."""
+    """The kind of policy: flow, diffusion, regression or act."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
     observe: tuple[str, ...] = ()
     """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
-    the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth."""
+    the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt is
+    the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
     images: bool = True
     """Leave out the cameras with --no-images, as --observe proprio objects does."""
     mix: tuple[float, ...] = ()
@@ -69,6 +70,7 @@ class Train(Command):
         return {"settings": ImitationConfig(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
+        from policies.loss import has_parts
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
@@ -88,6 +90,8 @@ class Train(Command):
         self._build_cache(datasets)
         content = [dataset.content() for dataset in datasets]
         trainer = self.trainer(device, datasets, weights, shares)
+        if self.processes > 1 and not has_parts(trainer.net):
+            raise BadInput("--processes", got=f"{self.processes} for a policy of kind {self.policy}", expected="1")
         drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
         if len(datasets) > 1:
             drawn = {"data": list(self.data), "sha256": content, "mix": shares}
@@ -131,10 +135,19 @@ class Train(Command):
 
     def _datasets(self) -> tuple[list[Dataset], list[list[float] | None], list[float]]:
         """The sets, weights of their episodes, and their shares."""
+        from robolearn.core.specs import PROMPT
         from robolearn.data.mixture import check_alike, shares_of
         from robolearn.data.reader import Dataset
 
-        datasets = [Dataset.open(path, images=self.images).seeing(self.observe) for path in self.data]
+        features = tuple(name for name in self.observe if name != PROMPT)
+        datasets = [Dataset.open(path, images=self.images).seeing(features) for path in self.data]
+        if PROMPT in self.observe:
+            from policies.words import SentenceEncoder
+
+            embed = SentenceEncoder()
+            datasets = [dataset.with_words(embed) for dataset in datasets]
+            words = {k: v for dataset in datasets for k, v in dataset.interface.extra["words"].items()}
+            datasets[0] = datasets[0].knowing(words)
         shares = shares_of(self.mix or None, datasets)
         check_alike(datasets)
         return datasets, [self._weights(dataset) for dataset in datasets], shares

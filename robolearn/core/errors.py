@@ -34,6 +34,7 @@ class BadInput(RobolearnError):
         available: Iterable[object] = (),
         hint: str = "",
     ) -> None:
+        self.hint = hint
         names = [str(name) for name in available]
         parts = [what]
         if got is not None:

@@ -11,6 +11,8 @@ from robolearn.core.errors import BadInput
 
 OBJECTS = "objects"
 """The task's vector of a simulated world, privileged by its name."""
+PROMPT = "prompt"
+"""The task in words, as the vector of a sentence."""
 LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels
 
 

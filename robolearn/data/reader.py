@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Episode, Interface
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.core.specs import PROMPT
 from robolearn.data import layout
 from robolearn.data.cache import Progress, cache_folder, cached_frames, place_of
 from robolearn.data.features import IMAGES, INTERVENTION, SUCCESS, camera_name, interface_of, names_of, stamp_name
@@ -104,6 +105,27 @@ class Dataset:
             observation={key: array for key, array in self.observation.items() if key in kept},
             readers={key: reader for key, reader in self.readers.items() if key in kept},
         )
+
+    def with_words(self, embed: Callable[[Sequence[str]], NDArray[np.float32]]) -> Dataset:
+        """This set with the sentence of each frame's task as the observation feature `PROMPT`.
+
+        The sentences and their vectors stand in the interface's ``extra["words"]``, so that a policy has them with it.
+
+        Args:
+          embed: n sentences → (n, D).
+        """
+        table = embed(self.tasks)
+        words = {task: vector.tolist() for task, vector in zip(self.tasks, table, strict=True)}
+        interface = replace(
+            self.interface,
+            observation={**self.interface.observation, PROMPT: ArraySpec(table.shape[1:])},
+            extra={**self.interface.extra, "words": words},
+        )
+        return replace(self, interface=interface, observation={**self.observation, PROMPT: table[self.task_index]})
+
+    def knowing(self, words: Mapping[str, list[float]]) -> Dataset:
+        """This set whose interface lists the sentences `words`, e.g. those of sets that are learned from beside it."""
+        return replace(self, interface=replace(self.interface, extra={**self.interface.extra, "words": dict(words)}))
 
     @property
     def features(self) -> Mapping[str, Mapping[str, Any]]:

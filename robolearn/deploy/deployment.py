@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -39,6 +40,7 @@ class Simulation:
     task: str
     module: tuple[str, ...]
     limit_s: float
+    prompt: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,7 @@ class Deployment:
       contract: the same, read, with the components of the task's privileged vector in simulation.
       episodes: how many.
       seed: of starts and of the policy's noise.
+      words: what a policy that was trained with words is told.
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
       backend, precision: what computes its decisions; see `policies.backends`.
@@ -65,6 +68,7 @@ class Deployment:
     contract: Contract
     episodes: int
     seed: int
+    words: str = ""
     limit_s: float
     device: str = "auto"
     backend: str = "torch"
@@ -94,7 +98,7 @@ def deploy(
       RobolearnError: a node died or did not get ready, the safety filter stopped the arm, or the operator refused.
     """
     from hardware.ros2.environment import prepare
-    from policies.loading import check_policy, needed_by
+    from policies.loading import check_policy, check_words, needed_by
 
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
         resolve_device(deployment.device)
@@ -102,6 +106,9 @@ def deploy(
     # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
     contract = deployment.contract.with_picture_sizes(needed_by(deployment.policy).observation)
     check_policy(deployment.policy, contract.interface, what=what, simulated=contract.simulated)
+    usual = "" if deployment.simulation is None else deployment.simulation.prompt
+    words = check_words(deployment.policy, deployment.words, usual, what=what)
+    deployment = dataclasses.replace(deployment, words=words)
     prepare()
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()
@@ -134,6 +141,7 @@ def programs(deployment: Deployment) -> list[Program]:
         "device": deployment.device,
         "backend": deployment.backend,
         "precision": deployment.precision,
+        **({"words": deployment.words} if deployment.words else {}),
         **objects,
     }
 

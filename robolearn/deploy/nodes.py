@@ -21,7 +21,18 @@ def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
     return run_node(
         _policy_node,
-        ("contract", "policy", "objects", "seed", "device", "backend", "precision", "tail_steps", "realtime_priority"),
+        (
+            "contract",
+            "policy",
+            "words",
+            "objects",
+            "seed",
+            "device",
+            "backend",
+            "precision",
+            "tail_steps",
+            "realtime_priority",
+        ),
         argv,
     )
 
@@ -76,8 +87,8 @@ def _policy_node() -> Any:
     return PolicyNode(load)
 
 
-def load(path: str, device: str, backend: str = "torch", precision: str = "float32") -> Policy:
-    """The policy at `path`, on `device` (``auto``, ``cpu``, …), set up for one arm; raises `BadInput`."""
+def load(path: str, device: str, words: str = "", backend: str = "torch", precision: str = "float32") -> Policy:
+    """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words`; raises `BadInput`."""
     if not path:
         expected = "a run, a checkpoint folder, FILE.onnx or lerobot:FOLDER"
         raise BadInput("parameter policy", got="nothing", expected=expected)
@@ -85,10 +96,13 @@ def load(path: str, device: str, backend: str = "torch", precision: str = "float
 
     from policies.backends import backend_device, check_backend
     from policies.loading import open_policy
+    from policies.prompted import tell
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(backend, precision)
-    return open_policy(path, backend_device(backend, device), backend, precision)
+    policy = open_policy(path, backend_device(backend, device), backend, precision)
+    tell(policy, words, what=f"policy {path}")
+    return policy
 
 
 def _streamer_node() -> Any:

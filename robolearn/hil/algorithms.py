@@ -9,10 +9,16 @@ from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.off_policy_settings import DsrlConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.tunable import check_tunable
 
 
 def make_off_policy(base: ChunkPolicy, lesson: Lesson) -> OffPolicy:
-    """The algorithm that `lesson` names, around `base`."""
+    """The algorithm that `lesson` names, around `base`.
+
+    Raises:
+      BadInput: a base that RL does not start from.
+    """
+    check_tunable(base)
     settings = lesson.settings
     if isinstance(settings, ProposalsConfig):
         return Proposals(base, settings, seed=lesson.seed)

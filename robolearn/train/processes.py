@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -66,7 +66,7 @@ class Processes:
         from accelerate.utils import reduce
 
         flat = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
-        summed = reduce(flat, "sum")
+        summed = cast(Tensor, reduce(flat, "sum"))
         parts = summed.split([tensor.numel() for tensor in tensors])
         return [part.view_as(tensor).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True)]
 

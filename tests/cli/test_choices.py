@@ -8,6 +8,7 @@ import pytest
 
 import robots
 import sim.tasks
+from policies.settings import POLICIES
 from robolearn.cli.main import main
 from robots.stations import CONTRACTS, contract_file
 from sim.experts import QUALITIES
@@ -53,3 +54,20 @@ def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monke
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
     assert "available: lift, pick_place, peg_insert, peg_insert_tight, stack" in words(capsys, command)
+
+
+@pytest.mark.parametrize("command", ["train", "distill"])
+@pytest.mark.parametrize("kind", POLICIES)
+def test_every_kind_of_policy_has_its_flags(command: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--policy", kind, "--help"])
+    assert ended.value.code == 0
+    assert f"{FIRST_FLAG[kind]} " in capsys.readouterr().out
+
+
+FIRST_FLAG = {
+    "flow": "--denoise-steps",
+    "diffusion": "--noise-schedule-steps",
+    "regression": "--regression-steps",
+    "act": "--kl-weight",
+}

@@ -179,7 +179,7 @@ def test_unet_takes_any_horizon(horizon):
         {"kind": "straight"},
         {"steps": 0},
         {"execute": 5},
-        {"observe": 2},
+        {"observe": 0},
         {"time_sampling": "cosine"},
         {"kind": "shortcut", "steps": 32},
         {"kind": "shortcut", "consistency": 0.0},

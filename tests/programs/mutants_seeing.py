@@ -17,6 +17,9 @@ WORLD, CAMERA = "sim/embedded/world.py", "sim/embedded/camera.py"
 SPECS = ("tests/core/test_specs.py",)
 IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
 DISTILL, TAUGHT = ("tests/train/test_distill.py",), "robolearn/rollout/taught.py"
+POLICY, HISTORY = "policies/policy.py", ("tests/rollout/test_history.py",)
+REGRESSION, ACT = ("tests/policies/test_regression.py",), ("tests/policies/test_act.py",)
+TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/test_words.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "cameras-draw-between-decisions": Mutant(
@@ -81,6 +84,48 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "distill-frames-of-another-moment": Mutant(
         TAUGHT, "np.array(observation[key])", "np.roll(observation[key], 1, 0)", DISTILL
+    ),
+    "history-forgets-what-lies-within-a-chunk": Mutant(
+        POLICY, "            self._remember(self._needed(observation))", "            pass", HISTORY
+    ),
+    "history-goes-on-into-the-next-episode": Mutant(
+        POLICY, "history[self._fresh] = value[self._fresh, None]", "pass", HISTORY
+    ),
+    "history-newest-first": Mutant(POLICY, "(old[:, 1:], value[:, None])", "(value[:, None], old[:, :-1])", HISTORY),
+    "history-is-not-asked-for": Mutant(
+        POLICY, "self.observes_every_step = self._observe > 1", "self.observes_every_step = False", HISTORY
+    ),
+    "regression-second-step-without-noise": Mutant(
+        "policies/regression.py",
+        "self.predict(action + sigma * noise, 1, cond)",
+        "self.predict(action, 1, cond)",
+        REGRESSION,
+    ),
+    "regression-second-step-not-in-its-unit": Mutant("policies/regression.py", " / sigma**2", "", REGRESSION),
+    "regression-acts-in-one-step": Mutant("policies/regression.py", "range(self.config.steps)", "range(1)", REGRESSION),
+    "padding-is-learned-from": Mutant(
+        "policies/padding.py", "weight = (~is_pad)", "weight = (is_pad | ~is_pad)", REGRESSION
+    ),
+    "act-divergence-the-wrong-way": Mutant("policies/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
+    "act-style-without-noise": Mutant("policies/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT),
+    "act-attends-to-padding": Mutant("policies/act.py", "        if is_pad is not None:", "        if False:", ACT),
+    "transformer-sees-later-actions": Mutant(
+        "policies/networks/transformer.py", ', tgt_mask=self.get_buffer("later")', "", TRANSFORMER
+    ),
+    "transformer-forgets-the-time": Mutant(
+        "policies/networks/transformer.py",
+        "self.time(embedding)[:, None]",
+        "0.0 * self.time(embedding)[:, None]",
+        TRANSFORMER,
+    ),
+    "words-of-the-frame-before": Mutant(
+        "robolearn/data/reader.py", "table[self.task_index]", "table[self.task_index * 0]", WORDS
+    ),
+    "words-are-standardised": Mutant("policies/normalize.py", "if key == PROMPT:", "if False:", WORDS),
+    "words-of-padding-count": Mutant("policies/words.py", "(hidden * weight).sum(1)", "hidden.sum(1)", WORDS),
+    "words-are-not-of-length-one": Mutant("policies/words.py", "F.normalize(", "torch.nn.Identity()(", WORDS),
+    "words-nobody-hears-are-taken": Mutant(
+        "policies/prompted.py", "    if sentence:\n        hint", "    if False:\n        hint", WORDS
     ),
 }
 

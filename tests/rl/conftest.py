@@ -147,7 +147,7 @@ def build_policy(
 ) -> ChunkPolicy:
     """An untrained flow (or diffusion) policy; `gain` widens its output, which begins near zero."""
     torch.manual_seed(seed)
-    network = NetworkConfig(width=width, depth=2, image_features=8)
+    network = settings.pop("network", NetworkConfig(width=width, depth=2, image_features=8))
     config: PolicyConfig = (
         FlowConfig(network=network, **settings)
         if family == "flow"
@@ -155,7 +155,7 @@ def build_policy(
     )
     net: Any = build_net(config, interface)
     with torch.no_grad():
-        net.field.mlp.last.weight.mul_(gain)  # type: ignore[union-attr, operator]
+        (net.field.leave if network.kind == "transformer" else net.field.mlp.last).weight.mul_(gain)
     return ChunkPolicy(net, Normalizer(interface), interface)
 
 

@@ -16,6 +16,7 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from torch import Tensor
 
 from policies.policy import ChunkPolicy
+from policies.settings import NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
 from robolearn.rl.actors.denoising import explore
@@ -79,6 +80,13 @@ def test_the_likelihood_implies_the_draws_that_the_sampler_made(make_policy: Mak
     chain = draw(actor)
     assert chain.shape == (BATCH, (steps if noised == "all" else 1) + 1, HORIZON * 2)
     assert residual_error(actor, chain) < 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_likelihood_of_a_transformer_implies_the_draws_too(make_policy: Make, kind: str):
+    network = NetworkConfig(kind="transformer", width=16, depth=1, heads=2, embedding=8)
+    actor = build(make_policy, kind, 3, "all", gain=1.0, network=network)
+    assert residual_error(actor, draw(actor)) < 1e-4
 
 
 @pytest.mark.parametrize("initial", [0.0, 0.5])

@@ -14,6 +14,10 @@ import pytest
 import torch
 
 from policies.checkpoint import load_policy
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from policies.regression import RegressionPolicy
+from policies.settings import RegressionConfig
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 from robolearn.eval import evaluate
 from robolearn.rl.calibrate import CANDIDATES, INITIAL
@@ -230,8 +234,11 @@ def test_policies_that_cannot_be_fine_tuned(make_policy: Make, point: Make, kit:
     ):
         with pytest.raises(BadInput, match="policy in point"):
             kit.runner(world, make_policy(interface))
-    with pytest.raises(BadInput, match="got To = 2, expected To = 1"):
-        kit.runner(world, make_policy(world.interface, observe=2, execute=1))
+    with pytest.raises(BadInput, match="got To = 2 observed steps, expected To = 1"):
+        kit.runner(world, make_policy(world.interface, observe=2))
+    with pytest.raises(BadInput, match="the kind 'regression'; available: flow, diffusion"):
+        net = RegressionPolicy(RegressionConfig(), world.interface)
+        kit.runner(world, ChunkPolicy(net, Normalizer(world.interface), world.interface))
 
 
 @pytest.mark.parametrize("algo", ALGOS)

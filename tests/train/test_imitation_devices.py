@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from policies.checkpoint import load_policy
-from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig
+from policies.settings import ActConfig, DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig, RegressionConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
@@ -21,6 +21,9 @@ CONFIGS: dict[str, PolicyConfig] = {
     "logit-normal": FlowConfig(network=SMALL, time_sampling="logit_normal", mask_padding=False),
     "shortcut": FlowConfig(kind="shortcut", network=SMALL),
     "diffusion": DiffusionConfig(network=SMALL, steps=3),
+    "history": FlowConfig(network=SMALL, observe=3),
+    "regression": RegressionConfig(network=SMALL),
+    "act": ActConfig(network=NetworkConfig("transformer", width=16, depth=1, heads=2, image_features=4)),
     "velocity": DiffusionConfig(network=SMALL, steps=3, prediction="v_prediction"),
 }
 

@@ -33,6 +33,7 @@ from robolearn.rl.reward_scale import RewardScale
 from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
 from robolearn.rl.shards import Means, Shards
 from robolearn.rl.tensors import rows
+from robolearn.rl.tunable import check_tunable
 from robolearn.rollout import Decision, Decisions, Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
@@ -50,15 +51,14 @@ class OnPolicy:
       seed: of the weights that are new and of the noise.
 
     Raises:
-      BadInput: a policy with To > 1, or a diffusion policy with η > 0.
+      BadInput: one that is no denoising policy or has To > 1, or a diffusion policy with η > 0.
     """
 
     scale: Any = staticmethod(unscaled)
 
     def __init__(self, policy: ChunkPolicy, num_envs: int, config: Any, *, seed: int) -> None:
+        check_tunable(policy)
         settings = policy.net.config
-        if settings.observe > 1:
-            raise BadInput("policy for fine-tuning", got=f"To = {settings.observe}", expected="To = 1")
         if getattr(settings, "eta", 0.0) != 0.0:
             raise BadInput("policy for fine-tuning", got=f"eta = {settings.eta}", expected="eta = 0 (DDIM)")
         self.base, self.net, self.num_envs = policy, policy.net, num_envs

@@ -1,0 +1,93 @@
+"""Regression of action chunks in one step or in two: what a generative policy has to be better than.
+
+    â₀ = π(0, s = 0, o)                              trained on ‖â₀ − a‖²
+    â  = π(â₀, s = 1, o)                             trained on ‖π(a + σ ε, s = 1, o) − a‖² / σ²,  ε ~ N(0, 1)
+
+The second step is that of the minimal iterative policy (Pan et al., "Much Ado About Noising", 2025): an intermediate
+step that is supervised, with noise in its input while training and none when acting. Both losses are in units of what
+the step has to mend: 1 for the first one, σ for the second. Deterministic, without a likelihood. Everything here is
+normalised: see `policies.normalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from policies.networks.embedding import FourierEmbedding
+from policies.networks.encoder import ObservationEncoder
+from policies.networks.field import build_field
+from policies.padding import mean_over_steps
+from policies.settings import RegressionConfig
+from robolearn.core import Interface
+
+
+class RegressionPolicy(nn.Module):
+    """Condition → chunk; the methods are those of `policies.policy.ChunkNet`, without the denoising ones.
+
+    Attributes:
+      config: the `RegressionConfig`.
+      action_dim: Da.
+      cond_dim: C, length of the condition.
+      noise_shape: of nothing, as nothing is drawn.
+    """
+
+    name = "regression"
+    initial_noise_std = 0.0
+    noise_shape: tuple[int, ...] = ()
+
+    def __init__(self, config: RegressionConfig, interface: Interface) -> None:
+        super().__init__()
+        self.config, self.action_dim = config, interface.action.size
+        net = config.network
+        self.encoder = ObservationEncoder(
+            interface.observation, observe=config.observe, image_features=net.image_features
+        )
+        self.cond_dim = self.encoder.size
+        self.time = FourierEmbedding(net.embedding)
+        self.field = build_field(
+            net,
+            horizon=config.horizon,
+            action_dim=self.action_dim,
+            embedding=net.embedding,
+            tokens=self.encoder.tokens,
+        )
+
+    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
+        return self.encoder(observation)
+
+    def predict(self, x: Tensor, step: int, cond: Tensor) -> Tensor:
+        """π(x, s, condition), (B, Tp, Da): a prediction from nothing (s = 0) or from a chunk (s = 1)."""
+        return self.field(x, self.time(x.new_full((len(x),), float(step))), cond)
+
+    def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
+        """Condition (B, C) → actions (B, Tp, Da) in [-1, 1]; `x0` is not used."""
+        x = cond.new_zeros(len(cond), self.config.horizon, self.action_dim)
+        for step in range(self.config.steps):
+            x = self.predict(x, step, cond)
+        return x.clamp(-1.0, 1.0)
+
+    def loss(
+        self,
+        observation: Mapping[str, Tensor],
+        action: Tensor,
+        is_pad: Tensor | None,
+        generator: torch.Generator,
+        target: RegressionPolicy | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """As `FlowPolicy.loss`; `target` is not used."""
+        cond = self.encode(observation)
+        pad = is_pad if self.config.mask_padding else None
+        first = mean_over_steps((self.predict(torch.zeros_like(action), 0, cond) - action).square().mean(2), pad)
+        if self.config.steps == 1:
+            return first, {"loss": first.detach()}
+        sigma = self.config.noise
+        noise = torch.randn(action.shape, generator=generator, device=action.device, dtype=action.dtype)
+        refined = self.predict(action + sigma * noise, 1, cond)
+        second = mean_over_steps((refined - action).square().mean(2), pad) / sigma**2
+        loss = first + second
+        parts = {"loss": loss, "loss_first": first, "loss_refined": second}
+        return loss, {key: value.detach() for key, value in parts.items()}
