@@ -21,7 +21,30 @@ POLICY, HISTORY = "policies/policy.py", ("tests/rollout/test_history.py",)
 REGRESSION, ACT = ("tests/policies/test_regression.py",), ("tests/policies/test_act.py",)
 TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/test_words.py",)
 
+PIECES = ("tests/train/test_imitation.py",)
+BACKENDS = ("tests/policies/test_backends.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "pieces-draw-their-own-noise": Mutant(
+        "robolearn/train/pieces.py", "value[piece.to(value.device)]", "value[: len(piece)]", PIECES
+    ),
+    "pieces-count-alike": Mutant(
+        "robolearn/train/pieces.py", "whole = weight.sum()", "whole = 4 * weight.shape[0] + 0 * weight.sum()", PIECES
+    ),
+    "pieces-keep-the-last-gradient-alone": Mutant(
+        "robolearn/train/pieces.py", "        total.backward()", "        net.zero_grad(); total.backward()", PIECES
+    ),
+    "shares-are-not-summed": Mutant(
+        "robolearn/train/pieces.py", "            p.grad = gradient\n", "            pass\n", PIECES
+    ),
+    "backend-is-not-asked": Mutant("policies/policy.py", "if policy.backend is not None:", "if False:", BACKENDS),
+    "decision-starts-from-full-noise": Mutant(
+        "policies/policy.py", "noise * self.net.initial_noise_std", "noise", BACKENDS
+    ),
+    "export-is-not-compared": Mutant("policies/onnx_export.py", "if not difference <= limit:", "if False:", BACKENDS),
+    "export-names-this-machine": Mutant(
+        "policies/onnx_export.py", "        del node.metadata_props[:]\n", "", BACKENDS
+    ),
     "cameras-draw-between-decisions": Mutant(
         WORLD, "np.flatnonzero(alive if looking else alive & ended)", "np.flatnonzero(alive)", CAMERAS
     ),

@@ -15,8 +15,9 @@ from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.cli.main import main
 from robolearn.cli.train import Train
 from robolearn.cli.train_process import command_of, task_of
-from robolearn.core import ArraySpec, Interface
+from robolearn.core import ArraySpec, Interface, RobolearnError
 from robolearn.data import EpisodeWriter
+from robolearn.train.imitation import ImitationTrainer
 from robolearn.train.settings import ImitationConfig
 
 INTERFACE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)
@@ -35,16 +36,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train(data: Path, out: Path, *more: str, steps: int = 8) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]]:
+def train(data: Path, out: Path, *more: str, code: int = 0) -> tuple[list[dict[str, float]], dict[str, torch.Tensor]]:
     """The metrics and the exported weights of a run; its last batches of an epoch have an odd number of windows."""
     flags = ["--flow", "shortcut", "--width", "32", "--depth", "2", "--batch", "15", "--steps-per-iteration", "2"]
-    args = ["train", "--data", str(data), "--out", str(out), "--steps", str(steps), *flags, "--json", *more]
-    assert main([*args, "--device", "cpu", "--checkpoint-every", "1"]) == 0
+    args = ["train", "--data", str(data), "--out", str(out), "--steps", "8", *flags, "--json", *more]
+    assert main([*args, "--device", "cpu", "--checkpoint-every", "1"]) == code
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return rows, load_file(out / "policy" / "model.safetensors")
 
 
-def test_two_processes_learn_what_one_learns_and_go_on_exactly(data: Path, tmp_path: Path) -> None:
+def test_two_processes_learn_what_one_learns_and_go_on_exactly(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone, weights = train(data, tmp_path / "one")
     rows, shared = train(data, tmp_path / "two", "--processes", "2", "--accumulate", "2")
     assert len(rows) == len(alone) == 4
@@ -53,15 +56,16 @@ def test_two_processes_learn_what_one_learns_and_go_on_exactly(data: Path, tmp_p
             assert b[key] == pytest.approx(a[key], rel=1e-4)
     for key, value in weights.items():
         torch.testing.assert_close(shared[key], value, rtol=1e-3, atol=1e-5)
-    # What a killed run leaves is an earlier state: here that of half the way, the settings those of the whole.
-    stopped = tmp_path / "stopped"
-    train(data, stopped, "--processes", "2", "--accumulate", "2")
-    states = sorted((stopped / "state").iterdir())
-    assert len(states) >= 2
-    for path in states[-1].iterdir():
-        path.unlink()
-    states[-1].rmdir()
-    (stopped / "result.json").unlink()
+    stopped, iterate = tmp_path / "stopped", ImitationTrainer.iterate
+
+    def until_killed(trainer: ImitationTrainer, i: int) -> dict[str, float]:
+        if i == 2:
+            raise RobolearnError("killed")
+        return iterate(trainer, i)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ImitationTrainer, "iterate", until_killed)
+        train(data, stopped, "--processes", "2", "--accumulate", "2", code=1)
     again, resumed = train(data, stopped, "--processes", "2", "--accumulate", "2", "--resume")
     assert [row["loss"] for row in again] == [row["loss"] for row in rows]
     for key, value in shared.items():
