@@ -152,7 +152,9 @@ class Observer:
         self._object_values = found
         return True
 
-    def image(self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float) -> None:
+    def image(
+        self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float, frame: str = ""
+    ) -> None:
         """Take a picture in; it is decoded when it is needed.
 
         Args:
@@ -160,9 +162,13 @@ class Observer:
           fingerprint: a checksum of its bytes.
           decode: makes (H, W, 3) of them.
           stamp: [s].
+          frame: as its header has it.
         """
-        picture = self._pictures[camera]
+        picture, wanted = self._pictures[camera], self.contract.cameras[camera].frame
         if not picture.freshness.update(stamp):
+            return
+        if wanted and frame.lstrip("/") != wanted:
+            picture.freshness.fault = f"its pictures are of {frame or 'nothing'}, not of {wanted}: are cameras swapped?"
             return
         q = self.joints.q
         if picture.decode is None or fingerprint != picture.print or not len(picture.seen_at):

@@ -73,6 +73,13 @@ class Normalizer(nn.Module):
         self.action_half.copy_(half)
         return self
 
+    def standardise(self, observation: Mapping[str, Tensor]) -> None:
+        """Take mean and deviation of the vectors from the features (B, …) of one batch."""
+        for key in self.vectors:
+            std, mean = torch.std_mean(observation[key], dim=0, correction=0)
+            self.get_buffer(_buffer(key, "mean")).copy_(mean)
+            self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))
+
     def observation(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """{feature: (B, [To,] …)} in the world's units → normalised tensors. Features nobody asked for are left out.
 

@@ -61,6 +61,7 @@ class ObservationInputs:
     def _on_image(self, name: str, camera: Camera) -> Callable[[Any, MessageInfo], None]:
         def on_image(message: Any, info: MessageInfo) -> None:
             stamp = messages.seconds(message.header.stamp)
-            self._observer.image(name, zlib.crc32(message.data), lambda: messages.picture(message, camera), stamp)
+            picture, frame = zlib.crc32(message.data), message.header.frame_id
+            self._observer.image(name, picture, lambda: messages.picture(message, camera), stamp, frame)
 
         return on_image

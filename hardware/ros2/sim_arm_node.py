@@ -382,10 +382,12 @@ class SimArmNode(StationNode):
                     if not publisher.get_subscription_count():
                         continue  # nobody looks
                     at = self._stamp()
-                    picture = spoilt[name].apply(self._fault.get("camera"), self.world.image(name))
+                    fault = self._fault.get("camera")
+                    picture = spoilt[name].apply(fault, self.world.image(name))
                     if picture is not None:
                         make = messages.compressed_image if self._compressed(name) else messages.image
-                        publisher.publish(make(picture, at, name))
+                        frame = "another" if fault == "swap" else self.contract.cameras[name].frame or name
+                        publisher.publish(make(picture, at, frame))
                     self._filmed.set()
                 # Late pictures are left out, never made up for, and there is always some time for others.
                 due = max(due + period, time.monotonic() + 0.2 * period)

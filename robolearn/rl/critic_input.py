@@ -12,8 +12,6 @@ from torch import Tensor
 from policies.normalize import Normalizer
 from robolearn.core import Interface
 
-FLOOR = 1e-3  # of a standard deviation: what never moves stays small
-
 
 class CriticInput:
     """Features as the worlds give them → what the critic's network takes.
@@ -32,12 +30,8 @@ class CriticInput:
 
     def fit(self, observation: dict[str, Tensor]) -> None:
         """Take mean and deviation from the features (B, …) of the first rollout; nothing afterwards."""
-        if self.fitted:
-            return
-        for key in self.normalizer.vectors:
-            std, mean = torch.std_mean(observation[key], dim=0, correction=0)
-            self.normalizer.get_buffer(f"{key.replace('.', '/')}/mean").copy_(mean)
-            self.normalizer.get_buffer(f"{key.replace('.', '/')}/inverse_std").copy_(1.0 / std.clamp_min(FLOOR))
+        if not self.fitted:
+            self.normalizer.standardise(observation)
         self.fitted = True
 
     def __call__(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:

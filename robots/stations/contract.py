@@ -75,6 +75,8 @@ class Camera(Topic):
       crop: (top, left, height, width) that is cut out of the raw picture before [px]; ``"center"``: the largest part
         in its middle that has the shape of `size`; None: all of it.
       depth: distances [m] that become white and black; needed for depth images and meaningless for others.
+      frame: what its pictures state as their frame in the header; empty: they are not asked. Cameras that are swapped
+        show by it.
       info: the topic of its CameraInfo; empty: none.
       intrinsics: its lens, or None.
       pose: where it is mounted, or None.
@@ -83,6 +85,7 @@ class Camera(Topic):
     size: tuple[int, int] = (84, 84)
     crop: tuple[int, int, int, int] | str | None = None
     depth: tuple[float, float] | None = None
+    frame: str = ""
     info: str = ""
     intrinsics: Intrinsics | None = None
     pose: CameraPose | None = None

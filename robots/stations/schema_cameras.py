@@ -16,6 +16,7 @@ from robots.stations.schema_values import (
     Share,
     TopicName,
     TopicSection,
+    Word,
     edge,
     entries,
     one_of,
@@ -77,6 +78,7 @@ class CameraSection(TopicSection):
     depth: (
         Annotated[list[StrictFloat], BeforeValidator(lambda value: entries(value, 2)), AfterValidator(_depth)] | None
     ) = None
+    frame: Word | None = None
     info: TopicName | None = None
     intrinsics: IntrinsicsSection | None = None
     pose: CameraPoseSection | None = None
@@ -92,6 +94,7 @@ class CameraSection(TopicSection):
             (height, width),
             crop=self.crop,
             depth=None if self.depth is None else (self.depth[0], self.depth[1]),
+            frame=(self.frame or "").lstrip("/"),
             info=self.info or "",
             intrinsics=None if self.intrinsics is None else self.intrinsics.intrinsics(),
             pose=pose,

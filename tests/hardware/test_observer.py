@@ -237,6 +237,21 @@ def test_a_picture_that_stays_while_the_arm_moves_is_frozen(arm: Arm) -> None:
     assert arm.observer.problem() == ""
 
 
+def test_pictures_of_another_camera_are_refused_by_name(contract: Contract, clock: Clock) -> None:
+    camera = dataclasses.replace(contract.cameras["front"], frame="front_optical")
+    arm = Arm(Observer(dataclasses.replace(contract, cameras={"front": camera}), FEATURES, clock), clock)
+    arm.all()
+    with pytest.raises(NotObserved, match=r"camera front on .*its pictures are of nothing"):
+        arm.observer.observation()
+    for frame, swapped in (("front_optical", False), ("/front_optical", False), ("wrist_optical", True), ("", True)):
+        arm.clock.t += 0.01
+        arm.joints()
+        arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+        arm.observer.image("front", 2, picture, arm.clock.wall, frame)
+        assert ("swapped" in arm.observer.problem()) == swapped, frame
+    assert "its pictures are of nothing, not of front_optical" in arm.observer.problem()
+
+
 def test_a_black_picture_and_one_that_cannot_be_read(arm: Arm) -> None:
     arm.all()
     arm.clock.t += 0.01

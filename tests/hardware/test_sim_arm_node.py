@@ -250,6 +250,9 @@ def test_cameras_send_pictures_as_the_contract_wants_them_and_fail_when_told(kin
         assert len(sim.joints) >= 10  # pictures are drawn beside them, not in their place
         sim.fault("camera:black")
         wait_until(lambda: messages.picture(sim.pictures[-1], cameras["front"]).max() < 5, WAIT_S, "black")
+        assert sim.pictures[-1].header.frame_id == "front"
+        sim.fault("camera:swap")
+        wait_until(lambda: sim.pictures[-1].header.frame_id != "front", WAIT_S, "another camera's")
         sim.fault("camera:stop")
         time.sleep(0.3)
         have = len(sim.pictures)

@@ -96,7 +96,7 @@ MUTANTS: dict[str, Mutant] = {
         ON_POLICY, "sees = (offered or policy.interface)", "sees = policy.interface if True else (offered)", CRITIC
     ),
     "critic-input-not-centred": Mutant(
-        "robolearn/rl/critic_input.py", '/mean").copy_(mean)', '/mean").copy_(0 * mean)', CRITIC
+        "policies/normalize.py", "dim=0, correction=0)", "dim=0, correction=0)[0], torch.zeros(())", CRITIC
     ),
     "distill-labels-what-was-executed": Mutant(TAUGHT, "kept | {LABEL: label}", "kept | {LABEL: chunk}", DISTILL),
     "distill-teacher-always-acts": Mutant(TAUGHT, "np.where(taught[:, None, None], chunk, own)", "chunk", DISTILL),

@@ -213,5 +213,6 @@ FAULTS: tuple[Fault, ...] = (
     Fault("hand meets the table, no sensor", _meets_the_table, (), CAMERA, 5.0),
     Fault("camera silent", _sensor("camera:stop"), ("ran out", "silent"), CAMERA, 2.0),
     Fault("camera frozen", _sensor("camera:freeze"), ("ran out", "frozen"), CAMERA, 4.0),
+    Fault("cameras swapped", _sensor("camera:swap"), ("ran out", "swapped"), CAMERA, 2.0),
     Fault("camera black", _sensor("camera:black"), ("ran out", "black"), CAMERA, 2.0),
 )
