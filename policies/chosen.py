@@ -124,7 +124,7 @@ class ChosenPolicy(StatelessPolicy):
     def best(self, features: Tensor, candidates: Tensor) -> Tensor:
         """(B, F) and (B, C, D) → (B, D) the chosen ones."""
         chosen = self.choose(self.values(features, candidates))
-        return candidates[torch.arange(len(candidates), device=candidates.device), chosen]
+        return candidates[torch.arange(candidates.shape[0], device=candidates.device), chosen]
 
     def choose(self, values: Tensor) -> Tensor:
         """(E, B, C) → (B,) the candidate; the first one until critics are trusted."""

@@ -52,6 +52,12 @@ def read_config(file: Path) -> dict[str, Any]:
         config = parse_json(file)
     except (ValueError, OSError) as error:
         raise BadInput(f"policy {file}", got=f"unreadable ({error})", expected="JSON") from error
+    check_config(config, file)
+    return config
+
+
+def check_config(config: Any, file: Path) -> None:
+    """Raise `BadInput` unless the JSON in `file` has a policy's kind, settings and interface."""
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format", "no format") if isinstance(config, dict) else type(config).__name__
         of_lerobot = isinstance(config, dict) and "input_features" in config
@@ -62,7 +68,6 @@ def read_config(file: Path) -> dict[str, Any]:
     for key, kind in (("kind", str), ("settings", dict), ("interface", dict)):
         if not isinstance(config.get(key), kind):
             raise BadInput(f"policy {file}: {key}", got=config.get(key, "nothing"), expected=f"a {kind.__name__}")
-    return config
 
 
 def interface_of(config: Mapping[str, Any], file: Path) -> Interface:

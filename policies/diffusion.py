@@ -13,10 +13,10 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch import Tensor, nn
 
+from policies.loss import weighted_mean
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.field import build_field
-from policies.padding import mean_over_steps
 from policies.settings import DiffusionConfig
 from robolearn.core import Interface
 
@@ -88,7 +88,7 @@ class DiffusionPolicy(nn.Module):
         eta = self.config.eta
         x, extra = (x0, None) if eta == 0.0 else (x0[:, 0], x0[:, 1:])
         for k, t in enumerate(self.scheduler.timesteps.tolist()):
-            prediction = self.predict(x, torch.full((len(x),), t, device=x.device), cond)
+            prediction = self.predict(x, torch.full((x.shape[0],), t, device=x.device), cond)
             step = self.scheduler.step(
                 prediction,
                 t,
@@ -111,10 +111,31 @@ class DiffusionPolicy(nn.Module):
         target: DiffusionPolicy | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """As `FlowPolicy.loss`; `target` is not used."""
-        cond = self.encode(observation)
-        device = action.device
-        t = torch.randint(self.config.train_steps, (len(action),), generator=generator, device=device)
-        noise = torch.randn(action.shape, generator=generator, device=device, dtype=action.dtype)
+        draws, weight = self.draw(action, generator), self.weight(action, is_pad)
+        error = self.errors(observation, action, draws, target)
+        return weighted_mean(error, weight), self.parts(error.detach(), weight, draws)
+
+    def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """What is random in the loss of a batch like `action` (B, Tp, Da), each (B, …): t and ε."""
+        like = {"generator": generator, "device": action.device}
+        t = torch.randint(self.config.train_steps, (len(action),), **like)
+        return {"t": t, "noise": torch.randn(action.shape, dtype=action.dtype, **like)}
+
+    def weight(self, action: Tensor, is_pad: Tensor | None) -> Tensor:
+        """(B, Tp) how much each action counts in the loss."""
+        if is_pad is not None and self.config.mask_padding:
+            return (~is_pad).to(action.dtype)
+        return torch.ones(action.shape[:2], device=action.device, dtype=action.dtype)
+
+    def errors(
+        self,
+        observation: Mapping[str, Tensor],
+        action: Tensor,
+        draws: Mapping[str, Tensor],
+        target: DiffusionPolicy | None,
+    ) -> Tensor:
+        """(B, Tp) squared errors, whose `weighted_mean` is the loss: rows do not depend on each other."""
+        cond, t, noise = self.encode(observation), draws["t"], draws["noise"]
         # x_t = √ᾱ_t x1 + √(1 − ᾱ_t) ε
         noisy = self.forward_process.add_noise(action, noise, t)  # type: ignore[arg-type]
         if self.config.prediction == "epsilon":
@@ -123,6 +144,8 @@ class DiffusionPolicy(nn.Module):
             wanted = action
         else:
             wanted = self.forward_process.get_velocity(action, noise, t)  # type: ignore[arg-type]
-        error = (self.predict(noisy, t, cond) - wanted).square().mean(dim=2)
-        loss = mean_over_steps(error, is_pad if self.config.mask_padding else None)
-        return loss, {"loss": loss.detach()}
+        return (self.predict(noisy, t, cond) - wanted).square().mean(dim=2)
+
+    def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The loss by its name, of what `errors` gave."""
+        return {"loss": weighted_mean(error, weight)}

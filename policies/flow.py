@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from policies.loss import weighted_mean
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.field import build_field
@@ -109,7 +110,7 @@ class FlowPolicy(nn.Module):
         embeddings = self.embed(grid[:-1], sizes)
         x = x0
         for embedding, size in zip(embeddings.unbind(), sizes.tolist(), strict=True):
-            v = self.field(x, embedding.expand(len(x), -1), cond)
+            v = self.field(x, embedding.expand(x.shape[0], -1), cond)
             x = torch.add(x, v, alpha=size)
         return x.clamp(-1.0, 1.0)
 
@@ -131,38 +132,53 @@ class FlowPolicy(nn.Module):
           target: the network that makes the targets of self-consistency, e.g. the moving average; the
             policy itself if None. Never differentiated.
         """
-        cond = self.encode(observation)
+        draws, weight = self.draw(action, generator), self.weight(action, is_pad)
+        error = self.errors(observation, action, draws, target)
+        return weighted_mean(error, weight), self.parts(error.detach(), weight, draws)
+
+    def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """What is random in the loss of a batch like `action` (B, Tp, Da), each (B, …): x_0, τ, and of shortcut models
+        the step d, 0 where the flow itself is trained."""
         batch, like = len(action), {"device": action.device, "dtype": action.dtype}
-        weight = torch.ones(batch, self.config.horizon, **like)
-        if is_pad is not None and self.config.mask_padding:
-            weight = (~is_pad).to(action.dtype)
-        x0 = torch.randn(action.shape, generator=generator, **like)
+        draws = {"x0": torch.randn(action.shape, generator=generator, **like)}
         consistent = max(1, round(batch * self.config.consistency)) if self.config.kind == "shortcut" else 0
-        tau = self._training_times(batch, generator, action)
-        d = None
-        # x_τ = τ x1 + (1 − τ) x0,  target u = x1 − x0
+        draws["tau"] = self._training_times(batch, generator, action)
         if consistent:
-            d = torch.zeros(batch, **like)
-            d[:consistent], tau[:consistent] = self._shortcut_steps(consistent, generator, action)
+            draws["d"] = torch.zeros(batch, **like)
+            draws["d"][:consistent], draws["tau"][:consistent] = self._shortcut_steps(consistent, generator, action)
+        return draws
+
+    def weight(self, action: Tensor, is_pad: Tensor | None) -> Tensor:
+        """(B, Tp) how much each action counts in the loss."""
+        if is_pad is not None and self.config.mask_padding:
+            return (~is_pad).to(action.dtype)
+        return torch.ones(action.shape[:2], device=action.device, dtype=action.dtype)
+
+    def errors(
+        self, observation: Mapping[str, Tensor], action: Tensor, draws: Mapping[str, Tensor], target: FlowPolicy | None
+    ) -> Tensor:
+        """(B, Tp) squared errors, whose `weighted_mean` is the loss: rows do not depend on each other."""
+        cond = self.encode(observation)
+        x0, tau, d = draws["x0"], draws["tau"], draws.get("d")
+        # x_τ = τ x1 + (1 − τ) x0,  target u = x1 − x0
         x = torch.lerp(x0, action, tau[:, None, None])
         u = action - x0
-        if consistent:
+        if d is not None and (consistent := int((d > 0).sum())):  # they come first
             teacher = self if target is None else target
             c = slice(0, consistent)
             with torch.no_grad():
                 teacher_cond = cond[c] if target is None else teacher.encode({k: v[c] for k, v in observation.items()})
-                u[c] = teacher._two_half_steps(x[c], tau[c], d[c] if d is not None else tau[c], teacher_cond)
-        error = (self.velocity(x, tau, cond, d) - u).square().mean(dim=2) * weight
-        loss = error.sum() / weight.sum().clamp_min(1.0)
-        if not consistent:
-            return loss, {"loss": loss.detach()}
-        with torch.no_grad():
-            parts = {
-                "loss": loss.detach(),
-                "loss_consistency": error[:consistent].sum() / weight[:consistent].sum().clamp_min(1.0),
-                "loss_flow": error[consistent:].sum() / weight[consistent:].sum().clamp_min(1.0),
-            }
-        return loss, parts
+                u[c] = teacher._two_half_steps(x[c], tau[c], d[c], teacher_cond)
+        return (self.velocity(x, tau, cond, d) - u).square().mean(dim=2)
+
+    def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The loss and its named parts, of what `errors` gave."""
+        parts = {"loss": weighted_mean(error, weight)}
+        if "d" in draws:
+            consistent = draws["d"] > 0
+            parts["loss_consistency"] = weighted_mean(error[consistent], weight[consistent])
+            parts["loss_flow"] = weighted_mean(error[~consistent], weight[~consistent])
+        return parts
 
     def _two_half_steps(self, x: Tensor, tau: Tensor, d: Tensor, cond: Tensor) -> Tensor:
         """The mean velocity (B, Tp, Da) of two steps d/2 from (x, τ): the target of one step d."""

@@ -1,28 +1,40 @@
-"""What ``--policy`` means: a folder of ours, or ``lerobot:FOLDER`` for a policy of LeRobot's."""
+"""What ``--policy`` means: a folder of ours, an ONNX file, or ``lerobot:FOLDER`` for a policy of LeRobot's."""
 
 from __future__ import annotations
 
 import os
 
+from policies.backends import check_backend, use_backend
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
+from policies.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
 from policies.prompted import WORDS, PromptedPolicy, is_prompted, refuse_words, without_words
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 LEROBOT = "lerobot:"
 
 
-def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
+def open_policy(
+    name: str | os.PathLike[str], device: str = "cpu", backend: str = "torch", precision: str = "float32"
+) -> Policy:
     """The policy that `name` says, ready to act; one that was trained with words wants to be told some before.
 
     Args:
-      name: a run folder, a checkpoint folder, or ``lerobot:`` and a folder that LeRobot's ``save_pretrained`` wrote
-        (or the run folder of a training with LeRobot).
+      name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
+        LeRobot's ``save_pretrained`` wrote (or the run folder of a training with LeRobot).
       device: where its tensors live, as torch names it.
+      backend: what computes its decisions, with which precision; see `policies.backends`. A file is computed by
+        onnxruntime whatever it says.
 
     Raises:
-      BadInput: there is none, it is damaged, or LeRobot is not installed.
+      BadInput: there is none, it is damaged, LeRobot or onnxruntime is not installed, or no such backend.
     """
+    check_backend(backend, precision)
     text = os.fspath(name)
+    if is_onnx(text):
+        policy = load_onnx_policy(text)
+        return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
+    if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
+        raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
     if text.startswith(LEROBOT):
         from policies.lerobot_policy import load_lerobot_policy
 
@@ -30,6 +42,8 @@ def open_policy(name: str | os.PathLike[str], device: str = "cpu") -> Policy:
     from policies.checkpoint import load_policy
 
     policy = load_policy(text, device)
+    if (backend, precision) != ("torch", "float32"):
+        use_backend(policy, backend, precision)
     return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
 
 
@@ -40,6 +54,8 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     """
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
+    if is_onnx(name):
+        return without_words(onnx_interface(name))
     file = policy_folder(name) / CONFIG
     return without_words(interface_of(read_config(file), file))
 
@@ -51,7 +67,9 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
       BadInput: words for a policy that was trained without, or none for one that was trained with some.
     """
     interface = None
-    if not os.fspath(name).startswith(LEROBOT):
+    if is_onnx(name):
+        interface = onnx_interface(name)
+    elif not os.fspath(name).startswith(LEROBOT):
         file = policy_folder(name) / CONFIG
         interface = interface_of(read_config(file), file)
     if interface is None or not is_prompted(interface):

@@ -107,6 +107,10 @@ class Normalizer(nn.Module):
         """(…, H, W, c) uint8 → (…, c, H, W) floats in [0, 1]."""
         return picture.movedim(-1, -3).to(self.action_half.dtype) / 255.0
 
+    def vector_back(self, key: str, value: Tensor) -> Tensor:
+        """(…, D) normalised vector of the feature `key` → the world's units."""
+        return value / self.get_buffer(_buffer(key, "inverse_std")) + self.get_buffer(_buffer(key, "mean"))
+
     def action(self, action: Tensor) -> Tensor:
         """(…, Da) in the world's [-1, 1] → normalised; demonstrations lie within ±1."""
         return (action - self.action_centre) / self.action_half

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -59,6 +59,18 @@ def feature(interface: Interface, observation: Observation, key: str) -> NDArray
     return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
 
 
+Backend = Callable[[Mapping[str, NDArray], NDArray], NDArray[np.float32]]
+"""Features (N, …) as observed and standard normal noise (N, …) → what `decide` gives; see `policies.backends`."""
+
+
+def compute(policy: Any, observation: Mapping[str, NDArray], noise: NDArray) -> NDArray[np.float32]:
+    """What ``policy.decide`` gives for the N worlds of `observation`, by the policy's backend."""
+    if policy.backend is not None:
+        return policy.backend(observation, noise)
+    tensors = {key: torch.from_numpy(value).to(policy.device) for key, value in observation.items()}
+    return policy.decide(tensors, torch.from_numpy(noise).to(policy.device)).cpu().numpy()
+
+
 class ChunkPolicy(nn.Module):
     """Numpy observations of N worlds → chunks of actions; implements `robolearn.core.Policy`.
 
@@ -68,6 +80,7 @@ class ChunkPolicy(nn.Module):
       interface: what the policy needs to see and what it commands.
       execute_steps: Ta.
       noise: where samples start; world w's noise depends on (seed, w, call) alone.
+      backend: computes decisions in the place of `decide`, or None.
 
     With To > 1 the last To observations of every world are kept, one per control step: `observe` takes those inside
     an executed chunk. `begin` makes worlds forget theirs when their episodes start.
@@ -80,6 +93,7 @@ class ChunkPolicy(nn.Module):
         self.interface = interface
         self.execute_steps: int = self.net.config.execute
         self.noise = WorldNoise(self.net.noise_shape)
+        self.backend: Backend | None = None
         self._observe: int = self.net.config.observe
         self.observes_every_step = self._observe > 1
         self._history: dict[str, NDArray] = {}
@@ -129,14 +143,16 @@ class ChunkPolicy(nn.Module):
         needed = self._needed(observation)
         if self._observe > 1:
             needed = self._remember(needed)
-        tensors = {key: torch.from_numpy(value).to(self.device) for key, value in needed.items()}
-        cond = self.net.encode(self.normalizer.observation(tensors))
-        x0 = torch.from_numpy(self.noise.draw(len(cond)) * np.float32(self.net.initial_noise_std)).to(self.device)
-        actions = self.normalizer.action_back(self.net.sample(cond, x0)).cpu().numpy()
+        actions = compute(self, needed, self.noise.draw(len(next(iter(needed.values())))))
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
             raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
         return actions
+
+    def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Features (N, [To,] …) as observed and standard normal noise (N, *noise_shape) → (N, Tp, Da) in [-1, 1]."""
+        cond = self.net.encode(self.normalizer.observation(observation))
+        return self.normalizer.action_back(self.net.sample(cond, noise * self.net.initial_noise_std))
 
     def _needed(self, observation: Observation) -> dict[str, NDArray]:
         return {key: feature(self.interface, observation, key) for key in self.interface.observation}

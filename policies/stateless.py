@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from policies.noise import WorldNoise
 from policies.normalize import Normalizer
-from policies.policy import feature
+from policies.policy import Backend, compute, feature
 from policies.settings import ActorConfig, CriticsConfig
 from robolearn.core import ActionChunk, Interface, NonFinite, Observation
 
@@ -25,6 +25,7 @@ class StatelessPolicy(nn.Module):
 
     Attributes:
       config: the settings in its config.json.
+      backend: computes decisions in the place of `decide`, or None.
     """
 
     config: CriticsConfig | ActorConfig
@@ -37,6 +38,7 @@ class StatelessPolicy(nn.Module):
         self.size = execute * self.components
         self.features = sum(spec.size for spec in interface.observation.values())
         self.noise = WorldNoise(noise)
+        self.backend: Backend | None = None
 
     @property
     def statistics(self) -> Normalizer:
@@ -78,15 +80,15 @@ class StatelessPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or a network on it, gave NaN.
         """
-        seen = self._tensors(observation)
+        seen = self._features(observation)
         count = len(next(iter(seen.values())))
-        return self._actions(self.decide(seen, torch.from_numpy(self.noise.draw(count)).to(self.device)))
+        return self._actions(torch.from_numpy(compute(self, seen, self.noise.draw(count))))
+
+    def _features(self, observation: Observation) -> dict[str, NDArray]:
+        return {key: feature(self.interface, observation, key) for key in self.interface.observation}
 
     def _tensors(self, observation: Observation) -> dict[str, torch.Tensor]:
-        return {
-            key: torch.from_numpy(feature(self.interface, observation, key)).to(self.device)
-            for key in self.interface.observation
-        }
+        return {key: torch.from_numpy(value).to(self.device) for key, value in self._features(observation).items()}
 
     def _actions(self, chunk: Tensor) -> ActionChunk:
         """(N, H · Da) → (N, Ta, Da), which are finite."""

@@ -55,12 +55,14 @@ class PolicyNode(StationNode):
     """Runs a policy on observations and publishes its action chunks.
 
     Args:
-      load: opens the policy that the parameter `policy` names, on the device that `device` names, and tells it `words`.
+      load: opens the policy that the parameter `policy` names, on the device that `device` names, tells it `words`, and
+        lets what `backend` and `precision` name compute it.
       station: see `StationNode`.
     """
 
-    def __init__(self, load: Callable[[str, str, str], Policy], **station: Unpack[StationOptions]) -> None:
+    def __init__(self, load: Callable[[str, str, str, str, str], Policy], **station: Unpack[StationOptions]) -> None:
         defaults = {"policy": "", "words": "", "objects": "", "seed": 0, "device": "auto", "tail_steps": 0}
+        defaults |= {"backend": "torch", "precision": "float32"}
         super().__init__("policy", defaults, **station)
         self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
@@ -69,7 +71,8 @@ class PolicyNode(StationNode):
     def configure(self) -> None:
         contract = self.station()
         path = self.value("policy")
-        self.policy = self._load(path, self.value("device"), self.value("words"))
+        how = [self.value(name) for name in ("device", "words", "backend", "precision")]
+        self.policy = self._load(path, *how)
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
         contract = contract.with_picture_sizes(self.policy.interface.observation)

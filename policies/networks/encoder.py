@@ -80,16 +80,15 @@ class ObservationEncoder(nn.Module):
         parts: list[Tensor] = []
         for key in self.features:
             if key not in self.images:
-                value = observation[key]
-                parts.append(value.reshape(len(value), -1))
+                parts.append(observation[key].flatten(1))
             elif (stored := observation.get(stored_key(key))) is not None:
-                batch, encoder = len(stored), self.camera(key)
+                batch, encoder = stored.shape[0], self.camera(key)
                 rank = 1 if encoder.pooling == "mean" else 3
                 parts.append(encoder.encode(stored.reshape(-1, *stored.shape[-rank:])).reshape(batch, -1))
             else:
                 value = observation[key]
                 frames = self._middle(value.reshape(-1, *value.shape[-3:]))
-                parts.append(self.camera(key)(frames).reshape(len(value), -1))
+                parts.append(self.camera(key)(frames).reshape(value.shape[0], -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def stored(self, key: str, frames: Tensor) -> Tensor:

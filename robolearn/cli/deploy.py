@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from policies.backends import BackendName, InferencePrecision, backend_device, check_backend, need_onnx
 from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 
@@ -25,7 +26,7 @@ class Deploy(Command):
     """
 
     policy: Path
-    """A run folder, a checkpoint folder, or lerobot:FOLDER for a policy of LeRobot's."""
+    """A run folder, a checkpoint folder, FILE.onnx, or lerobot:FOLDER for a policy of LeRobot's."""
     robot: Station = "sim"
     """The robot contract, by name or as a file of your own."""
     task: SimTask = "lift"
@@ -40,6 +41,10 @@ class Deploy(Command):
     """Of starts and of the policy's noise."""
     device: str = "auto"
     """Where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:INDEX."""
+    backend: BackendName = "torch"
+    """What computes the policy's decisions: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
+    precision: InferencePrecision = "float32"
+    """Of the decisions: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     seconds: float = 30.0
     """On a real arm and in a rehearsal: longest episode [s]."""
     dry_run: bool = False
@@ -63,6 +68,9 @@ class Deploy(Command):
 
         at_least(1, episodes=self.episodes)
         check_seed(self.seed)
+        check_backend(self.backend, self.precision)
+        if self.backend == "onnx":
+            need_onnx("onnx", "onnxscript", "onnxruntime")
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         if self.rehearse:
@@ -84,7 +92,9 @@ class Deploy(Command):
             seed=self.seed,
             words=self.words,
             limit_s=self.seconds,
-            device=self.device,
+            device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
+            backend=self.backend,
+            precision=self.precision,
             dry_run=self.dry_run,
             realtime_priority=self.realtime_priority,
             simulation=simulation,

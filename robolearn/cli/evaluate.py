@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from policies.backends import BackendName, InferencePrecision
 from robolearn.cli.choices import SimRobot
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
 
@@ -21,7 +22,7 @@ class Evaluate(Command):
     """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on equal starts."""
 
     policy: Path
-    """A run folder, a checkpoint folder, or lerobot:FOLDER for a policy of LeRobot's."""
+    """A run folder, a checkpoint folder, FILE.onnx, or lerobot:FOLDER for a policy of LeRobot's."""
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
     task: str = "lift"
@@ -40,14 +41,19 @@ class Evaluate(Command):
     """Of starts and of the policy's noise."""
     device: str = "auto"
     """Where the policies compute: auto, cpu, cuda or cuda:<i>."""
+    backend: BackendName = "torch"
+    """What computes the decisions of --policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU).
+    --against is computed by torch, so a policy against itself says what a backend costs."""
+    precision: InferencePrecision = "float32"
+    """Of --policy: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     out: Path | None = None
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
     def run(self) -> dict[str, Any]:
+        from policies.backends import backend_device, check_backend
         from policies.loading import open_policy
         from policies.prompted import tell
         from robolearn.core import bind_policy
-        from robolearn.core.device import resolve_device
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
         from sim.registry import make_env
@@ -56,10 +62,12 @@ class Evaluate(Command):
         check_seed(self.seed)
         if self.out is not None:
             check_report_folder(self.out)
-        device = resolve_device(self.device)
+        check_backend(self.backend, self.precision)
+        device = backend_device(self.backend, self.device)
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
-        policies = [open_policy(path, device) for path in paths]
+        policies = [open_policy(self.policy, device, self.backend, self.precision)]
+        policies += [open_policy(path, device) for path in paths[1:]]
         for path in paths:
             warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)
@@ -141,6 +149,8 @@ class Evaluate(Command):
         worlds = min(self.worlds, self.episodes)
         words += ["--robot", self.robot] if self.robot else []
         words += ["--looks", self.looks] if self.looks != "none" else []
+        words += ["--backend", self.backend] if self.backend != "torch" else []
+        words += ["--precision", self.precision] if self.precision != "float32" else []
         words += ["--words", self.words] if self.words else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))

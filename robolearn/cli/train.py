@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +23,7 @@ from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
+    from robolearn.runs import Run
     from robolearn.train.imitation import ImitationTrainer
 
 
@@ -62,6 +63,9 @@ class Train(Command):
     eval_task: str = ""
     """A task in simulation in which the policy is evaluated: at the end, and on the way with --eval-every."""
     keep: KeepConfig = field(default_factory=KeepConfig)
+    processes: int = 1
+    """Processes that take a share of every batch each, with the gradient of the whole: on the CPU, or with --device
+    cuda on a GPU each (extra processes)."""
     device: str = "auto"
     """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
@@ -83,52 +87,38 @@ class Train(Command):
         return {"settings": ImitationConfig(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
+        from policies.loss import has_parts
         from robolearn.cli.judge import Judge
-        from robolearn.core.device import resolve_device
-        from robolearn.core.specs import PROMPT
-        from robolearn.data.mixture import check_alike, shares_of
-        from robolearn.data.reader import Dataset
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
-        from robolearn.train.imitation import ImitationTrainer, split_episodes
+        from robolearn.train.imitation import split_episodes
         from sim.registry import make_env
 
-        at_least(1, checkpoint_every=self.checkpoint_every)
+        at_least(1, checkpoint_every=self.checkpoint_every, processes=self.processes)
         check_tracker(self.log)
         check_seed(self.settings.seed)
         if self.keep.every and not self.eval_task:
             raise BadInput("--eval-every", got=self.keep.every, expected="--eval-task with it, to evaluate in")
         if self.eval_task:
             make_env(self.eval_task, 1).close()  # an unknown task is refused before anything is written
-        device = resolve_device(self.device)
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
-        features = tuple(name for name in self.observe if name != PROMPT)
-        datasets = [Dataset.open(path, images=self.images).seeing(features) for path in self.data]
-        if PROMPT in self.observe:
-            from policies.words import SentenceEncoder
-
-            embed = SentenceEncoder()
-            datasets = [dataset.with_words(embed) for dataset in datasets]
-            words = {k: v for dataset in datasets for k, v in dataset.interface.extra["words"].items()}
-            datasets[0] = datasets[0].knowing(words)
+        device = self._device(0)
+        config = self.settings
+        datasets, weights, shares = self._datasets()
         if privileged := datasets[0].interface.privileged:
             log.info("the policy sees %s, which only a simulated world has", ", ".join(privileged))
-        shares = shares_of(self.mix or None, datasets)
-        check_alike(datasets)
-        config = self.settings
-        weights = [self._weights(dataset) for dataset in datasets]
         self._build_cache(datasets)
         content = [dataset.content() for dataset in datasets]
-        if len(datasets) == 1:
-            trainer = ImitationTrainer.of_dataset(config, datasets[0], device, weights=weights[0])
-            drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
-        else:
-            trainer = ImitationTrainer.of_mixture(config, datasets, shares, device, weights=weights)
+        trainer = self.trainer(device, datasets, weights, shares)
+        if self.processes > 1 and not has_parts(trainer.net):
+            raise BadInput("--processes", got=f"{self.processes} for a policy of kind {self.policy}", expected="1")
+        drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
+        if len(datasets) > 1:
             drawn = {"data": list(self.data), "sha256": content, "mix": shares}
         begun = self._begin(trainer, device)
         stored = {
@@ -146,7 +136,7 @@ class Train(Command):
         ):
             write_flags(self, "train", run.path)
             run.track(self.log)
-            with Progress("imitation", total=config.steps, unit="gradient steps",
+            with self._together(trainer, run, device), Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
                 kept = Kept(trainer, run, self.keep, judge)
                 done = run_loop(run, kept, checkpoint_every=self.checkpoint_every,
@@ -194,6 +184,77 @@ class Train(Command):
         show_outcomes(result, console, "success     ")
         if "evaluation" not in result:
             console.print(f"next        robolearn evaluate --policy {result['run']} --task … : how often it succeeds")
+
+    def _device(self, rank: int) -> str:
+        from robolearn.core.device import resolve_device
+
+        device = resolve_device(self.device)
+        if self.processes == 1:
+            return device
+        from robolearn.train.processes import MOST, device_of, need_accelerate
+
+        if self.processes > min(MOST, self.settings.batch):
+            expected = f"at most {min(MOST, self.settings.batch)}, and a window of the batch for each"
+            raise BadInput("--processes", got=self.processes, expected=expected)
+        need_accelerate()
+        return device_of(device, rank, self.processes)
+
+    def _datasets(self) -> tuple[list[Dataset], list[list[float] | None], list[float]]:
+        """The sets, weights of their episodes, and their shares."""
+        from robolearn.core.specs import PROMPT
+        from robolearn.data.mixture import check_alike, shares_of
+        from robolearn.data.reader import Dataset
+
+        features = tuple(name for name in self.observe if name != PROMPT)
+        datasets = [Dataset.open(path, images=self.images).seeing(features) for path in self.data]
+        if PROMPT in self.observe:
+            from policies.words import SentenceEncoder
+
+            embed = SentenceEncoder()
+            datasets = [dataset.with_words(embed) for dataset in datasets]
+            words = {k: v for dataset in datasets for k, v in dataset.interface.extra["words"].items()}
+            datasets[0] = datasets[0].knowing(words)
+        shares = shares_of(self.mix or None, datasets)
+        check_alike(datasets)
+        return datasets, [self._weights(dataset) for dataset in datasets], shares
+
+    def trainer(
+        self, device: str, datasets: list[Dataset], weights: list[list[float] | None], shares: list[float]
+    ) -> ImitationTrainer:
+        """A trainer on what `_datasets` opened."""
+        from robolearn.train.imitation import ImitationTrainer
+
+        if len(datasets) == 1:
+            return ImitationTrainer.of_dataset(self.settings, datasets[0], device, weights=weights[0])
+        return ImitationTrainer.of_mixture(self.settings, datasets, shares, device, weights=weights)
+
+    @contextmanager
+    def _together(self, trainer: ImitationTrainer, run: Run, device: str) -> Iterator[None]:
+        """Within, other processes work on the batches of `trainer` where there are any."""
+        if self.processes == 1:
+            yield
+            return
+        from robolearn.cli.train_process import task_of
+        from robolearn.train.processes import lead
+
+        with lead(self.processes, "robolearn.cli.train_process", task_of(self, run.state_dir), device) as together:
+            trainer.together = together
+            yield
+
+    def follow(self, rank: int, meeting: Path, state: Path) -> None:
+        """Do as the process that leads, whose states are in `state`, but write nothing."""
+        from robolearn.runs.checkpoint import load_latest_state
+        from robolearn.train.processes import Processes
+
+        device = self._device(rank)
+        trainer = self.trainer(device, *self._datasets())
+        self._begin(trainer, device)
+        if (found := load_latest_state(state)) is not None:
+            trainer.load_state(found[0], found[1]["trainer"])
+        trainer.together = together = Processes(rank, self.processes, meeting, device)
+        for i in range(trainer.done, trainer.iterations):
+            trainer.iterate(i)
+        together.close()
 
     def _build_cache(self, datasets: Sequence[Dataset]) -> None:
         from robolearn.runs import Progress

@@ -56,6 +56,7 @@ class Deployment:
       words: what a policy that was trained with words is told.
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
+      backend, precision: what computes its decisions; see `policies.backends`.
       dry_run: nothing is published to the controller.
       realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
       simulation: the simulated arm, or None for a real one.
@@ -70,6 +71,8 @@ class Deployment:
     words: str = ""
     limit_s: float
     device: str = "auto"
+    backend: str = "torch"
+    precision: str = "float32"
     dry_run: bool = False
     realtime_priority: int = 0
     simulation: Simulation | None = None
@@ -136,6 +139,8 @@ def programs(deployment: Deployment) -> list[Program]:
         "policy": deployment.policy,
         "seed": deployment.seed,
         "device": deployment.device,
+        "backend": deployment.backend,
+        "precision": deployment.precision,
         **({"words": deployment.words} if deployment.words else {}),
         **objects,
     }

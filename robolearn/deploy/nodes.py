@@ -15,14 +15,24 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from robolearn.core import BadInput, Policy, RobolearnError
-from robolearn.core.device import resolve_device
 
 
 def main_policy(argv: Sequence[str] | None = None) -> int:
     """The policy node."""
     return run_node(
         _policy_node,
-        ("contract", "policy", "words", "objects", "seed", "device", "tail_steps", "realtime_priority"),
+        (
+            "contract",
+            "policy",
+            "words",
+            "objects",
+            "seed",
+            "device",
+            "backend",
+            "precision",
+            "tail_steps",
+            "realtime_priority",
+        ),
         argv,
     )
 
@@ -77,17 +87,20 @@ def _policy_node() -> Any:
     return PolicyNode(load)
 
 
-def load(path: str, device: str, words: str = "") -> Policy:
+def load(path: str, device: str, words: str = "", backend: str = "torch", precision: str = "float32") -> Policy:
     """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words`; raises `BadInput`."""
     if not path:
-        raise BadInput("parameter policy", got="nothing", expected="a run, a checkpoint folder or lerobot:FOLDER")
+        expected = "a run, a checkpoint folder, FILE.onnx or lerobot:FOLDER"
+        raise BadInput("parameter policy", got="nothing", expected=expected)
     import torch
 
+    from policies.backends import backend_device, check_backend
     from policies.loading import open_policy
     from policies.prompted import tell
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
-    policy = open_policy(path, device=resolve_device(device))
+    check_backend(backend, precision)
+    policy = open_policy(path, backend_device(backend, device), backend, precision)
     tell(policy, words, what=f"policy {path}")
     return policy
 

@@ -41,7 +41,7 @@ def sight_of(policy: Policy) -> Draw | None:
 @torch.inference_mode()
 def _keypoints(policy: Policy, observation: Observation, world: int) -> dict[str, NDArray[np.float32]]:
     """Picture feature → (C, 2) rows and columns in [-1, 1]."""
-    if not isinstance(policy, ChunkPolicy):
+    if not isinstance(policy, ChunkPolicy) or policy.device.type == "meta":  # of an ONNX file, which has no such output
         return {}
     needed = policy.interface.observation
     rows = {key: torch.from_numpy(np.array(observation[key][world : world + 1])) for key in needed}

@@ -20,6 +20,7 @@ from policies.checkpoint import save_policy
 from policies.ema import Ema
 from policies.encoder_settings import EncoderConfig
 from policies.kinds import fresh_net
+from policies.loss import has_parts
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
@@ -28,6 +29,7 @@ from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.feature_cache import CachedFeatures
+from robolearn.train.pieces import Together, gradient_in_pieces
 from robolearn.train.settings import ImitationConfig, Precision
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
@@ -96,6 +98,7 @@ class ImitationTrainer:
       normalizer: fixed by the dataset's statistics.
       done: iterations done.
       steps: gradient steps done.
+      together: the processes that take each batch with this one, or None.
 
     Args:
       capacity: windows that `windows` can grow to.
@@ -127,8 +130,11 @@ class ImitationTrainer:
         trained = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay, fused=True)
         self._autocast = _autocast(config.precision, self.device)
+        if config.accumulate > 1 and not has_parts(self.net):
+            raise BadInput("--accumulate", got=f"{config.accumulate} of a policy of kind {self.net.name}", expected="1")
+        self.together: Together | None = None
         self.done = self.steps = 0
-        self._generator = torch.Generator(self.device)
+        self._generator, self._augmenting = torch.Generator(self.device), torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
         self._encoder: EncoderConfig = self.net.config.network.encoder
         self.windows = self._remembered(windows, capacity)
@@ -229,6 +235,8 @@ class ImitationTrainer:
         first, count = self.steps, min(config.steps_per_iteration, config.steps - self.steps)
         sums: dict[str, Tensor] = {}
         self._generator.manual_seed(_mix(config.seed, i))
+        # Of its own: processes draw other numbers of these, and the same noise.
+        self._augmenting.manual_seed(_mix(config.seed, i, 1 + (self.together.rank if self.together else 0)))
         with torch_threads(config.threads):
             for step in range(first, first + count):
                 for key, value in self._step(step).items():
@@ -245,16 +253,29 @@ class ImitationTrainer:
         """One gradient step; named scalars."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, step)
-        observation, action, is_pad = self._normalised(self.windows.gather(self._indices(step)))
-        observation = augment(observation, self.normalizer.images, self._encoder, self._generator)
-        with self._autocast:
-            loss, parts = self.net.loss(observation, action, is_pad, self._generator, self.ema.module)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        parts = self._gradient(self._indices(step))
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.grad_clip)
         self.optimizer.step()
         self.ema.update(self.net)
         return parts | {"grad_norm": norm}
+
+    def _gradient(self, index: Tensor) -> dict[str, Tensor]:
+        """Leave the gradient of the loss of the windows `index` in the parameters; named scalars."""
+        target = self.ema.module
+        if self.config.accumulate == 1 and self.together is None:
+            with self._autocast:
+                loss, parts = self.net.loss(*self._gather(index), self._generator, target)
+            loss.backward()
+            return parts
+        return gradient_in_pieces(
+            self.net, self._gather, index, self._generator, target,
+            pieces=self.config.accumulate, autocast=self._autocast, together=self.together,
+        )  # fmt: skip
+
+    def _gather(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        observation, action, is_pad = self._normalised(self.windows.gather(index))
+        return augment(observation, self.normalizer.images, self._encoder, self._augmenting), action, is_pad
 
     def _indices(self, step: int) -> Tensor:
         """The windows of a gradient step: batch after batch through the orders of the epochs."""
@@ -378,6 +399,6 @@ def _autocast(precision: Precision, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=mixed)
 
 
-def _mix(seed: int, i: int) -> int:
-    """One seed from two numbers, without the collisions of their sum."""
-    return int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def _mix(*numbers: int) -> int:
+    """One seed from several numbers, without the collisions of their sum."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -25,6 +25,8 @@ class ImitationConfig:
     """Gradient steps between two rows of the metrics."""
     batch: int = 256
     """Windows per gradient step."""
+    accumulate: int = 1
+    """Pieces of a batch, one after the other: the same gradient step with so many times less memory."""
     lr: float = 1e-3
     """Learning rate after the warm-up."""
     lr_final: float = 1e-4
@@ -51,9 +53,11 @@ class ImitationConfig:
     """Keep what a frozen encoder (--freeze-encoder) makes of each frame, instead of encoding it anew in every epoch."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "batch", "threads"):
+        for name in ("steps", "steps_per_iteration", "batch", "threads", "accumulate"):
             if getattr(self, name) < 1:
                 raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        if self.accumulate > self.batch:
+            raise BadInput("--accumulate", got=self.accumulate, expected=f"at most the {self.batch} windows of a batch")
         if self.precision not in get_args(Precision):
             raise BadInput("imitation: precision", got=self.precision, available=get_args(Precision))
         for name in ("ema", "validation"):

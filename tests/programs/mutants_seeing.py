@@ -26,6 +26,8 @@ BACKBONES, AUGMENT = ("tests/policies/test_backbones.py",), ("tests/policies/tes
 RL_ENCODERS = ("tests/rl/test_rl_encoders.py",)
 SPATIAL, LIBRARIES = "policies/networks/spatial.py", "policies/networks/libraries.py"
 FEATURES = "robolearn/train/feature_cache.py"
+PIECES = ("tests/train/test_imitation.py",)
+BACKENDS = ("tests/policies/test_backends.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "encoder-batch-norm-follows-the-batch": Mutant(SPATIAL, "        self.backbone.eval()\n", "", RL_ENCODERS),
@@ -76,6 +78,26 @@ MUTANTS: dict[str, Mutant] = {
     "augment-all-alike": Mutant("policies/augment.py", "(batch, 1), generator", "(1, 1), generator", AUGMENT),
     "augment-never": Mutant(
         "robolearn/train/imitation.py", "= augment(observation, ", "= (lambda *a: a[0])(observation, ", CACHE
+    ),
+    "pieces-draw-their-own-noise": Mutant(
+        "robolearn/train/pieces.py", "value[piece.to(value.device)]", "value[: len(piece)]", PIECES
+    ),
+    "pieces-count-alike": Mutant(
+        "robolearn/train/pieces.py", "whole = weight.sum()", "whole = 4 * weight.shape[0] + 0 * weight.sum()", PIECES
+    ),
+    "pieces-keep-the-last-gradient-alone": Mutant(
+        "robolearn/train/pieces.py", "        total.backward()", "        net.zero_grad(); total.backward()", PIECES
+    ),
+    "shares-are-not-summed": Mutant(
+        "robolearn/train/pieces.py", "            p.grad = gradient\n", "            pass\n", PIECES
+    ),
+    "backend-is-not-asked": Mutant("policies/policy.py", "if policy.backend is not None:", "if False:", BACKENDS),
+    "decision-starts-from-full-noise": Mutant(
+        "policies/policy.py", "noise * self.net.initial_noise_std", "noise", BACKENDS
+    ),
+    "export-is-not-compared": Mutant("policies/onnx_export.py", "if not difference <= limit:", "if False:", BACKENDS),
+    "export-names-this-machine": Mutant(
+        "policies/onnx_export.py", "        del node.metadata_props[:]\n", "", BACKENDS
     ),
     "cameras-draw-between-decisions": Mutant(
         WORLD, "np.flatnonzero(alive if looking else alive & ended)", "np.flatnonzero(alive)", CAMERAS

@@ -192,3 +192,79 @@ def test_what_cannot_be_trained():
     learner.windows.action[:] = torch.nan
     with pytest.raises(NonFinite, match="iteration 0"):
         learner.iterate(0)
+
+
+class Alone:
+    """One of `count` processes that work one after the other: it hands over what it computed, and gets the sums."""
+
+    def __init__(self, rank: int, count: int, sums: list[torch.Tensor] | None) -> None:
+        self.rank, self.count, self._sums = rank, count, sums
+        self.own: list[torch.Tensor] = []
+
+    def sum(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        self.own = [tensor.clone() for tensor in tensors]
+        return tensors if self._sums is None else self._sums
+
+
+POLICIES = [
+    FlowConfig(network=NETWORK),
+    FlowConfig(network=NETWORK, mask_padding=False),
+    FlowConfig(kind="shortcut", network=NETWORK),
+    DiffusionConfig(network=NETWORK, steps=5),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["rectified", "unmasked", "shortcut", "diffusion"])
+@pytest.mark.parametrize("pieces", [3, 32])
+def test_accumulated_pieces_of_a_batch_are_the_whole_batch(policy: FlowConfig | DiffusionConfig, pieces: int) -> None:
+    """The last batch of an epoch (100 windows, 32 a batch) is shorter than the number of pieces: it has 4."""
+    whole = trainer(config(policy=policy, lr=1e-3))
+    parts = trainer(config(policy=policy, lr=1e-3, accumulate=pieces))
+    for i in range(2):
+        expected, found = whole.iterate(i), parts.iterate(i)
+        assert found == pytest.approx(expected, rel=1e-5)
+    for a, b in zip(whole.net.parameters(), parts.net.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    with pytest.raises(BadInput, match="got 33, expected at most the 32 windows"):
+        config(accumulate=33)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["rectified", "unmasked", "shortcut", "diffusion"])
+@pytest.mark.parametrize("count", [2, 14])
+def test_shares_of_processes_sum_to_the_gradient_of_the_batch(policy: FlowConfig | DiffusionConfig, count: int) -> None:
+    """12 windows: among 14 processes some have none."""
+    index = torch.arange(20, 32)
+    whole = trainer(config(policy=policy))
+    whole._generator.manual_seed(1)
+    expected = whole._gradient(index)
+    shares: list[list[torch.Tensor]] = []
+    for rank in range(count):
+        one = trainer(config(policy=policy, accumulate=2))
+        one.together = Alone(rank, count, None)
+        one._generator.manual_seed(1)
+        one._gradient(index)
+        shares.append(one.together.own)
+    last = trainer(config(policy=policy, accumulate=2))
+    last.together = Alone(0, count, [sum(tensors) for tensors in zip(*shares, strict=True)])  # type: ignore[misc]
+    last._generator.manual_seed(1)
+    found = last._gradient(index)
+    assert {k: float(v) for k, v in found.items()} == pytest.approx(
+        {k: float(v) for k, v in expected.items()}, rel=1e-5
+    )
+    for a, b in zip(whole.net.parameters(), last.net.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_an_accumulated_run_is_continued_exactly() -> None:
+    settings = config(accumulate=3)
+    through, first = trainer(settings), trainer(settings)
+    for i in range(4):
+        through.iterate(i)
+    for i in range(2):
+        first.iterate(i)
+    then = trainer(settings)
+    then.load_state(*first.state())
+    for i in range(2, 4):
+        then.iterate(i)
+    for a, b in zip(through.net.parameters(), then.net.parameters(), strict=True):
+        assert torch.equal(a, b)

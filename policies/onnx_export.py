@@ -1,0 +1,117 @@
+"""A policy as an ONNX file: observation as the world gives it and standard normal noise in, actions out.
+
+Normalisation is inside, so that pictures go in as uint8 and actions come out in the world's units; the noise is an
+input, so that a file's actions are a function of its inputs. The same file says, as JSON in its metadata, what the
+policy is: kind, settings and interface, as in a ``config.json``. It is protobuf, never pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from policies.backends import need_onnx
+from policies.config_file import FORMAT, VERSION
+from policies.graph import decision_graph, example_inputs, quiet
+from policies.kinds import LearnedPolicy, kind_to_json
+from policies.onnx_policy import CONFIG_KEY, NOISE, OnnxSession
+from robolearn.core import BadInput
+
+COMPARED = 16  # worlds in which the file's actions are compared with torch's
+LARGEST_DIFFERENCE = {"float32": 1e-4, "int8": 0.2}  # of an action, whose range is [-1, 1]
+QUANTISED = ("MatMul", "Gemm")  # onnxruntime's integer convolutions are slower than its own in float32
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """A policy as an ONNX model.
+
+    Attributes:
+      content: the file's bytes.
+      max_difference: largest difference of an action from torch's, over random observations.
+      inputs: name → shape of one world's input.
+    """
+
+    content: bytes
+    max_difference: float
+    inputs: dict[str, tuple[int, ...]]
+
+
+def export_onnx(policy: LearnedPolicy, *, precision: str = "float32", tolerance: float | None = None) -> OnnxExport:
+    """`policy`, which is on the CPU, as an ONNX model.
+
+    Args:
+      precision: float32, or int8 (dynamic quantisation of its matrix products).
+      tolerance: largest difference of an action from torch's; by default that of the precision.
+
+    Raises:
+      BadInput: a precision that there is not, the extra onnx is not installed, a policy that lies on a GPU, or actions
+        that are not those of torch.
+    """
+    if precision not in LARGEST_DIFFERENCE:
+        raise BadInput("ONNX: precision", got=precision, available=LARGEST_DIFFERENCE)
+    if policy.device.type != "cpu":
+        raise BadInput("ONNX: policy", got=f"one on {policy.device}", expected="one on the CPU")
+    need_onnx("onnx", "onnxscript", "onnxruntime")
+    model = _model(policy)
+    if precision == "int8":
+        model = _quantised(model)
+    entry = model.metadata_props.add()
+    entry.key, entry.value = CONFIG_KEY, json.dumps(
+        {"format": FORMAT, "version": VERSION, **kind_to_json(policy), "interface": policy.interface.to_json(),
+         "precision": precision}
+    )  # fmt: skip
+    content = model.SerializeToString()
+    observation, noise = example_inputs(policy, COMPARED, seed=1)
+    with torch.inference_mode():
+        wanted = policy.decide(observation, noise).numpy()
+    made = OnnxSession(content)({key: value.numpy() for key, value in observation.items()}, noise.numpy())
+    difference = float(np.abs(made - wanted).max())
+    limit = LARGEST_DIFFERENCE[precision] if tolerance is None else tolerance
+    if not difference <= limit:
+        raise BadInput(
+            f"ONNX in {precision}: largest difference from torch's actions",
+            got=f"{difference:.3g}",
+            expected=f"at most {limit:g}",
+        )
+    inputs = {**{key: tuple(value.shape[1:]) for key, value in observation.items()}, NOISE: tuple(noise.shape[1:])}
+    return OnnxExport(content, difference, inputs)
+
+
+def _model(policy: LearnedPolicy) -> Any:
+    names = [*sorted(policy.interface.observation), NOISE]
+    with warnings.catch_warnings(), quiet("torch.onnx", "torch.export", "onnxscript", "onnx_ir"):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            decision_graph(policy), dynamo=True, input_names=names, output_names=["actions"], verbose=False
+        )
+    assert program is not None
+    model = program.model_proto
+    # The exporter writes down where the source lay on this machine.
+    for node in (*model.graph.node, *(node for function in model.functions for node in function.node)):
+        del node.metadata_props[:]
+        node.ClearField("doc_string")
+    for value in (*model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer):
+        del value.metadata_props[:]
+    del model.graph.metadata_props[:]
+    return model
+
+
+def _quantised(model: Any) -> Any:
+    """Matrix products in int8: weights once, inputs by their range in each call."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder, quiet("root"):
+        path = Path(folder) / "int8.onnx"
+        quantize_dynamic(
+            model, path, op_types_to_quantize=list(QUANTISED), weight_type=QuantType.QInt8, per_channel=True
+        )
+        return onnx.load(path)
