@@ -374,16 +374,14 @@ class SimArmNode(StationNode):
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), CAMERA_NICE)
         spoilt = {name: faults.CameraFault() for name in self._images}
-        period = 1.0 / self.value("camera_hz")
-        due = time.monotonic()
+        period, due = 1.0 / self.value("camera_hz"), time.monotonic()
         try:
             while not self._ended.wait(max(0.0, due - time.monotonic())):
                 for name, publisher in self._images.items():
                     if not publisher.get_subscription_count():
                         continue  # nobody looks
                     at = self._stamp()
-                    fault = self._fault.get("camera")
-                    picture = spoilt[name].apply(fault, self.world.image(name))
+                    picture = spoilt[name].apply(fault := self._fault.get("camera"), self.world.image(name))
                     if picture is not None:
                         make = messages.compressed_image if self._compressed(name) else messages.image
                         frame = "another" if fault == "swap" else self.contract.cameras[name].frame or name

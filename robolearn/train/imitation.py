@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,11 +23,12 @@ from policies.loss import has_parts
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
-from robolearn.data import Dataset, Windows
+from robolearn.data import Dataset
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.feature_cache import CachedFeatures
+from robolearn.train.held_out import Part
 from robolearn.train.pieces import Together, gradient_in_pieces
 from robolearn.train.settings import ImitationConfig, Precision
 
@@ -73,16 +73,6 @@ def learning_rate(config: ImitationConfig, step: int) -> float:
     # lr = lr_final + (lr_0 − lr_final) (1 + cos π s) / 2,  s ∈ [0, 1] after the warm-up
     s = min(1.0, (step - config.warmup) / max(1, config.steps - config.warmup))
     return config.lr_final + (config.lr - config.lr_final) * 0.5 * (1.0 + math.cos(math.pi * s))
-
-
-def split_episodes(episodes: int, config: ImitationConfig) -> tuple[list[int], list[int]]:
-    """Indices of the episodes (for training, for validation); at least one for training.
-
-    Whole episodes, because neighbouring windows of one episode are almost copies of each other.
-    """
-    held = min(math.ceil(episodes * config.validation), episodes - 1)
-    order = np.random.default_rng([config.seed, episodes]).permutation(episodes)
-    return sorted(int(e) for e in order[held:]), sorted(int(e) for e in order[:held])
 
 
 class ImitationTrainer:
@@ -158,7 +148,7 @@ class ImitationTrainer:
         Raises:
           BadInput: too few episodes, or none with a weight among those for training.
         """
-        part = _Part.of(config, dataset, weights, device)
+        part = Part.of(config, dataset, weights, device)
         statistics = dataset.statistics(part.episodes)
         return ImitationTrainer(config, part.train, dataset.interface, statistics, validation=part.held, device=device)
 
@@ -186,7 +176,7 @@ class ImitationTrainer:
         """
         check_alike(datasets)
         parts = [
-            _Part.of(config, dataset, own, device)
+            Part.of(config, dataset, own, device)
             for dataset, own in zip(datasets, weights or [None] * len(datasets), strict=True)
         ]
         held = [part.held for part in parts if part.held is not None]
@@ -355,33 +345,6 @@ class ImitationTrainer:
         unpack_optimizer(self.optimizer, {k: v.clone() for k, v in part("optimizer.").items()}, meta["optimizer"])
         self.done, self.ema.updates = int(meta["done"]), int(meta["ema_updates"])
         self.steps = int(meta["steps"]) if "steps" in meta else self.done * self.config.steps_per_iteration
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What is trained on of one data set: its windows, and those held out; `weights` are of the `episodes`."""
-
-    train: Windows
-    held: Windows | None
-    episodes: list[int]
-    weights: list[float] | None
-
-    @staticmethod
-    def of(
-        config: ImitationConfig, dataset: Dataset, weights: Sequence[float] | None, device: str | torch.device
-    ) -> _Part:
-        least = 2 if config.validation else 1
-        if dataset.episodes < least:
-            raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
-        train, held = split_episodes(dataset.episodes, config)
-        chunk = config.policy.observe, config.policy.horizon
-        own = None if weights is None else [weights[e] for e in train]
-        return _Part(
-            Windows(dataset, *chunk, episodes=train, weights=own, device=device),
-            Windows(dataset, *chunk, episodes=held, device=device) if held else None,
-            train,
-            own,
-        )
 
 
 def _spoken(interface: Interface) -> str:

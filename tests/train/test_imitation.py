@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from policies.checkpoint import load_policy
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
-from robolearn.train.imitation import ImitationConfig, ImitationTrainer, learning_rate, split_episodes
+from robolearn.train.held_out import split_episodes
+from robolearn.train.imitation import ImitationConfig, ImitationTrainer, learning_rate
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)
 STATISTICS = {
