@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.words import SentenceEncoder
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 from robolearn.core.specs import PROMPT
 
@@ -55,6 +54,8 @@ class PromptedPolicy:
         if sentence in self._known:
             self._vector = self._known[sentence]
             return
+        from policies.words import SentenceEncoder  # and torch: what a policy needs is known without
+
         try:
             encoder = SentenceEncoder()
         except BadInput as error:

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tyro
+
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
 from robolearn.io.json_files import plain
@@ -24,6 +26,7 @@ from robolearn.presets import NAMED
 
 FLAGS = "flags.yaml"  # in a run folder
 LARGEST = 1_000_000  # [bytes]
+SUPPRESSED = typing.get_args(tyro.conf.Suppress[str])[1]
 NOT_STORED = {"json", "verbose", "resume", "out", "config"}  # of a run: how it was shown, and where it is
 
 
@@ -114,7 +117,10 @@ def flags_of(command: Any) -> dict[str, Any]:
         if dataclasses.is_dataclass(value):
             found |= flags_of(value)
             continue
-        told = [getattr(note, "name", None) for note in getattr(hints[field.name], "__metadata__", ())]
+        notes = getattr(hints[field.name], "__metadata__", ())
+        if SUPPRESSED in notes:  # a checkpoint's alone, no flag
+            continue
+        told = [getattr(note, "name", None) for note in notes]
         name = next((name for name in told if name), field.name.replace("_", "-"))
         found[name] = plain(value)
     return found

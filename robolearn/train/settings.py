@@ -6,11 +6,15 @@ Apart from the trainer so that reading a command line does not load torch. A doc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+import tyro
 
 from policies.settings import FlowConfig, PolicyConfig
 from robolearn.core import BadInput
 
+# A switch that is on by default: the help shows both words; see `robolearn.cli.flags`.
+_CACHE = tyro.conf.arg(aliases=["--cache-features"], help_behavior_hint="(default: --cache-features)")
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -49,7 +53,7 @@ class ImitationConfig:
     """In what the training loss is computed: float32, or bfloat16 where torch holds it to be safe (autocast). Weights,
     optimiser, averages and checkpoints are float32 either way."""
 
-    cache_features: bool = True
+    cache_features: Annotated[bool, _CACHE] = True
     """Keep what a frozen encoder (--freeze-encoder) makes of each frame, instead of encoding it anew in every epoch."""
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from robolearn.core import BadInput
 from robolearn.io.paths import check_writable
 
 NOWHERE = "/proc/robolearn/x"  # nobody may make a folder there, not even root
-INPUTS = {"policy", "against", "teacher", "data", "demos", "folder", "lerobot_python", "certs", "path"}
+INPUTS = {"policy", "against", "teacher", "data", "demos", "folder", "lerobot_python", "certs", "path", "start", "runs"}
 
 COMMANDS = [
     ("collect", "--out", NOWHERE),

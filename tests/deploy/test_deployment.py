@@ -99,8 +99,8 @@ def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, 
 def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:
     from policies import loading
 
-    monkeypatch.setattr(loading, "open_policy", lambda path, device: (path, device))
-    assert load("runs/bc", "cpu") == ("runs/bc", "cpu")
+    monkeypatch.setattr(loading, "open_policy", lambda *where: where)
+    assert load("runs/bc", "cpu")[:2] == ("runs/bc", "cpu")
     with pytest.raises(BadInput, match="parameter policy: got nothing"):
         load("", "cpu")
 

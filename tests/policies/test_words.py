@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import policies.prompted
+import policies.words
 from policies.checkpoint import save_policy
 from policies.loading import check_words, needed_by, open_policy
 from policies.normalize import Normalizer
@@ -112,7 +112,7 @@ def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch
     def missing() -> None:
         raise BadInput("sentence encoder", got="no package")
 
-    monkeypatch.setattr(policies.prompted, "SentenceEncoder", missing)
+    monkeypatch.setattr(policies.words, "SentenceEncoder", missing)
     for sentence, wanted in ((LEFT, -0.8), (RIGHT, 0.8)):  # trained: no encoder is needed
         policy.tell(sentence)
         policy.reset(0)

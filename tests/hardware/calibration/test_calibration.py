@@ -177,7 +177,7 @@ def test_the_command_writes_the_pose_into_the_contract_and_leaves_the_rest(
     ("words", "message"),
     [
         ([], "--robot: got none"),
-        (["--robot", "fr3", "--data", "x"], "--camera: got none; available: none"),
+        (["--robot", "fr3", "--data", "x"], "contract fr3: it has no camera"),
         (["--robot", "sim", "--camera", "front", "--data", "x"], "no intrinsics"),
         (["--robot", "sim", "--camera", "front", "--lens", "pictures"], "--out: got none"),
         (["--robot", "sim", "--camera", "front", "--lens", "pictures", "--data", "x"], "no shots.json"),
