@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from policies.networks.encoder import ObservationEncoder
+from policies.loss import step_weight, weighted_mean
+from policies.networks.encoder import build_encoder
 from policies.networks.transformer import INITIAL_STD, ConditionTokens, decoder
-from policies.padding import mean_over_steps
 from policies.settings import ActConfig
 from robolearn.core import Interface
 
@@ -39,12 +39,7 @@ class ActPolicy(nn.Module):
         super().__init__()
         self.config, self.action_dim = config, interface.action.size
         width, heads, layers = config.network.width, config.network.heads, config.network.depth
-        self.encoder = ObservationEncoder(
-            interface.observation,
-            observe=config.observe,
-            image_features=config.network.image_features,
-            encoder=config.network.encoder,
-        )
+        self.encoder = build_encoder(config.network, interface, config.observe)
         self.cond_dim = self.encoder.size
         self.noise_shape = (config.latent,)
         # q: a query that looks at the observation and at the chunk
@@ -100,7 +95,7 @@ class ActPolicy(nn.Module):
         noise = torch.randn(mean.shape, generator=generator, device=action.device, dtype=action.dtype)
         # z = μ + σ ε
         z = mean + (0.5 * log_variance).exp() * noise
-        error = mean_over_steps((self.decode(z, cond) - action).abs().mean(2), pad)
+        error = weighted_mean((self.decode(z, cond) - action).abs().mean(2), step_weight(action, pad))
         kl = -0.5 * (1.0 + log_variance - mean.square() - log_variance.exp()).sum(1).mean()
         loss = error + self.config.kl_weight * kl
         return loss, {"loss": loss.detach(), "loss_l1": error.detach(), "kl": kl.detach()}

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from policies.loss import weighted_mean
+from policies.loss import step_weight, weighted_mean
 from policies.networks.embedding import FourierEmbedding
-from policies.networks.encoder import ObservationEncoder
+from policies.networks.encoder import build_encoder
 from policies.networks.field import build_field
 from policies.settings import FlowConfig
 from robolearn.core import Interface
@@ -44,9 +44,7 @@ class FlowPolicy(nn.Module):
         self.config = config
         self.action_dim = interface.action.size
         net = config.network
-        self.encoder = ObservationEncoder(
-            interface.observation, observe=config.observe, image_features=net.image_features, encoder=net.encoder
-        )
+        self.encoder = build_encoder(net, interface, config.observe)
         self.time = FourierEmbedding(net.embedding)
         self.cond_dim = self.encoder.size
         self.embedding_dim = net.embedding * (2 if config.kind == "shortcut" else 1)
@@ -150,9 +148,7 @@ class FlowPolicy(nn.Module):
 
     def weight(self, action: Tensor, is_pad: Tensor | None) -> Tensor:
         """(B, Tp) how much each action counts in the loss."""
-        if is_pad is not None and self.config.mask_padding:
-            return (~is_pad).to(action.dtype)
-        return torch.ones(action.shape[:2], device=action.device, dtype=action.dtype)
+        return step_weight(action, is_pad if self.config.mask_padding else None)
 
     def errors(
         self, observation: Mapping[str, Tensor], action: Tensor, draws: Mapping[str, Tensor], target: FlowPolicy | None

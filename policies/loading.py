@@ -54,10 +54,15 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     """
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
+    return without_words(_stated(name))
+
+
+def _stated(name: str | os.PathLike[str]) -> Interface:
+    """The interface that a policy of ours was stored with, words included."""
     if is_onnx(name):
-        return without_words(onnx_interface(name))
+        return onnx_interface(name)
     file = policy_folder(name) / CONFIG
-    return without_words(interface_of(read_config(file), file))
+    return interface_of(read_config(file), file)
 
 
 def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
@@ -66,12 +71,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
     Raises:
       BadInput: words for a policy that was trained without, or none for one that was trained with some.
     """
-    interface = None
-    if is_onnx(name):
-        interface = onnx_interface(name)
-    elif not os.fspath(name).startswith(LEROBOT):
-        file = policy_folder(name) / CONFIG
-        interface = interface_of(read_config(file), file)
+    interface = None if os.fspath(name).startswith(LEROBOT) else _stated(name)
     if interface is None or not is_prompted(interface):
         refuse_words(words, what=what)
         return ""

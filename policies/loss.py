@@ -29,6 +29,13 @@ class RowLoss(Protocol):
     def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
 
+def step_weight(action: Tensor, is_pad: Tensor | None) -> Tensor:
+    """(B, Tp) how much each action of a batch counts: 0 where `is_pad` (B, Tp), which may be None, says padding."""
+    if is_pad is None:
+        return torch.ones(action.shape[:2], device=action.device, dtype=action.dtype)
+    return (~is_pad).to(action.dtype)
+
+
 def weighted_mean(error: Tensor, weight: Tensor) -> Tensor:
     """Σ w e / Σ w of errors and weights of one shape; 0 where nothing counts."""
     return (error * weight).sum() / weight.sum().clamp_min(1.0)

@@ -59,6 +59,11 @@ def feature(interface: Interface, observation: Observation, key: str) -> NDArray
     return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
 
 
+def features(interface: Interface, observation: Observation) -> dict[str, NDArray]:
+    """Those of `observation` that `interface` states; raises as `feature`."""
+    return {key: feature(interface, observation, key) for key in interface.observation}
+
+
 Backend = Callable[[Mapping[str, NDArray], NDArray], NDArray[np.float32]]
 """Features (N, …) as observed and standard normal noise (N, …) → what `decide` gives; see `policies.backends`."""
 
@@ -130,7 +135,7 @@ class ChunkPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
         """
         if self._observe > 1:
-            self._remember(self._needed(observation))
+            self._remember(features(self.interface, observation))
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
@@ -140,7 +145,7 @@ class ChunkPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or the network on it, gave NaN.
         """
-        needed = self._needed(observation)
+        needed = features(self.interface, observation)
         if self._observe > 1:
             needed = self._remember(needed)
         actions = compute(self, needed, self.noise.draw(len(next(iter(needed.values())))))
@@ -153,9 +158,6 @@ class ChunkPolicy(nn.Module):
         """Features (N, [To,] …) as observed and standard normal noise (N, *noise_shape) → (N, Tp, Da) in [-1, 1]."""
         cond = self.net.encode(self.normalizer.observation(observation))
         return self.normalizer.action_back(self.net.sample(cond, noise * self.net.initial_noise_std))
-
-    def _needed(self, observation: Observation) -> dict[str, NDArray]:
-        return {key: feature(self.interface, observation, key) for key in self.interface.observation}
 
     def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""

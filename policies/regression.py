@@ -16,10 +16,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from policies.loss import step_weight, weighted_mean
 from policies.networks.embedding import FourierEmbedding
-from policies.networks.encoder import ObservationEncoder
+from policies.networks.encoder import build_encoder
 from policies.networks.field import build_field
-from policies.padding import mean_over_steps
 from policies.settings import RegressionConfig
 from robolearn.core import Interface
 
@@ -42,12 +42,7 @@ class RegressionPolicy(nn.Module):
         super().__init__()
         self.config, self.action_dim = config, interface.action.size
         net = config.network
-        self.encoder = ObservationEncoder(
-            interface.observation,
-            observe=config.observe,
-            image_features=net.image_features,
-            encoder=net.encoder,
-        )
+        self.encoder = build_encoder(net, interface, config.observe)
         self.cond_dim = self.encoder.size
         self.time = FourierEmbedding(net.embedding)
         self.field = build_field(
@@ -83,14 +78,14 @@ class RegressionPolicy(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """As `FlowPolicy.loss`; `target` is not used."""
         cond = self.encode(observation)
-        pad = is_pad if self.config.mask_padding else None
-        first = mean_over_steps((self.predict(torch.zeros_like(action), 0, cond) - action).square().mean(2), pad)
+        weight = step_weight(action, is_pad if self.config.mask_padding else None)
+        first = weighted_mean((self.predict(torch.zeros_like(action), 0, cond) - action).square().mean(2), weight)
         if self.config.steps == 1:
             return first, {"loss": first.detach()}
         sigma = self.config.noise
         noise = torch.randn(action.shape, generator=generator, device=action.device, dtype=action.dtype)
         refined = self.predict(action + sigma * noise, 1, cond)
-        second = mean_over_steps((refined - action).square().mean(2), pad) / sigma**2
+        second = weighted_mean((refined - action).square().mean(2), weight) / sigma**2
         loss = first + second
         parts = {"loss": loss, "loss_first": first, "loss_refined": second}
         return loss, {key: value.detach() for key, value in parts.items()}

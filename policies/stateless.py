@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from policies.noise import WorldNoise
 from policies.normalize import Normalizer
-from policies.policy import Backend, compute, feature
+from policies.policy import Backend, compute, features
 from policies.settings import ActorConfig, CriticsConfig
 from robolearn.core import ActionChunk, Interface, NonFinite, Observation
 
@@ -80,15 +80,13 @@ class StatelessPolicy(nn.Module):
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or a network on it, gave NaN.
         """
-        seen = self._features(observation)
+        seen = features(self.interface, observation)
         count = len(next(iter(seen.values())))
         return self._actions(torch.from_numpy(compute(self, seen, self.noise.draw(count))))
 
-    def _features(self, observation: Observation) -> dict[str, NDArray]:
-        return {key: feature(self.interface, observation, key) for key in self.interface.observation}
-
     def _tensors(self, observation: Observation) -> dict[str, torch.Tensor]:
-        return {key: torch.from_numpy(value).to(self.device) for key, value in self._features(observation).items()}
+        seen = features(self.interface, observation)
+        return {key: torch.from_numpy(value).to(self.device) for key, value in seen.items()}
 
     def _actions(self, chunk: Tensor) -> ActionChunk:
         """(N, H · Da) → (N, Ta, Da), which are finite."""

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from policies.encoder_settings import EncoderConfig
 from policies.networks.backbones import build_camera
 from policies.networks.spatial import BackboneEncoder
-from robolearn.core import ArraySpec, BadInput
+from policies.settings import NetworkConfig
+from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import is_image
 
 SHARED = "shared"
@@ -124,6 +125,13 @@ class ObservationEncoder(nn.Module):
             return frames
         top, left = (height - self.crop) // 2, (width - self.crop) // 2
         return frames[..., top : top + self.crop, left : left + self.crop]
+
+
+def build_encoder(network: NetworkConfig, interface: Interface, observe: int) -> ObservationEncoder:
+    """The encoder of a policy with these settings, which observes so many steps of what `interface` offers."""
+    return ObservationEncoder(
+        interface.observation, observe=observe, image_features=network.image_features, encoder=network.encoder
+    )
 
 
 def _module_name(feature: str) -> str:

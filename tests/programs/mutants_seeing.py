@@ -180,9 +180,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "regression-second-step-not-in-its-unit": Mutant("policies/regression.py", " / sigma**2", "", REGRESSION),
     "regression-acts-in-one-step": Mutant("policies/regression.py", "range(self.config.steps)", "range(1)", REGRESSION),
-    "padding-is-learned-from": Mutant(
-        "policies/padding.py", "weight = (~is_pad)", "weight = (is_pad | ~is_pad)", REGRESSION
-    ),
+    "padding-is-learned-from": Mutant("policies/loss.py", "return (~is_pad)", "return (is_pad | ~is_pad)", REGRESSION),
     "act-divergence-the-wrong-way": Mutant("policies/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
     "act-style-without-noise": Mutant("policies/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT),
     "act-attends-to-padding": Mutant("policies/act.py", "        if is_pad is not None:", "        if False:", ACT),
