@@ -13,6 +13,7 @@ import tyro
 
 from policies.encoder_settings import EncoderConfig
 from robolearn.core import BadInput
+from robolearn.core.switches import switch
 
 NETWORKS = ("mlp", "unet1d", "transformer")
 ACTIVATIONS = ("silu", "mish", "relu", "tanh")
@@ -21,10 +22,6 @@ PREDICTIONS = ("epsilon", "sample", "v_prediction")
 SCHEDULES = ("squaredcos_cap_v2", "linear")
 MOST, DEEPEST = 65_536, 1_000  # of whatever a config.json asks for, which may be a stranger's
 SPACINGS = ("trailing", "leading", "linspace")
-
-
-# A switch that is on by default: the help shows both words; see `robolearn.cli.flags`.
-_MASK = tyro.conf.arg(aliases=["--mask-padding"], help_behavior_hint="(default: --mask-padding)")
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class FlowConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     time_sampling: Literal["uniform", "beta", "logit_normal"] = "uniform"
     """Density of the flow time in training: beta as in π0, more weight near the noise; logit_normal, in the middle."""
-    mask_padding: Annotated[bool, _MASK] = True
+    mask_padding: Annotated[bool, switch("mask-padding")] = True
     """Leave the padded steps of a chunk that reaches over the end of its episode out of the loss: nobody commanded
     them. --no-mask-padding trains on them (a repetition of the last action)."""
     consistency: float = 0.25
@@ -138,7 +135,7 @@ class DiffusionConfig:
     observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
     """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    mask_padding: Annotated[bool, _MASK] = True
+    mask_padding: Annotated[bool, switch("mask-padding")] = True
     """As of a flow policy."""
 
     def __post_init__(self) -> None:
@@ -174,7 +171,7 @@ class RegressionConfig:
     observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
     """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    mask_padding: Annotated[bool, _MASK] = True
+    mask_padding: Annotated[bool, switch("mask-padding")] = True
     """As of a flow policy."""
 
     def __post_init__(self) -> None:
@@ -200,7 +197,7 @@ class ActConfig:
     kl_weight: float = 10.0
     """β, weight of the KL divergence of the style from N(0, 1)."""
     network: NetworkConfig = field(default_factory=lambda: NetworkConfig("transformer", width=128, depth=2))
-    mask_padding: Annotated[bool, _MASK] = True
+    mask_padding: Annotated[bool, switch("mask-padding")] = True
     """As of a flow policy."""
 
     def __post_init__(self) -> None:

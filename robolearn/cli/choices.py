@@ -43,14 +43,6 @@ def _tasks() -> Iterable[str]:
     return TASKS
 
 
-def switch(name: str) -> object:
-    """For a switch that is on by default: the help shows both words, ``--name`` and ``--no-name``.
-
-    See `robolearn.cli.flags`, which takes ``--name`` out of the words before they are parsed.
-    """
-    return tyro.conf.arg(aliases=[f"--{name}"], help_behavior_hint=f"(default: --{name})")
-
-
 Station = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_contracts))]
 """A robot contract, by its name or as a file."""
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
-import tyro
-
 from policies.settings import FlowConfig, PolicyConfig
 from robolearn.core import BadInput
+from robolearn.core.switches import switch
 
-# A switch that is on by default: the help shows both words; see `robolearn.cli.flags`.
-_CACHE = tyro.conf.arg(aliases=["--cache-features"], help_behavior_hint="(default: --cache-features)")
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -53,7 +50,7 @@ class ImitationConfig:
     """In what the training loss is computed: float32, or bfloat16 where torch holds it to be safe (autocast). Weights,
     optimiser, averages and checkpoints are float32 either way."""
 
-    cache_features: Annotated[bool, _CACHE] = True
+    cache_features: Annotated[bool, switch("cache-features")] = True
     """Keep what a frozen encoder (--freeze-encoder) makes of each frame, instead of encoding it anew in every epoch."""
 
     def __post_init__(self) -> None:
