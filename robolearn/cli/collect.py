@@ -43,8 +43,8 @@ class Collect(Command):
     """Go on until an existing data set has this many episodes."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.reader import Dataset
-        from robolearn.data.writer import EpisodeWriter
+        from robolearn.data.reading.reader import Dataset
+        from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
         from robolearn.runs import Progress
         from sim.experts import make_expert, named_quality

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data.writing.writer import EpisodeWriter
 
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
 

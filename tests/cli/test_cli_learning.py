@@ -17,7 +17,7 @@ import pytest
 from robolearn.cli.main import main, parse
 from robolearn.cli.quickstart import Quickstart
 from robolearn.cli.registry import ENTRIES
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robolearn.runs.run import read_metrics
 
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]

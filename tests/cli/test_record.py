@@ -24,7 +24,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import wait_until
 from hardware.safety import SafetyFilter
 from robolearn.core import BadInput
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robots.stations import load_contract
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 4

@@ -15,9 +15,9 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, VideoConfig
-from robolearn.data.repair import repair
-from robolearn.data.statistics import describe
+from robolearn.data.lerobot.statistics import describe
 from robolearn.data.video.pixels import PixelStatistics, describe_frames
+from robolearn.data.writing.repair import repair
 from robolearn.io.append_only import records
 
 HEIGHT, WIDTH = 64, 80

@@ -25,7 +25,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.hil.node import HIL
 from robolearn.cli.node_record import RECORD, node_defaults
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robolearn.deploy.programs import may_be_realtime
 from robots.stations import load_contract
 from sim.registry import make_env

@@ -9,7 +9,7 @@ from robolearn.cli.dataset.common import Edit, episode_list
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class Drop(Edit):
 
     def opened(self) -> EpisodeSource:
         """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
-        from robolearn.data import layout
-        from robolearn.data.dataset_source import open_numbers
-        from robolearn.data.formats import ReadOptions, lerobot_v30
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.formats import ReadOptions, lerobot_v30
+        from robolearn.data.lerobot import layout
 
         if bool(self.keep) == bool(self.episodes or self.failed):
             got = "--keep with other flags" if self.keep else "no episodes"

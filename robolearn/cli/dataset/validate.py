@@ -36,7 +36,7 @@ class Validate(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""
-        from robolearn.data import layout
+        from robolearn.data.lerobot import layout
         from robolearn.data.validate import Limits, validate
         from robolearn.runs import Progress
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.statistics import Stats
+from robolearn.data.lerobot.statistics import Stats
 from robolearn.data.video.encoder_priority import ordinary_priority
 from robolearn.data.video.pixels import PixelStatistics
 from robolearn.io.append_only import Journal, records
