@@ -345,7 +345,7 @@ def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
         for t in (1, 2):
             video.put(picture(0, t, 0))
         began = time.monotonic()
-        with pytest.raises(RobolearnError, match="has not moved for 0.6 s after 0 frames"):
+        with pytest.raises(RobolearnError, match=r"has not moved for 0\.6 s after 0 frames"):
             video.put(picture(0, 3, 0))
         with pytest.raises(RobolearnError, match="has not moved"):
             video.finish()
