@@ -137,9 +137,9 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
     from robolearn.cli.registry import find
 
     for name, command, own in (
-        ("record", "record", {"namespace", "dry_run", "device", "words"}),
-        ("deploy", "deploy", {"namespace", "dry_run"}),
-        ("hil", "hil run", {"namespace", "dry_run", "device", "sim_task", "seconds"}),
+        ("record", "record", {"namespace", "dry_run", "targets", "device", "words"}),
+        ("deploy", "deploy", {"namespace", "dry_run", "targets"}),
+        ("hil", "hil run", {"namespace", "dry_run", "targets", "device", "sim_task", "seconds"}),
     ):
         kind = find(command.split())[0].load()
         flags = {field.name for field in dataclasses.fields(kind)} | {"seconds"}
