@@ -57,6 +57,9 @@ class BenchmarkHil(Command):
     """Episodes of each judgement."""
     lanes: int = 2
     """Runs side by side."""
+    observe: tuple[str, ...] = ()
+    """What the policy sees, as for `robolearn train`: proprio images.front images.wrist, for instance, whose pictures
+    are collected then. By default all numbers of the task."""
     delay_steps: int = 0
     """Judge with so much inference delay as well: what is executed was proposed from an observation that many control
     steps old. Imitation then predicts that many steps further."""
@@ -104,11 +107,14 @@ class BenchmarkHil(Command):
         if (bc / TRAINED).exists():
             return
         if not demos.exists():
+            cameras = [name.partition(".")[2] for name in self.observe if name.startswith("images.")]
+            pictures = ("--cameras", *cameras) if cameras else ()
             _robolearn("collect", "--task", task, "--quality", "narrow", "--start-range", self.start_range,
-                       "--episodes", self.demos, "--worlds", 1, "--seed", seed, "--out", demos)  # fmt: skip
+                       "--episodes", self.demos, "--worlds", 1, "--seed", seed, *pictures, "--out", demos)  # fmt: skip
         resume = ("--resume",) if bc.exists() else ()
         reach = ("--horizon", FlowConfig().horizon + self.delay_steps) if self.delay_steps else ()
-        words = ("--data", demos, "--steps", self.train_steps, "--seed", seed, *reach)
+        seen = ("--observe", *self.observe) if self.observe else ()
+        words = ("--data", demos, "--steps", self.train_steps, "--seed", seed, *reach, *seen)
         _robolearn("train", *words, "--out", bc, *resume)
 
     def _one(self, task: str, arm: Arm, algo: str, seed: int) -> dict[str, Any]:
@@ -118,6 +124,7 @@ class BenchmarkHil(Command):
         folder = self.out / f"{task}-seed{seed}-{arm}-{algo}"
         settings = self._settings(arm, algo)
         asked = {"algorithm": asdict(settings), "curriculum": asdict(self.curriculum), "demos": self.demos,
+                 **({"observe": list(self.observe)} if self.observe else {}),
                  **{key: getattr(self, key) for key in ("start_range", "train_steps", "env_steps", "eval_episodes",
                                                         "delay_steps")}}  # fmt: skip
         if (folder / RESULT).exists():
