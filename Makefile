@@ -9,7 +9,7 @@ OUT ?=
 export PYTHON
 
 .PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
-  ros-index clean
+  test-first-hour ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on doubles of the drivers of FR3 and UR5e"
+	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
@@ -88,6 +89,10 @@ test-hil-crash: .venv/.dev
 # Deployments on doubles of the drivers of FR3 and UR5e; they want a machine that does nothing else.
 test-rehearsal: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
+
+# README in hand. ARGS="--keep FOLDER" leaves the report, the pictures and the runs for a closer look.
+test-first-hour: .venv/.dev
+	out=$$(mktemp -d) && OMP_NUM_THREADS=1 $(BIN)/python tests/programs/first_hour.py --keep "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
 
 clean:
 	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache

@@ -89,3 +89,4 @@ class Collect(Command):
         console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']:,} frames")
         console.print(f"success     {r['expert_success']:.1%} of them, {r['quality']} demonstrations of {r['task']} by "
                       f"the {r['robot']}, in {r['wall_s']['total']:.0f} s")  # fmt: skip
+        console.print(f"next        robolearn train --data {r['dataset']} --out runs/… : a policy that imitates them")

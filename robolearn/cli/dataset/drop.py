@@ -31,12 +31,13 @@ class Drop(Edit):
         from robolearn.data.convert.dataset_source import open_numbers
         from robolearn.data.convert.formats import ReadOptions, lerobot_v30
         from robolearn.data.lerobot import layout
+        from robolearn.io.missing import no_such_folder
 
         if bool(self.keep) == bool(self.episodes or self.failed):
             got = "--keep with other flags" if self.keep else "no episodes"
             raise BadInput("drop", got=got, expected="--episodes, --failed or --keep")
         if not self.data.is_dir():
-            raise BadInput(f"data set {self.data}: there is no such folder", hint=layout.A_SET)
+            raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
         count = int(layout.read_info(self.data)["total_episodes"])
         if self.keep:
             kept = episode_list(self.keep, count, "--keep")

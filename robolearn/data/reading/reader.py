@@ -36,6 +36,7 @@ from robolearn.data.reading.ondemand import LazyObservation, OnDemand
 from robolearn.data.reading.weights import read_weights
 from robolearn.data.video.readers import FrameReader
 from robolearn.io.hashes import sha256
+from robolearn.io.missing import no_such_folder
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ class Dataset:
 def _open(root: Path | RemotePath, images: bool, cache: str | Path | bool | None) -> Dataset:
     what = f"data set {root}"
     if isinstance(root, Path) and not root.is_dir():
-        raise BadInput(f"{what}: there is no such folder", hint=layout.A_SET)
+        raise BadInput(f"{what}: {no_such_folder(root)}", hint=layout.A_SET)
     info = layout.read_info(root)
     if isinstance(root, RemotePath):
         root.check_ranges(layout.INFO_PATH)
