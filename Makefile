@@ -8,12 +8,13 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
+.PHONY: help quickstart test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
   test-first-hour ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
-	@echo "make test         all tests"
+	@echo "make test         the tests, in about six minutes on two cores; ARGS for some of them"
+	@echo "make test-long    those that take longer: whole programs, several stations, every kind of policy"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
@@ -41,13 +42,16 @@ quickstart: .venv/.base
 test: .venv/.dev
 	.ci/test $(ARGS)
 
+test-long: .venv/.dev
+	.ci/test --long $(ARGS)
+
 # LeRobot pins older versions of what we share with it; robolearn runs with those, too.
 # What failed is judged once more, alone, as by .ci/test: a shared machine stands still now and then, and arms stop then.
 test-lerobot: .venv-lerobot/.lerobot
 	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --cache-clear tests/lerobot $(ARGS) || \
 	  OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --last-failed --last-failed-no-failures none tests/lerobot $(ARGS)
 
-check: lint test
+check: lint test test-long
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -391,6 +391,7 @@ def test_a_run_folder_in_use(refused: Refusal, demos: Path, bc: Path, tmp_path: 
 # --- drawing -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("back_end", "says"), [("glfw", "no OpenGL"), ("nonsense", "MUJOCO_GL: got nonsense")])
 def test_no_gl_for_the_cameras(bc: Path, tmp_path: Path, back_end: str, says: str):
     environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}

@@ -138,6 +138,7 @@ def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
     assert data.reward[length - 1] == 1.0 and data.reward[: length - 1].max() == 0.0
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 @pytest.mark.parametrize("node", ["safety", "sim_arm"])
 def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Running], node: str) -> None:
@@ -154,6 +155,7 @@ def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Runn
     assert not any((recorded / ".running").glob("*"))
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_safety_node_that_is_halted_in_mid_episode(recorded: Path, record: Callable[..., Running]) -> None:
     """Reported within a second on a machine that has time; the episode is dropped, and those before are safe."""

@@ -387,6 +387,7 @@ def test_journals(tmp_path):
     assert list(records(tmp_path / "j")) == [] == list(records(tmp_path / "none"))
 
 
+@pytest.mark.long
 def test_kills_at_random_moments():
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).parents[1] / "programs" / "crash.py"), "--kills", "8"]

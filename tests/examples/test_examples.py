@@ -15,6 +15,8 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.data.reading.reader import Dataset
 
+pytestmark = pytest.mark.long
+
 PAGE = (Path(__file__).parents[2] / "robolearn" / "examples" / "README.md").read_text(encoding="utf-8")
 
 

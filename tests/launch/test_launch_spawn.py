@@ -153,6 +153,7 @@ def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp
     assert data.success.tolist() == [True] and len(data.action) > 20
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
     compiled: None, launch: Launch, policy: Path, tmp_path: Path

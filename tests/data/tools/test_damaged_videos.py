@@ -33,6 +33,8 @@ from robolearn.data.validate import validate
 from robolearn.data.validate.finding import Limits
 from robots.stations import Contract, load_contract
 
+pytestmark = pytest.mark.long
+
 HZ, SIZE, CAMERA = 20, 64, "observation.images.front"
 LENGTHS = (8, 6, 7)
 VICTIM = 3  # a frame of episode 1
