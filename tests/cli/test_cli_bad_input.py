@@ -119,6 +119,7 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["evaluate", "--episodes", 0], ("--episodes", "got 0")),
         (["evaluate", "--worlds", -3], ("--worlds", "got -3")),
         (["evaluate", "--seed", -1], ("--seed", "got -1")),
+        (["evaluate", "--shuffle", "object"], ("--shuffle", "got object", "did you mean objects")),
         (["quickstart", "--episodes", 0], ("--episodes", "got 0")),
         (["quickstart", "--env-steps", 0], ("--env-steps", "got 0")),
         (["quickstart", "--eval-episodes", 0], ("--eval-episodes", "got 0")),
