@@ -21,8 +21,6 @@ from robolearn.cli.main import main
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.writing.writer import EpisodeWriter
 
-PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
-
 
 def tree(folder: Path) -> dict[str, str]:
     """Every file below `folder` and what is in it; lock files apart, which hold a process id."""
