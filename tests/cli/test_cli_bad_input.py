@@ -128,7 +128,10 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["quickstart", "--robot", "fr33"], ("got fr33", "did you mean fr3")),
         (["quickstart", "--robot", "so101", "--task", "peg_insert"], ("got so101", "panda, fr3, ur5e", "no peg")),
         (["quickstart", "--demos", "narow"], ("quality: got narow", "did you mean narrow")),
-        (["benchmark", "rl", "--robot", "so101"], ("robot of peg_insert: got so101", "panda, fr3, ur5e")),
+        (
+            ["benchmark", "rl", "--robot", "so101", "--tasks", "lift", "peg_insert"],
+            ("robot of peg_insert: got so101", "panda, fr3, ur5e"),
+        ),
         (["train", "--seed", 2**64], ("--seed", "expected 0 to")),
         (["finetune", "--seed", 2**63], ("--seed", "expected 0 to")),
         (
