@@ -82,7 +82,7 @@ class TcpDelta:
         tcp_pos, tcp_rot = self.robot.chain.forward(q) if tcp is None else tcp
         pos = tcp_pos + np.einsum("nij,nj->ni", tcp_rot, a[:, :3] * DELTA_POS)
         rot = tcp_rot @ rotvec_to_matrix(a[:, 3:6] * DELTA_ROT)
-        goal = solve(self.robot.chain, q, pos, rot, rest=self._rest, max_step=self._max_step)
+        goal = solve(self.robot.chain, q, pos, rot, rest=self._rest, max_step=self._max_step, config=self.robot.ik)
         return goal, 0.5 * (a[:, 6] + 1.0) * self.robot.gripper.max_width
 
     def actions(self, q: Array, goal: Array, width: Array) -> NDArray[np.float64]:

@@ -1,11 +1,12 @@
 """Damped-least-squares inverse kinematics, batched; the one way from a tcp pose to joint set-points.
 
-    e  = [ p* − p ;  log(R* Rᵀ) ]
+    e  = [ w (p* − p) ;  log(R* Rᵀ) ]
     Δq = Jᵀ (J Jᵀ + λ² I)⁻¹ e  +  (I − J⁺J) k (q_rest − q)
 
-(Wampler 1986; Nakamura & Hanafusa 1986; the second term keeps the elbow near its rest posture). A joint that
-would leave its limits is set on the limit and taken out of J for the remaining iterations, so that the other
-joints take over its share. The whole step is scaled, never bent, to respect the joint velocity limits.
+with the rows of J weighted as those of e (Wampler 1986; Nakamura & Hanafusa 1986; the second term keeps the elbow near
+its rest posture). A joint that would leave its limits is set on the limit and taken out of J for the remaining
+iterations, so that the other joints take over its share. The whole step is scaled, never bent, to respect the joint
+velocity limits.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ class IKConfig:
       damping: λ; larger is calmer near singularities and less exact.
       posture_gain: k, share of the posture error removed a call.
       limit_margin: distance kept from the joint limits [rad].
+      position_weight: w [1/m], what a metre of position error counts beside a radian; for an arm that cannot take every
+        pose, which of the two it gives up.
     """
 
     iterations: int = 3
     damping: float = 0.02
     posture_gain: float = 0.02
     limit_margin: float = 0.02
+    position_weight: float = 1.0
 
 
 def solve(
@@ -60,22 +64,23 @@ def solve(
       (N, n) joint positions inside the limits [rad].
     """
     config = config or IKConfig()
+    weight = config.position_weight
     q = np.ascontiguousarray(q, dtype=np.float64)
     out = np.empty_like(q)
     lower = np.minimum(chain.lower + config.limit_margin, chain.upper)
     upper = np.maximum(chain.upper - config.limit_margin, chain.lower)
     _solve_batch(
         q,
-        np.ascontiguousarray(target_pos, dtype=np.float64),
+        np.ascontiguousarray(target_pos, dtype=np.float64) * weight,
         np.ascontiguousarray(target_rot, dtype=np.float64),
         np.asarray(rest, dtype=np.float64),
         np.full(chain.n, np.inf) if max_step is None else np.asarray(max_step, dtype=np.float64),
         lower,
         upper,
-        chain.offset_pos,
+        chain.offset_pos * weight,  # lengths in units in which the position counts w times as much
         chain.offset_rot,
         chain.axis,
-        chain.tcp_pos,
+        chain.tcp_pos * weight,
         chain.tcp_rot,
         config.iterations,
         config.damping,

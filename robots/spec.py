@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
-from robots.chain import Chain
+from robots.chain import Array, Chain
 from robots.gravity import Gravity
+from robots.ik import IKConfig
 from robots.shapes import Piece, box_piece, read_pieces
 from robots.tool import Tool
+
+POSITION_FIRST = 10.0  # 1 cm of the tcp's place counts as much as 0.1 rad of its orientation [1/m]
 
 
 class GripperKind(StrEnum):
@@ -36,6 +39,8 @@ class GripperSpec:
       max_speed: of one finger, half that of the opening [m/s].
       max_force: grasp force [N].
       jaw_range: angle of a revolute jaw when closed and when open [rad]; None for the other kinds.
+      grip: where the middle of a thing of 4 cm is when it is about to be gripped, in the frame of the tcp [m]: between
+        two fingers the tcp itself, beside the finger that stands still of one jaw.
 
     Raises:
       BadInput: the values do not fit the kind.
@@ -47,6 +52,7 @@ class GripperSpec:
     max_speed: float = 0.0
     max_force: float = 0.0
     jaw_range: tuple[float, float] | None = None
+    grip: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         count = {GripperKind.PARALLEL: 2, GripperKind.REVOLUTE: 1, GripperKind.NONE: 0}[self.kind]
@@ -63,6 +69,16 @@ class GripperSpec:
     def joint_range(self) -> tuple[float, float]:
         """Position of each joint when closed and when open: of a finger half the opening [m], of a jaw [rad]."""
         return self.jaw_range or (0.0, 0.5 * self.max_width)
+
+    def joint_of(self, width: Array) -> Array:
+        """Position of each joint [m, rad] at an opening [m], of any shape."""
+        closed, opened = self.joint_range
+        return closed + (opened - closed) / self.max_width * width
+
+    def width_of(self, joints: Array) -> Array:
+        """(N,) opening [m] from the positions (N, joints) of its joints [m, rad]."""
+        closed, opened = self.joint_range
+        return (joints - closed).mean(-1) / ((opened - closed) / self.max_width)
 
 
 NO_GRIPPER = GripperSpec(GripperKind.NONE)
@@ -131,6 +147,16 @@ class RobotSpec:
             centre = np.array(self.flange) + 0.5 * (lower + upper)
             found += (box_piece(box.name, n, 0.5 * (upper - lower), centre, np.eye(3)),)
         return found
+
+    @property
+    def ik(self) -> IKConfig:
+        """Settings of its inverse kinematics: fewer than six joints give up the orientation, not the place."""
+        return IKConfig() if len(self.joints) >= 6 else IKConfig(position_weight=POSITION_FIRST)
+
+    @property
+    def action_kind(self) -> str:
+        """What an action means by default: with fewer than six joints their positions, which are always reached."""
+        return "tcp_delta" if len(self.joints) >= 6 else "joint_position"
 
     @property
     def lower(self) -> NDArray[np.float64]:

@@ -46,7 +46,7 @@ class RealtimeWorld:
       limit_s: longest episode [s]; by default the task's, which is for an arm at its full speed.
 
     Raises:
-      BadInput: an unknown task or camera, or an arm without a parallel gripper.
+      BadInput: an unknown task or camera, or an arm that cannot do the task.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class RealtimeWorld:
         if goal is not None:
             self._physics.command_arms(_ONE, goal[None])
         if width is not None:
-            self._physics.command_fingers(_ONE, np.array([0.5 * width]))
+            self._physics.command_grippers(_ONE, np.array([width]))
 
     def push(self, torque: ArrayLike) -> None:
         """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.

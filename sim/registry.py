@@ -21,7 +21,7 @@ def make_env(
     image_size: int = 84,
     reward: str = "sparse",
     shaping_gamma: float = SHAPING_GAMMA,
-    action_kind: str = "tcp_delta",
+    action_kind: str = "",
     start_range: float = 1.0,
     looks: str = "none",
     threads: int = 0,
@@ -37,7 +37,7 @@ def make_env(
       reward: ``"sparse"`` or ``"dense"`` (embedded tasks), see `sim.shaping`.
       shaping_gamma: γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a
         chunk of Ta steps.
-      action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks).
+      action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks); empty: the arm's own.
       looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
         episode (embedded tasks).
       start_range: share of each range of starts to draw from, about its centre (embedded tasks).
@@ -51,7 +51,7 @@ def make_env(
         options = {
             "robot": robot != ROBOT,
             "reward": reward != "sparse",
-            "action kind": action_kind != "tcp_delta",
+            "action kind": action_kind not in ("", "tcp_delta"),
             "start range": start_range != 1.0,
             "looks": looks != "none",
         }
@@ -95,9 +95,10 @@ def task_names() -> tuple[str, ...]:
 def robot_names() -> tuple[str, ...]:
     """The arms that the embedded tasks can be done with."""
     from robots import ROBOTS
-    from sim.embedded.scene import fits
+    from sim.embedded.bench import fits
+    from sim.tasks import TASKS
 
-    return tuple(name for name, robot in ROBOTS.items() if fits(robot))
+    return tuple(name for name, robot in ROBOTS.items() if any(fits(robot, task) for task in TASKS))
 
 
 def _gym(task: str, num_envs: int, workers: int | None, cameras: tuple[str, ...], image_size: int) -> Env:

@@ -237,11 +237,10 @@ class SimArmNode(StationNode):
         _, q, v = self.world.joint_state()
         self.monitor.state(q[:n], now)
         # The driver's unit for the gripper: linear between closed and open.
-        closed, opened = c.gripper_range
-        travel = c.robot.gripper.max_width / 2
+        (closed, opened), (shut, wide) = c.gripper_range, c.robot.gripper.joint_range
         fingers = q[n:] if len(q) - n == len(c.gripper_joints) else np.full(len(c.gripper_joints), q[n:].mean())
-        scale = (opened - closed) / travel
-        q = np.concatenate([q[:n], closed + scale * fingers])
+        scale = (opened - closed) / (wide - shut)
+        q = np.concatenate([q[:n], closed + scale * (fingers - shut)])
         v = np.concatenate([v[:n], np.full(len(fingers), scale * v[n:].mean())])
         if c.contact is not None and c.contact.gravity:
             tau = c.robot.gravity.torques(q[:n]) - self.world.external_torque()

@@ -80,7 +80,8 @@ class Deploy(Command):
                 return dataclasses.replace(self, robot=robot, rehearse=False).run()
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
-            names, simulation = _simulation(self.task, contract.driver, self.seconds)
+            driver = contract.driver or ("sim" if contract.servos else "")
+            names, simulation = _simulation(self.task, driver, self.seconds)
             contract = contract.with_objects(names)
         elif not self.yes and not sys.stdin.isatty():
             raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")

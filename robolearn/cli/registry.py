@@ -81,6 +81,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hil learner", "robolearn.cli.hil.learner:HilLearner", "Learn from what actors send", "Learn"),
     Entry("hil actor", "robolearn.cli.hil.actor:HilActor", "Act for a learner, watched by an operator", "Learn"),
     Entry("hil certs", "robolearn.cli.hil.certs:HilCerts", "Certificates for actors on other machines", "Learn"),
+    Entry("hub push", "robolearn.cli.hub.push:HubPush", "A policy or a data set to a hub", "Share"),
+    Entry("hub pull", "robolearn.cli.hub.pull:HubPull", "A policy or a data set from a hub", "Share"),
     Entry("export", "robolearn.cli.export:Export", "A policy as an ONNX file", "Deploy"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
     Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),

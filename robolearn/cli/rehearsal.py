@@ -22,12 +22,15 @@ def rehearsal(robot: str) -> Iterator[str]:
       robot: name or file of the contract of a real station.
 
     Raises:
-      BadInput: there is none of that name, it is of a simulated arm, or of a driver without a double.
+      BadInput: there is none of that name, it is of a simulated arm, or of a driver without a double. Servos need
+        none: the simulated arm takes the vector that our own driver takes.
     """
     contract = load_contract(robot)
-    if contract.simulated or not contract.driver:
+    if contract.simulated or not (contract.driver or contract.servos):
         got = "simulated: true" if contract.simulated else "no driver"
-        raise BadInput(f"--rehearse: contract {contract.name}", got=got, expected="a real station with the key driver")
+        raise BadInput(
+            f"--rehearse: contract {contract.name}", got=got, expected="a real station with the key driver or servos"
+        )
     text = Path(contract.path).read_text()
     added = ["simulated: true", f"name: {contract.name}-rehearsal", *([] if contract.objects else [OBJECTS])]
     text = re.sub(r"^(simulated|name):.*\n", "", text, flags=re.MULTILINE) + "\n" + "\n".join(added) + "\n"

@@ -31,6 +31,7 @@ SO101 = RobotSpec(
         max_speed=0.16,
         max_force=36.0,
         jaw_range=(-0.174533, 1.74533),
+        grip=(0.0, 0.032, 0.0),  # 1 cm off the finger that stands still, which ends at the tcp
     ),
     source="https://github.com/TheRobotStudio/SO-ARM100/tree/main/Simulation/SO101",
 )

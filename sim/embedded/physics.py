@@ -6,7 +6,7 @@ derived fields describe the state one step earlier.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -14,7 +14,8 @@ from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
-from robots import IKConfig, RobotSpec, solve
+from robots import RobotSpec, solve
+from sim.embedded.bench import bench_of
 from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, Pose, Start, State, Task
 
@@ -53,7 +54,7 @@ class Physics:
       patterns: see `build_model`.
 
     Raises:
-      BadInput: an arm without a parallel gripper.
+      BadInput: an arm that cannot do the task.
 
     Attributes:
       model: the compiled world.
@@ -73,7 +74,7 @@ class Physics:
         randomise: bool = True,
         patterns: bool = False,
     ) -> None:
-        check_robot(robot)
+        check_robot(robot, task.name)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)
         self.model = m = build_model(robot, task, patterns=patterns)
@@ -95,7 +96,9 @@ class Physics:
             else:
                 joint = m.joint(int(body.jntadr[0]))
                 self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
-        self._home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
+        self._bench = bench_of(robot)
+        home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
+        self._home_pos = self._bench.home(home_pos)
         if randomise:
             self._friction, self._mass, self._inertia = (
                 self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
@@ -118,9 +121,9 @@ class Physics:
         damping = self.model.dof_damping[self.arm_v] - bias
         self._ctrl[np.ix_(rows, self._arm_u)] = self.qpos[at[0]] + (torque + damping * self.qvel[at[1]]) / gain
 
-    def command_fingers(self, rows: NDArray[np.int64], finger: Array) -> None:
-        """Let each finger of the worlds `rows` (M,) follow its set-point `finger` (M,) [m]."""
-        self._ctrl[np.ix_(rows, self._finger_u)] = finger[:, None]
+    def command_grippers(self, rows: NDArray[np.int64], width: Array) -> None:
+        """Let the grippers of the worlds `rows` (M,) follow the openings `width` (M,) [m]."""
+        self._ctrl[np.ix_(rows, self._finger_u)] = self.robot.gripper.joint_of(width)[:, None]
 
     def step(self) -> NDArray[np.bool_] | None:
         """One time step in all worlds with the set-points as they are; (N,) which diverged, None for no world."""
@@ -132,17 +135,17 @@ class Physics:
             return broken
         return None
 
-    def follow(self, rows: NDArray[np.int64], arms: Array, finger: Array) -> NDArray[np.bool_]:
+    def follow(self, rows: NDArray[np.int64], arms: Array, width: Array) -> NDArray[np.bool_]:
         """S time steps in the worlds `rows` (M,).
 
         Args:
           arms: (M, S, n) joint set-points of each step [rad].
-          finger: (M,) set-points of each finger [m], which take effect after the `delay` of the world.
+          width: (M,) openings of the grippers [m], which take effect after the `delay` of the world.
 
         Returns:
           (N,) which worlds diverged.
         """
-        steps = arms.shape[1]
+        steps, finger = arms.shape[1], self.robot.gripper.joint_of(width)
         late = np.arange(steps) >= self.delay[rows, None]
         control = np.empty((len(rows), steps, self.model.nu))
         control[..., self._arm_u] = arms
@@ -180,7 +183,7 @@ class Physics:
         for name, i in self._mocap.items():
             quat = self._mocap_quat[rows, i]
             bodies[name] = Pose(self._mocap_pos[rows, i].copy(), quat_to_matrix(quat), zero, zero.copy())
-        width = qpos[:, self.finger_q].sum(1)
+        width = self.robot.gripper.width_of(qpos[:, self.finger_q])
         return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 
     def positions(self, world: int) -> tuple[Array, Array, Array]:
@@ -204,15 +207,15 @@ class Physics:
           (M, n) where the arms are [rad]; their set-points are there too.
         """
         self.draw_physics(worlds, rngs)
-        starts = [self.task.start(rng) for rng in rngs]
+        starts = [self._bench.place(self.task.start(rng)) for rng in rngs]
         self.clear(worlds)
         q, pos, rot = self._posture(starts)
         self.qpos[np.ix_(worlds, self.arm_q)] = q
         self.command_arms(worlds, q)
         for k, (w, start) in enumerate(zip(worlds, starts, strict=True)):
-            self.qpos[w, self.finger_q] = 0.5 * start.width
+            self.qpos[w, self.finger_q] = self.robot.gripper.joint_of(np.array(start.width))
             # What is held is pressed from the first moment on.
-            self._ctrl[w, self._finger_u] = 0.0 if start.held else 0.5 * start.width
+            self._ctrl[w, self._finger_u] = self.robot.gripper.joint_of(np.array(0.0 if start.held else start.width))
             for name, pose in start.bodies.items():
                 self._put(name, w, pose)
             for name, pose in start.held.items():
@@ -244,7 +247,9 @@ class Physics:
         turn[:, 2] = [s.tcp_yaw for s in starts]
         rot = rotvec_to_matrix(turn) @ self._home_rot
         home = np.array(self.robot.home)
-        q = solve(self.robot.chain, np.tile(home, (n, 1)), pos, rot, rest=home, config=IKConfig(iterations=20))
+        q = solve(
+            self.robot.chain, np.tile(home, (n, 1)), pos, rot, rest=home, config=replace(self.robot.ik, iterations=20)
+        )
         return q, *self.robot.chain.forward(q)
 
     def _put(self, name: str, world: int, pose: Array) -> None:

@@ -6,7 +6,7 @@ import mujoco
 
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
-from robots.spec import GripperKind
+from sim.embedded.bench import Bench, bench_of, fits
 from sim.embedded.task import Task
 from sim.embedded.textures import add_patterns
 
@@ -16,19 +16,15 @@ GRASP_SOLREF = (0.01, 1.0)
 GRASP_SOLIMP = (0.95, 0.99, 0.001, 0.5, 2.0)
 
 
-def fits(robot: RobotSpec) -> bool:
-    """Whether the tasks are made for `robot`: two fingers that slide, and a tcp that can look straight down."""
-    return robot.gripper.kind is GripperKind.PARALLEL and len(robot.joints) >= 6
-
-
-def check_robot(robot: RobotSpec) -> None:
-    """Raise BadInput where `robot` does not fit."""
-    if not fits(robot):
+def check_robot(robot: RobotSpec, task: str) -> None:
+    """Raise BadInput where `robot` cannot do `task`."""
+    if not fits(robot, task):
         raise BadInput(
-            "robot of the embedded tasks",
+            f"robot of {task}",
             got=robot.name,
-            expected="six or more joints and a parallel gripper of two sliding fingers",
-            available=[name for name, other in ROBOTS.items() if fits(other)],
+            expected="an arm that can do it",
+            available=[name for name, other in ROBOTS.items() if fits(other, task)],
+            hint=bench_of(robot).why,
         )
 
 
@@ -48,7 +44,7 @@ def build_model(robot: RobotSpec, task: Task, *, patterns: bool = False) -> mujo
     spec.option.ls_iterations = 50
     # A diverging world must be seen and reported, not silently put back to its default pose.
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-    _look(spec)
+    _look(spec, bench_of(robot))
     if patterns:
         add_patterns(spec)
     world = spec.worldbody
@@ -78,7 +74,7 @@ def _collide(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
             geom.contype, geom.conaffinity = 1, 2
 
 
-def _look(spec: mujoco.MjSpec) -> None:
+def _look(spec: mujoco.MjSpec, bench: Bench) -> None:
     spec.visual.headlight.ambient = [0.40, 0.40, 0.42]
     spec.visual.headlight.diffuse = [0.25, 0.25, 0.25]
     spec.visual.headlight.specular = [0.05, 0.05, 0.05]
@@ -105,5 +101,7 @@ def _look(spec: mujoco.MjSpec) -> None:
         rgba=[0.55, 0.57, 0.60, 1.0],
     )
     world.add_light(pos=[0.9, -0.8, 1.8], dir=[-0.35, 0.45, -1.0], diffuse=[0.5, 0.5, 0.48], castshadow=True)
-    world.add_camera(name="front", pos=[1.20, 0.48, 0.62], xyaxes=[-0.56, 0.83, 0, -0.42, -0.28, 0.86], fovy=40)
-    world.add_camera(name="side", pos=[0.5, -0.95, 0.45], xyaxes=[1, 0, 0, 0, 0.38, 0.92], fovy=42)
+    s = bench.scale
+    front, side = [1.20 * s, 0.48 * s, 0.62 * s], [0.5 * s, -0.95 * s, 0.45 * s]
+    world.add_camera(name="front", pos=front, xyaxes=[-0.56, 0.83, 0, -0.42, -0.28, 0.86], fovy=40)
+    world.add_camera(name="side", pos=side, xyaxes=[1, 0, 0, 0, 0.38, 0.92], fovy=42)

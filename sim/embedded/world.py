@@ -48,7 +48,7 @@ class MujocoWorlds(VectorEnv):
       task: what is to be done.
       num_envs: number of worlds N.
       robot: the arm.
-      action_kind: ``"tcp_delta"`` or ``"joint_position"``.
+      action_kind: ``"tcp_delta"`` or ``"joint_position"``; empty: the arm's own.
       cameras: names of cameras to observe (``"front"``, ``"side"``, ``"wrist"``); each adds ``images.<name>``.
       image_size: edge of the square camera observations [px].
       reward: ``"sparse"`` (1 on success) or ``"dense"``, the same with potential-based shaping (`sim.shaping`).
@@ -76,7 +76,7 @@ class MujocoWorlds(VectorEnv):
         num_envs: int,
         *,
         robot: RobotSpec = PANDA,
-        action_kind: str = "tcp_delta",
+        action_kind: str = "",
         cameras: tuple[str, ...] = (),
         image_size: int = IMAGE_SIZE,
         reward: str = "sparse",
@@ -96,6 +96,7 @@ class MujocoWorlds(VectorEnv):
         self.world_task = task
         self.task, self.prompt, self.max_episode_steps = task.name, task.prompt, task.max_episode_steps
         self._shaping_gamma = shaping_gamma if reward == "dense" else None
+        action_kind = action_kind or robot.action_kind
         self._control = make_control(action_kind, robot)
         self._view: TaskView | None = None  # made where somebody looks
         threads = threads or available_cpus()
@@ -210,7 +211,7 @@ class MujocoWorlds(VectorEnv):
         truth = self._truth
         tcp = truth.tcp_pos[rows], truth.tcp_rot[rows]
         goal, width = self._control.targets(truth.q[rows], tcp, actions[rows])
-        broken = self._move(rows, goal, 0.5 * width)
+        broken = self._move(rows, goal, width)
         broken |= self._physics.diverged()
         moved = np.ones(n, dtype=bool) if active is None else active
         self._elapsed += moved
@@ -246,13 +247,13 @@ class MujocoWorlds(VectorEnv):
         self._observation = observation
         return observation, reward.astype(np.float32), terminated, truncated, infos
 
-    def _move(self, rows: NDArray[np.int64], goal: Array, finger: Array) -> NDArray[np.bool_]:
+    def _move(self, rows: NDArray[np.int64], goal: Array, width: Array) -> NDArray[np.bool_]:
         """One control step of physics in the worlds `rows`; (N,) which of them failed.
 
         Args:
           rows: (M,) worlds.
           goal: (M, n) joint set-points [rad].
-          finger: (M,) set-points of each finger [m].
+          width: (M,) openings of the grippers [m].
         """
         delay = self._physics.delay[rows]
         arms = np.empty((len(rows), self._substeps, goal.shape[1]))
@@ -260,7 +261,7 @@ class MujocoWorlds(VectorEnv):
             self._set_q, self._set_v, self._goal, goal, delay, self._max_velocity, self._max_acceleration,
             self.world_task.timestep, rows, arms,
         )  # fmt: skip
-        return self._physics.follow(rows, arms, finger)
+        return self._physics.follow(rows, arms, width)
 
     def _checked(
         self, actions: NDArray[np.float32], expected: tuple[int, ...], active: NDArray[np.bool_] | None

@@ -21,7 +21,7 @@ def grasp_pose(view: View, strategy: NDArray[np.int64], bias: Array) -> tuple[Ar
     error = LIFT_BIAS[strategy] * bias[:, None]
     aim = cube + rot[:, :, 0] * error[:, :1] + rot[:, :, 1] * error[:, 1:2]
     aim[:, 2] += error[:, 2]
-    return aim, rot
+    return aim - rot @ view.grip, rot
 
 
 class LiftScript:
@@ -38,14 +38,17 @@ class LiftScript:
         if phase == 0:
             side = (strategy == 1)[:, None]
             above = aim + np.array([0.0, 0.0, 0.08])
-            beside = aim + rot[:, :, 0] * 0.07 + np.array([0.0, 0.0, 0.045])
-            return Waypoint(np.where(side, beside, above), rot, 1.0, tolerance=0.015)
+            above[:, 2] = np.minimum(above[:, 2], view.ceiling)
+            # Two fingers straddle the cube on the way down; one that stands still has to pass beside it.
+            low, tolerance = (0.015, 0.01) if view.jaw else (0.045, 0.015)
+            beside = aim + rot[:, :, 0] * 0.07 + np.array([0.0, 0.0, low])
+            return Waypoint(np.where(side, beside, above), rot, 1.0, tolerance=tolerance)
         if phase == 1:
             return Waypoint(aim, rot, 1.0, speed=0.7, tolerance=0.006, dwell=1)
         return Waypoint(aim, rot, -1.0, speed=0.3, tolerance=0.02, dwell=5)
 
     def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
-        offset = view.tcp_pos - view.vector("cube")
+        offset = gripped(view) - view.vector("cube")
         aside, height = np.linalg.norm(offset[:, :2], axis=1), offset[:, 2]
         beside = (strategy == 1) & (aside < 0.085) & (height < 0.055)
         near = (view.width > OPEN) & ((aside < 0.02) | beside)
@@ -57,7 +60,12 @@ class LiftScript:
 
 def held(view: View) -> NDArray[np.bool_]:
     """(N,) the cube is between the fingers, and they are not open."""
-    return (view.width < OPEN) & (np.linalg.norm(view.tcp_pos - view.vector("cube"), axis=1) < 0.025)
+    return (view.width < OPEN) & (np.linalg.norm(gripped(view) - view.vector("cube"), axis=1) < 0.025)
+
+
+def gripped(view: View) -> Array:
+    """(N, 3) where a thing would be gripped now, in the base frame."""
+    return view.tcp_pos + view.tcp_rot @ view.grip
 
 
 def _upright(view: View) -> Array:

@@ -101,7 +101,7 @@ class ScriptedOperator:
         for k, expert in enumerate(self._experts):
             expert.resume(observation, watching, k)  # one who steers goes on with the phase that was begun
         pos, rot = self._experts[0].tcp(observation)
-        actions = np.stack([expert.command(observation) for expert in self._experts])
+        actions = np.stack([expert.motion(observation) for expert in self._experts])
         progress = self._progress(pos)
         self._judge(progress.max(0), watching)
         seen_enough = watching & (self._against >= self.patience.limit)
@@ -115,7 +115,8 @@ class ScriptedOperator:
         self._holding = np.maximum(self._holding - 1, 0)
         self._last = pos.copy()
         self._wanted = DELTA_POS * np.einsum("nij,knj->kni", rot, actions[:, :, :3].astype(np.float64))
-        return steering, actions[self._which.astype(np.int64), np.arange(len(steering))]
+        chosen = actions[self._which.astype(np.int64), np.arange(len(steering))]
+        return steering, self._experts[0].in_world(observation, chosen)
 
     def _progress(self, pos: Array) -> Array:
         """(strategies, N) p; 1 where nothing can be compared."""

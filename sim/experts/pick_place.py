@@ -31,7 +31,7 @@ class PickPlaceScript:
         # grasped is left behind: the demonstrator does not notice, and sets down nothing.
         goal = view.vector("target") + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
         goal[:, :2] += PLACE_BIAS[strategy] * bias[:, None]
-        height = CARRY[strategy]
+        height = np.minimum(CARRY[strategy], view.ceiling)
         if phase == 3:
             up = memory.copy()
             up[:, 2] = height
@@ -49,7 +49,7 @@ class PickPlaceScript:
     def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
         cube = view.vector("cube")
         aside = np.linalg.norm((cube - view.vector("target"))[:, :2], axis=1)
-        carried, high = held(view), view.tcp_pos[:, 2] > CARRY[strategy] - 0.02
+        carried, high = held(view), view.tcp_pos[:, 2] > np.minimum(CARRY[strategy], view.ceiling) - 0.02
         phase = np.minimum(self._lift.resume(view, strategy), 2)
         phase[carried] = np.where(aside < 0.02, 5, np.where(high, 4, 3))[carried]
         phase[(aside < 0.03) & (cube[:, 2] < 0.027) & (view.width > OPEN)] = 6

@@ -24,7 +24,9 @@ from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import Interface
 from robolearn.core.types import Observation
-from robots.control import DELTA_POS, DELTA_ROT
+from robots import ROBOTS
+from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
+from sim.experts.joint_motion import JointMotion
 
 Array = NDArray[np.float64]
 
@@ -86,6 +88,13 @@ class View:
     tcp_rot: Array  # (N, 3, 3)
     width: Array  # (N,)
     objects: Mapping[str, Array]  # name of an `objects` component → (N,)
+    grip: Array  # (3,) where a thing is gripped, in the frame of the tcp
+    ceiling: float  # how high the tcp goes, gripper down [m]
+
+    @property
+    def jaw(self) -> bool:
+        """Whether a thing is gripped beside the tcp, by one jaw against a finger that stands still."""
+        return bool(self.grip.any())
 
     def vector(self, prefix: str, components: str = "xyz") -> Array:
         """(N, 3) the components ``<prefix>_x``, ``<prefix>_y``, ``<prefix>_z``."""
@@ -126,20 +135,24 @@ class ScriptedExpert:
 
     Args:
       script: the waypoints.
-      interface: of the world; the action must be ``tcp_delta``.
+      interface: of a world with one of our arms; an action is ``tcp_delta`` or ``joint_position``.
       num_envs: number of worlds N.
       quality: how good it is.
       seed: world w's choices depend on (seed, w) only.
     """
 
     def __init__(self, script: Script, interface: Interface, num_envs: int, quality: Quality, seed: int) -> None:
-        if interface.action_kind != "tcp_delta":
-            raise BadInput("scripted expert: action kind", got=interface.action_kind, expected="tcp_delta")
+        if interface.action_kind not in CONTROLS:
+            raise BadInput("scripted expert: action kind", got=interface.action_kind, available=CONTROLS)
         if not 1 <= quality.strategies <= script.strategies:
             raise BadInput("strategies", got=quality.strategies, expected=f"1 to {script.strategies}")
         self._script, self._quality, self._num_envs = script, quality, num_envs
         self._proprio = {name: i for i, name in enumerate(interface.observation["proprio"].names)}
         self._objects = interface.observation["objects"].names
+        if interface.embodiment not in ROBOTS:
+            raise BadInput("scripted expert: embodiment", got=interface.embodiment, available=ROBOTS)
+        self._robot = ROBOTS[interface.embodiment]
+        self._joints = JointMotion(self._robot) if interface.action_kind == "joint_position" else None
         self._rngs = [np.random.default_rng([seed, w, 1]) for w in range(num_envs)]
         self._offset = np.random.default_rng([seed, 2]).random(3)
         self._episodes = np.zeros(num_envs, dtype=np.int64)  # begun in each world
@@ -181,7 +194,15 @@ class ScriptedExpert:
         self._memory[worlds] = np.nan
 
     def command(self, observation: Observation) -> NDArray[np.float32]:
-        """(N, 7) actions in [-1, 1]."""
+        """(N, Da) actions in [-1, 1]."""
+        return self.in_world(observation, self.motion(observation))
+
+    def in_world(self, observation: Observation, motion: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(N, Da) actions of the world for motions (N, 7) of the tcp."""
+        return motion if self._joints is None else self._joints(self._q(observation), motion)
+
+    def motion(self, observation: Observation) -> NDArray[np.float32]:
+        """(N, 7) motion of the tcp and the opening, as actions of ``tcp_delta``, in [-1, 1]."""
         view = self._view(observation)
         fresh = np.isnan(self._memory[:, 0])
         self._memory[fresh] = view.tcp_pos[fresh]
@@ -227,13 +248,21 @@ class ScriptedExpert:
             tcp_rot=np.stack([x, y, np.cross(x, y)], -1),
             width=column("gripper_width"),
             objects={name: objects[:, i] for i, name in enumerate(self._objects)},
+            grip=np.array(self._robot.gripper.grip),
+            ceiling=np.inf if len(self._robot.joints) >= 6 else CEILING,
         )
+
+    def _q(self, observation: Observation) -> Array:
+        """(N, n) joint positions [rad]."""
+        return np.asarray(observation["proprio"], dtype=np.float64)[:, : len(self._robot.joints)]
 
 
 # 1/g, 1/g², 1/g³ with g⁴ = g + 1: multiples of them, modulo 1, fill the unit cube evenly (a Kronecker sequence, R₃ of
 # Roberts). A hundred demonstrations drawn by chance have now more of one strategy, now of the other, and the policy
 # that learns from them succeeds now more, now less.
 _EVEN = np.array([0.8191725133961645, 0.6710436067037893, 0.5497004779019703])
+
+CEILING = 0.08  # of an SO-101, whose wrist is at its limit there: higher up the gripper no longer points down [m]
 
 # A trembling hand does not tremble in roll, pitch and grip as it does in position and yaw.
 _NOISED = np.array([1.0, 1.0, 1.0, 0.2, 0.2, 1.0, 0.5])

@@ -124,9 +124,12 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["quickstart", "--env-steps", 1000], ("--env-steps", "got 1000", "at least 54614")),
         (["quickstart", "--denoise-steps", 0], ("at least 1",)),
         (["quickstart", "--robot", "fr33"], ("got fr33", "did you mean fr3")),
-        (["quickstart", "--robot", "so101"], ("got so101", "gripper of two sliding fingers", "panda, fr3, ur5e")),
+        (["quickstart", "--robot", "so101", "--task", "peg_insert"], ("got so101", "panda, fr3, ur5e", "no peg")),
         (["quickstart", "--demos", "narow"], ("quality: got narow", "did you mean narrow")),
-        (["benchmark", "rl", "--robot", "so101"], ("got so101", "two sliding fingers")),
+        (
+            ["benchmark", "rl", "--robot", "so101", "--tasks", "lift", "peg_insert"],
+            ("robot of peg_insert: got so101", "panda, fr3, ur5e"),
+        ),
         (["train", "--seed", 2**64], ("--seed", "expected 0 to")),
         (["finetune", "--seed", 2**63], ("--seed", "expected 0 to")),
         (

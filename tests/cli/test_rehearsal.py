@@ -39,7 +39,7 @@ pytestmark = pytest.mark.long
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 14
 
 
-def test_what_can_be_rehearsed() -> None:
+def test_what_can_be_rehearsed(tmp_path: Path) -> None:
     with rehearsal("fr3") as robot:
         contract = load_contract(robot)
         real = load_contract("fr3")
@@ -47,9 +47,45 @@ def test_what_can_be_rehearsed() -> None:
         assert (contract.command, contract.joint_states) == (real.command, real.joint_states)
         assert contract.horizon_s == real.horizon_s and not real.simulated
     assert not Path(robot).exists()
-    for name, got in (("sim", "simulated: true"), ("so101", "no driver")):
-        with pytest.raises(BadInput, match=f"--rehearse: contract {name}: got {got}, expected a real station"):
+    with rehearsal("so101") as robot:
+        assert load_contract(robot).servos is not None and load_contract(robot).simulated
+    nobodys = tmp_path / "ur5e.yaml"
+    nobodys.write_text(re.sub(r"^driver:.*\n", "", (CONTRACTS / "ur5e.yaml").read_text(), flags=re.MULTILINE))
+    for name, got in (("sim", "simulated: true"), (str(nobodys), "no driver")):
+        with pytest.raises(BadInput, match=f"--rehearse: contract .*: got {got}, expected a real station with the key"):
             rehearsal(name).__enter__()
+
+
+@pytest.mark.realtime
+def test_an_episode_of_an_so101_whose_jaw_is_the_last_number_of_the_command(tmp_path: Path) -> None:
+    """The jaw that the driver's joint states show is where the commands send it, in radians of its own range."""
+    with rehearsal("so101") as robot:
+        contract = load_contract(robot).with_objects(TASKS["lift"]().observation_names)
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)  # its machine code
+    policy = make_policy(tmp_path / "policy", contract.interface)
+    words = ("deploy", "--rehearse", "--robot", "so101", "--policy", policy, "--episodes", 1, "--seconds", 3)
+    sent: list[np.ndarray] = []
+    seen: list[np.ndarray] = []
+    with Background(DOMAIN + 2) as ros:
+        node = ros.add(Node("observer", context=ros.context))
+        node.create_subscription(
+            messages.Float64MultiArray, contract.command.topic,
+            lambda message: sent.append(np.array(message.data)), qos.stream(lease_s=None, depth=200),
+        )  # fmt: skip
+        node.create_subscription(
+            messages.JointState, contract.joint_states.topic,
+            lambda message: seen.append(messages.pick(message, contract.command_joints)), qos.sensor(50),
+        )  # fmt: skip
+        running = Running(tmp_path / "logs", *words, domain=DOMAIN + 2)
+        code, out, err = running.end()
+    assert code == 0, err + running.log()
+    result = json.loads(out.splitlines()[-1])
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 200, result["monitor"]
+    jaw, told = np.array([q[5] for q in seen]), np.array([q[5] for q in sent])
+    assert contract.gripper_range == (-0.174533, 1.74533) and np.ptp(told) > 0.2, "it was moved"
+    # From where an episode begins, 8 of 13 cm open, to where the last commands held it.
+    assert jaw[0] == pytest.approx(-0.174533 + 8 / 13 * 1.919863, abs=0.02)
+    assert jaw[-1] == pytest.approx(told[-1], abs=0.05)
 
 
 @pytest.mark.realtime

@@ -14,9 +14,19 @@ GEOMS, WORLD = ("tests/robots/test_geoms.py",), ("tests/sim/test_realtime.py",)
 TAKING = ("tests/hardware/teleop/test_supervised.py",)
 PAGE, CONSOLE = ("tests/hardware/teleop/test_browser_scene.py",), ("tests/hil/console/test_console_chromium.py",)
 ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/latches.py", "hardware/teleop/supervised.py"
+REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
 
 MUTANTS: dict[str, Mutant] = {
+    "hub-keeps-files-of-an-older-set": Mutant(REMOTE, "sorted(there - files.keys())", "()", HUB),
+    "hub-forgets-the-version": Mutant(REMOTE, "            _tag(hub, repo)\n", "            pass\n", HUB),
+    "hub-shows-the-token": Mutant(REMOTE, 'text.replace(get_token() or "\\0", "…")', "text", HUB),
+    "hub-sends-the-token-anywhere": Mutant(REMOTE, 'address.scheme != "https" and', "False and", HUB),
+    "hub-brings-pickles": Mutant("robolearn/cli/hub/content.py", 'PULLED = ("*.json",', 'PULLED = ("*",', HUB),
+    "hub-brings-what-is-damaged": Mutant(
+        "robolearn/cli/hub/pull.py", "content = content_of(folder)", "content = content_of(folder) if 0 else Any", HUB
+    ),
+    "hub-counts-other-starts": Mutant("robolearn/cli/hub/push.py", "seed=self.seed, json", "json", HUB),
     "material-forgotten": Mutant("robots/geoms.py", "if material >= 0 and", "if False and", GEOMS),
     "hidden-geoms-shown": Mutant("robots/geoms.py", "model.geom_group[geom] < _HIDDEN_GROUP", "True", GEOMS),
     "mocap-forgotten": Mutant(

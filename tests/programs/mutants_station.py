@@ -16,6 +16,7 @@ POSES = ("tests/hardware/test_pose_targets.py",)
 BORDER = ("tests/hardware/test_border.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
 GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
+ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -114,6 +115,20 @@ MUTANTS: dict[str, Mutant] = {
     "nodes-of-the-current-folder": Mutant(
         "robolearn/deploy/programs.py", '"-P", "-m", ', '"-m", ',
         ("tests/deploy/test_deployment.py::test_files_of_the_current_folder_are_no_part_of_our_nodes",),
+    ),
+    "jaw-closes-as-fingers-do": Mutant(SPEC, "(opened - closed) / self.max_width * width", "0.5 * width", ARMS),
+    "small-arm-before-a-large-bench": Mutant(
+        "sim/embedded/bench.py", "if self.scale == 1.0:\n            return start", "if True: return start", ARMS
+    ),
+    "cameras-stay-far-away": Mutant("sim/embedded/scene.py", "s = bench.scale", "s = 1.0", ARMS),
+    "jaw-grips-at-the-tcp": Mutant("sim/experts/lift.py", "return aim - rot @ view.grip, rot", "return aim, rot", ARMS),
+    "five-joints-give-up-the-place": Mutant(
+        SPEC, "IKConfig(position_weight=POSITION_FIRST)", "IKConfig()",
+        ("tests/sim/test_experts.py::test_the_expert_lifts_with_every_arm",),
+    ),
+    "jaw-shown-from-zero": Mutant(
+        "hardware/ros2/sim_arm_node.py", "scale * (fingers - shut)", "scale * fingers",
+        ("tests/cli/test_rehearsal.py::test_an_episode_of_an_so101_whose_jaw_is_the_last_number_of_the_command",),
     ),
     "recording-stores-what-was-asked-at-the-border": Mutant(
         "hardware/recording/recording.py",

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from robots import PANDA, IKConfig, solve
+from robots import PANDA, SO101, IKConfig, solve
 
 CHAIN = PANDA.chain
 HOME = np.array(PANDA.home)
@@ -191,3 +191,19 @@ def test_the_posture_term_does_not_move_the_tcp() -> None:
     away, turned = error(moved, pos, rot)
     assert np.linalg.norm(moved - q) > 1e-3
     assert away[0] < 0.1 * unprojected[0][0] and turned[0] < 0.1 * unprojected[1][0]
+
+
+def test_what_five_joints_cannot_take_is_given_up_by_weight() -> None:
+    """Straight down at a height where the wrist is at its limit: either the place is missed, or the direction."""
+    chain, rest, goal = SO101.chain, np.array(SO101.home), np.array([[0.20, 0.0, 0.10]])
+    _, down = chain.forward(rest[None])
+    missed = []
+    for weight in (1.0, 10.0):
+        q, config = rest[None], IKConfig(posture_gain=0.0, position_weight=weight)
+        for _ in range(30):
+            q = solve(chain, q, goal, down, rest=rest, config=config)
+        pos, rot = chain.forward(q)
+        turned = Rotation.from_matrix(np.swapaxes(rot, -1, -2) @ down).magnitude()[0]
+        missed.append((float(np.linalg.norm(pos - goal)), float(turned)))
+    (far, straight), (near, tilted) = missed
+    assert near < 0.5 * far and tilted > 10.0 * straight and far > 0.01

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -18,10 +20,16 @@ pytestmark = pytest.mark.long
 
 
 def solve(
-    task: str, quality: Quality | str, n: int = 64, seed: int = 0, robot: str = "panda", start_range: float = 1.0
+    task: str,
+    quality: Quality | str,
+    n: int = 64,
+    seed: int = 0,
+    robot: str = "panda",
+    start_range: float = 1.0,
+    kind: str = "",
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """One episode in each of n worlds: (n,) success, (n,) length and (T, n, 7) actions."""
-    env = make_env(task, n, robot=robot, start_range=start_range, threads=1)
+    """One episode in each of n worlds: (n,) success, (n,) length and (T, n, Da) actions."""
+    env = make_env(task, n, robot=robot, start_range=start_range, action_kind=kind, threads=1)
     expert = make_expert(task, env.interface, n, quality, seed)
     observation, _ = env.reset(seed=seed)
     active, success, length, actions = np.ones(n, bool), np.zeros(n, bool), np.zeros(n, int), []
@@ -43,9 +51,17 @@ def test_the_expert_solves_its_task(task: str) -> None:
     assert actions.dtype == np.float32 and np.abs(actions).max() <= 1.0
 
 
-@pytest.mark.parametrize("robot", ["fr3", "ur5e"])
+@pytest.mark.parametrize("robot", ["fr3", "ur5e", "so101"])
 def test_the_expert_lifts_with_every_arm(robot: str) -> None:
     assert solve("lift", "expert", robot=robot)[0].sum() >= 61  # 95 % of 64
+
+
+@pytest.mark.parametrize("kind", ["", "tcp_delta", "joint_position"])
+def test_the_expert_speaks_both_kinds_of_action(kind: str) -> None:
+    """On the arm whose joints are too few for every pose, and in joint positions on one whose are not."""
+    robot = "panda" if kind == "joint_position" else "so101"
+    success, _, actions = solve("pick_place", "expert", n=32, robot=robot, kind=kind)
+    assert success.sum() >= 30 and actions.shape[2] == {"": 6, "tcp_delta": 7, "joint_position": 8}[kind]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -123,9 +139,11 @@ def test_a_new_episode_begins_where_it_is_told_to() -> None:
 
 def test_what_an_expert_cannot_do_is_bad_input() -> None:
     env = make_env("lift", 1, threads=1)
-    joints = make_env("lift", 1, action_kind="joint_position", threads=1)
-    with pytest.raises(BadInput, match="got joint_position, expected tcp_delta"):
-        make_expert("lift", joints.interface, 1, "expert", 0)
+    torques = dataclasses.replace(env.interface, action_kind="torque")
+    with pytest.raises(BadInput, match="action kind: got torque; available: tcp_delta, joint_position"):
+        make_expert("lift", torques, 1, "expert", 0)
+    with pytest.raises(BadInput, match="embodiment: got xarm; available: panda, fr3, ur5e, so101"):
+        make_expert("lift", dataclasses.replace(env.interface, embodiment="xarm"), 1, "expert", 0)
     with pytest.raises(
         BadInput, match=r"quality: got expret; available: expert, narrow, fair, mixed, poor \(did you mean expert"
     ):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
-from robots import PANDA
+from robots import PANDA, ROBOTS, RobotSpec
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert
 from sim.realtime import RealtimeWorld
@@ -21,37 +21,38 @@ from sim.tasks import TASKS
 class Recorded(MujocoWorlds):
     """Remembers the set-points of world 0, one row per step of physics: joints and the opening of the gripper."""
 
-    def __init__(self, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(TASKS[task](), 1, randomise=False, threads=1)
+    def __init__(self, task: str, robot: RobotSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(TASKS[task](), 1, robot=robot, randomise=False, threads=1)
         self.rows: list[tuple[NDArray, float]] = []
         physics = self._physics
         follow = physics.follow
 
-        def recorded(rows: NDArray, arms: NDArray, finger: NDArray) -> NDArray:
-            before = self.batch.bind("ctrl")[0, self.model.actuator(PANDA.gripper.joints[0]).id].copy()
+        def recorded(rows: NDArray, arms: NDArray, width: NDArray) -> NDArray:
+            before = self.batch.bind("ctrl")[:, [self.model.actuator(robot.gripper.joints[0]).id]].copy()
             for i, q in enumerate(arms[0]):
-                self.rows.append((q.copy(), 2.0 * float(finger[0] if i >= physics.delay[0] else before)))
-            return follow(rows, arms, finger)
+                opening = width if i >= physics.delay[0] else robot.gripper.width_of(before)
+                self.rows.append((q.copy(), float(opening[0])))
+            return follow(rows, arms, width)
 
         monkeypatch.setattr(physics, "follow", recorded)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("task", "robot"), [*((task, "panda") for task in TASKS), ("lift", "so101")])
 def test_the_set_points_of_the_vectorised_world_lead_to_the_same_outcomes(
-    task: str, monkeypatch: pytest.MonkeyPatch
+    task: str, robot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worlds = Recorded(task, monkeypatch)
-    here = RealtimeWorld(task, seed=3, randomise=False)
+    worlds = Recorded(task, ROBOTS[robot], monkeypatch)
+    here, n = RealtimeWorld(task, seed=3, robot=ROBOTS[robot], randomise=False), len(ROBOTS[robot].joints)
     expert = make_expert(task, worlds.interface, 1, "expert", seed=0)
     observation, _ = worlds.reset(seed=3)
     expert.reset(np.ones(1, dtype=bool))
     for episode in range(3):
         q, objects = here.joint_state()[1], here.objects()[1]
-        np.testing.assert_array_equal(observation["proprio"][0, :7], q[:7].astype(np.float32))
+        np.testing.assert_array_equal(observation["proprio"][0, :n], q[:n].astype(np.float32))
         np.testing.assert_array_equal(observation["objects"][0], objects.astype(np.float32))
         # The last episode is not helped, and runs into the time limit.
         while True:
-            command = expert.command(observation) if episode < 2 else np.zeros((1, 7), dtype=np.float32)
+            command = expert.command(observation) if episode < 2 else np.zeros_like(expert.command(observation))
             worlds.rows.clear()
             observation, _, terminated, truncated, infos = worlds.step(command)
             assert here.outcome is None
@@ -64,7 +65,7 @@ def test_the_set_points_of_the_vectorised_world_lead_to_the_same_outcomes(
             "success": bool(infos["success"][0]), "truncated": bool(truncated[0]), "steps": here.steps
         }  # fmt: skip
         final = infos["final_obs"]["proprio"][0]
-        np.testing.assert_array_equal(final[:7], here.joint_state()[1][:7].astype(np.float32))
+        np.testing.assert_array_equal(final[:n], here.joint_state()[1][:n].astype(np.float32))
         assert here.reset() == 3 and here.outcome is None and here.steps == 0
         expert.reset(np.ones(1, dtype=bool))
     assert here.episode == 3

@@ -1,0 +1,105 @@
+"""``robolearn hub push``: a policy or a data set to a hub, with a page that says what was measured."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from robolearn.cli.command import Command, at_least, check_seed, rate_text
+from robolearn.core import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubPush(Command):
+    """Push a policy or a data set to a hub of Hugging Face's protocol, with a page that says what was measured.
+
+    A policy's success is measured now, by `robolearn evaluate`, and stands on its page with that command. A data set
+    gets the tag by which LeRobot opens it. What was there under that name before is replaced. The token is that of
+    HF_TOKEN or of `hf auth login`, the address HF_ENDPOINT.
+
+    Example: robolearn hub push runs/rl me/lift-panda
+    """
+
+    what: tyro.conf.Positional[Path]
+    """A run folder, a checkpoint folder, or a data set."""
+    repo: tyro.conf.Positional[str]
+    """OWNER/NAME there."""
+    task: str = ""
+    """Where a policy is measured; by default the task of its run."""
+    episodes: int = 400
+    """Episodes by which a policy is measured; 0: none, and the page says so."""
+    seed: int = 1000
+    """Of their starts."""
+    private: bool = False
+    """Make a new repository that only you see."""
+
+    def run(self) -> dict[str, Any]:
+        """``{"repo", "kind", "url", "files", "bytes", "measured"}``."""
+        from robolearn.cli.hub.card import dataset_card, policy_card
+        from robolearn.cli.hub.content import content_of
+        from robolearn.cli.hub.remote import check_name, open_hub, push
+        from robolearn.io.json_files import read_json
+
+        at_least(0, episodes=self.episodes)
+        check_seed(self.seed)
+        check_name(self.repo)
+        hub = open_hub(write=True)  # before an evaluation that would be in vain
+        content = content_of(self.what)
+        measured = None
+        if content.kind == "dataset":
+            from robolearn.cli.dataset.info import Info
+
+            card = dataset_card(self.repo, Info(data=self.what).run())
+        else:
+            measured = self._measure() if self.episodes else None
+            card = policy_card(self.repo, read_json(content.files["config.json"], what=f"policy {self.what}"), measured)
+        url = push(hub, self.repo, content, card, private=self.private, message="Pushed by robolearn")
+        return {
+            "repo": self.repo,
+            "kind": content.kind,
+            "url": url,
+            "files": len(content.files) + 1,
+            "bytes": content.bytes,
+            "measured": measured,
+        }
+
+    def _measure(self) -> dict[str, Any]:
+        from robolearn.cli.evaluate import Evaluate
+
+        task = self.task or _task_of(self.what)
+        if not task:
+            expected = "--task, or --episodes 0 to measure nothing"
+            raise BadInput(f"hub push: {self.what}", got="a policy whose task is not stored", expected=expected)
+        done = Evaluate(policy=self.what, task=task, episodes=self.episodes, seed=self.seed, json=self.json).run()
+        if done["success"] is None:
+            expected = "a task that does, or --episodes 0"
+            raise BadInput(f"hub push: task {task}", got="a world that reports no success", expected=expected)
+        name = f"policies/{self.repo.split('/')[1]}"
+        words = ["robolearn", "evaluate", "--policy", name, "--task", task, "--episodes", self.episodes]
+        words += ["--seed", done["seed"]]
+        return {"task": task, "seed": done["seed"], "success": done["success"], "command": shlex.join(map(str, words))}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from robolearn.cli.dataset.common import megabytes
+
+        console.print(f"pushed      {result['files']} files, {megabytes(result['bytes'])}, to {result['url']}")
+        if result["measured"]:
+            console.print(f"success     {rate_text(result['measured']['success'])} in {result['measured']['task']}")
+        console.print(f"next        robolearn hub pull {result['repo']} --out …")
+
+
+def _task_of(path: Path) -> str:
+    """The task that a run was trained or evaluated in; nothing where none is stored."""
+    from robolearn.io.json_files import read_json
+    from robolearn.runs.run import CONFIG, is_run
+
+    run = path if is_run(path) else path.parent
+    if not is_run(run):
+        return ""
+    config = read_json(run / CONFIG, what=f"run {run}")
+    return str(config.get("task") or config.get("eval_task") or "")

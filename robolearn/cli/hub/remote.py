@@ -1,0 +1,125 @@
+"""The hub, by `huggingface_hub`: its errors in one line, and a token that is never shown.
+
+The token is that of ``HF_TOKEN`` or of ``hf auth login``; it is no flag, which other users of the machine could read.
+The address is ``HF_ENDPOINT``, by default https://huggingface.co.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from robolearn.cli.hub.content import Content
+from robolearn.core import BadInput, RobolearnError
+
+HOME = "https://huggingface.co"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+KINDS = ("model", "dataset")
+_LIBRARIES = ("httpx", "huggingface_hub", "requests", "urllib3", "hf_xet")
+
+
+def check_name(repo: str) -> None:
+    """Raise `BadInput` unless `repo` is ``OWNER/NAME``."""
+    if not NAME.fullmatch(repo):
+        raise BadInput("hub: name", got=repo, expected="OWNER/NAME, e.g. me/lift-fr3")
+
+
+def open_hub(*, write: bool) -> Any:
+    """`huggingface_hub.HfApi` at the hub; to `write` wants a token.
+
+    Raises:
+      BadInput: no token, or a hub without TLS elsewhere than on this machine.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    endpoint = os.environ.get("HF_ENDPOINT") or HOME
+    address = urlsplit(endpoint)
+    if address.scheme != "https" and address.hostname not in LOOPBACK:
+        raise BadInput("HF_ENDPOINT", got=endpoint, expected="https://, or this machine: the token is sent there")
+    if write and not get_token():
+        raise BadInput(f"hub {endpoint}", got="no token", expected="HF_TOKEN, or `hf auth login`")
+    return HfApi(endpoint=endpoint, library_name="robolearn")
+
+
+@contextmanager
+def spoken(hub: Any, repo: str) -> Iterator[None]:
+    """Errors of the hub and of the way to it as `RobolearnError`, without the token."""
+    from huggingface_hub import get_token
+    from huggingface_hub.utils import HfHubHTTPError
+
+    try:
+        yield
+    except RobolearnError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(_LIBRARIES) and not isinstance(error, OSError | JSONDecodeError):
+            raise
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        why = {
+            401: "the token is not accepted, or there is none",
+            403: "the token may not do that",
+            404: "there is nothing of that name, or it is private and the token may not see it",
+        }.get(status or 0)
+        why = "its answer is no hub's" if isinstance(error, JSONDecodeError) else why
+        text = why or " ".join(str(error).split()) or type(error).__name__
+        text = text.replace(get_token() or "\0", "…")[:300]
+        told = BadInput if isinstance(error, HfHubHTTPError) and status in (401, 403, 404) else RobolearnError
+        raise told(f"hub {hub.endpoint}, {repo}: {text}") from None
+
+
+def push(hub: Any, repo: str, content: Content, card: str, *, private: bool, message: str) -> str:
+    """Let `repo` hold `content` and `card` and nothing else, in one commit; where it is shown."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    kind = content.kind
+    with spoken(hub, repo):
+        hub.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
+        files = {"README.md": card.encode(), **{name: str(path) for name, path in content.files.items()}}
+        there = set(hub.list_repo_files(repo, repo_type=kind)) - {".gitattributes"}
+        # A set that has become shorter must not keep old files: readers take all that are in data/.
+        changes: list[Any] = [CommitOperationDelete(path_in_repo=name) for name in sorted(there - files.keys())]
+        changes += [CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
+        hub.create_commit(repo, operations=changes, commit_message=message, repo_type=kind)
+        if kind == "dataset":
+            _tag(hub, repo)
+    return f"{hub.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo}"
+
+
+def _tag(hub: Any, repo: str) -> None:
+    """Mark the newest state with the version of the format, by which LeRobot asks for a set."""
+    from huggingface_hub.utils import HfHubHTTPError
+
+    from robolearn.data.lerobot.info import VERSION
+
+    try:
+        hub.delete_tag(repo, tag=VERSION, repo_type="dataset")
+    except HfHubHTTPError as error:
+        if getattr(error.response, "status_code", None) != 404:
+            raise
+    hub.create_tag(repo, tag=VERSION, repo_type="dataset")
+
+
+def kind_of(hub: Any, repo: str) -> str:
+    """Whether `repo` is a ``"model"`` or a ``"dataset"``; raises `BadInput` where it is neither, or both."""
+    with spoken(hub, repo):
+        found = [kind for kind in KINDS if hub.repo_exists(repo, repo_type=kind)]
+    if len(found) != 1:
+        got = "both a policy and a data set of that name" if found else "nothing of that name, or it is private"
+        expected = "--kind model or --kind dataset" if found else "a name that is there, and a token that may see it"
+        raise BadInput(f"hub {hub.endpoint}, {repo}", got=got, expected=expected)
+    return found[0]
+
+
+def pull(hub: Any, repo: str, kind: str, patterns: tuple[str, ...], revision: str, folder: Path) -> None:
+    """Bring those files of `repo` that match `patterns` to `folder`."""
+    with spoken(hub, repo):
+        hub.snapshot_download(
+            repo, repo_type=kind, revision=revision or None, local_dir=folder, allow_patterns=list(patterns)
+        )
