@@ -86,6 +86,10 @@ class CachedFeatures:
         """As of the source."""
         return self._source.order(seed, epoch)
 
+    def remaining(self, index: Tensor) -> Tensor:
+        """As of a source whose windows are those of episodes."""
+        return self._source.remaining(index)  # type: ignore[attr-defined]
+
     def gather(self, index: Tensor) -> Cached:
         """The windows `index` (B,): features (B, To, …) under `stored_key`, in the place of pictures."""
         frames = self._source.newest(index).cpu()
