@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from robolearn.data.reader import Dataset
 
 GoalChoice = Literal["nearest", "drawn"]
+SUFFIX = ".safetensors"  # of a file of `save_goals`
 FLOOR = 1e-3  # of the deviation of a start's component: what never differs says nothing
 
 
@@ -101,6 +103,31 @@ class EpisodeGoals:
         return {key: value[worlds, np.minimum(episodes, value.shape[1] - 1)] for key, value in self.ends.items()}
 
 
+def save_goals(goals: EpisodeGoals, file: Path) -> None:
+    """Write `goals` for a process that acts elsewhere."""
+    from safetensors.numpy import save
+
+    from robolearn.io.atomic import write_bytes
+
+    write_bytes(file, save({key: np.ascontiguousarray(value) for key, value in goals.ends.items()}))
+
+
+def load_goals(file: Path, interface: Interface) -> EpisodeGoals:
+    """What `save_goals` wrote for a policy with this `interface`; raises `BadInput` for anything else."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        ends = load(file.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"--goals {file}", got=f"unreadable ({error})", expected="goals of episodes") from error
+    found = {key: (value.shape[2:], str(value.dtype)) for key, value in ends.items() if value.ndim >= 2 and value.size}
+    wanted = {key: (tuple(s.shape), s.dtype) for key in goals_of(interface) for s in (interface.observation[key],)}
+    if found != wanted:
+        raise BadInput(f"--goals {file}", got=found, expected=wanted)
+    return EpisodeGoals(ends)
+
+
 class GoalBook:
     """The goals of the running episodes of N worlds."""
 
@@ -144,14 +171,17 @@ def goals_of(interface: Interface) -> tuple[str, ...]:
 
 def stored_goals(
     path: str | os.PathLike[str], interface: Interface, choice: str = "nearest", *, what: str = "--goals"
-) -> StoredGoals:
-    """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, wants goals.
+) -> StoredGoals | EpisodeGoals:
+    """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, wants goals; in
+    the place of a data set, a file of `save_goals`.
 
     Raises:
       BadInput: no such choice or set, one without successes, or without a feature that is to be a goal.
     """
     if choice not in get_args(GoalChoice):
         raise BadInput("--goal-choice", got=choice, available=get_args(GoalChoice))
+    if os.fspath(path).endswith(SUFFIX):
+        return load_goals(Path(path), interface)
     from robolearn.data.reader import Dataset
 
     wanted = goals_of(interface)

@@ -85,10 +85,10 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     """
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
-    return without_told(_stated(name))
+    return without_told(stated_by(name))
 
 
-def _stated(name: str | os.PathLike[str]) -> Interface:
+def stated_by(name: str | os.PathLike[str]) -> Interface:
     """The interface that a policy of ours was stored with, what it is told included."""
     if is_onnx(name):
         return onnx_interface(name)
@@ -102,7 +102,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
     Raises:
       BadInput: words for a policy that was trained without, or none for one that was trained with some.
     """
-    interface = None if os.fspath(name).startswith(LEROBOT) else _stated(name)
+    interface = None if os.fspath(name).startswith(LEROBOT) else stated_by(name)
     if interface is None or not is_prompted(interface):
         refuse_words(words, what=what)
         return ""
@@ -114,7 +114,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
 def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -> None:
     """Raise `BadInput` where the policy that `name` says wants goals and none are `given`, or the other way round."""
     of_lerobot = os.fspath(name).startswith(LEROBOT)
-    refuse_goals(needed_by(name) if of_lerobot else _stated(name), given, what=what)
+    refuse_goals(needed_by(name) if of_lerobot else stated_by(name), given, what=what)
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:

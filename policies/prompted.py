@@ -136,10 +136,12 @@ def aim(policy: Policy, goals: Callable[[Interface], Goals] | None, *, what: str
     Raises:
       BadInput: goals for a policy that was trained without, or none for one that was trained with some.
     """
-    own = policy.policy.interface if isinstance(policy, PromptedPolicy) else policy.interface
-    refuse_goals(own, goals is not None, what=what)
-    if isinstance(policy, PromptedPolicy) and goals is not None:
-        policy.aim(goals(own))
+    if isinstance(policy, PromptedPolicy):
+        refuse_goals(policy.policy.interface, goals is not None, what=what)
+        if goals is not None:
+            policy.aim(goals(policy.policy.interface))
+    elif goals is not None:
+        refuse_goals(policy.interface, True, what=what)
 
 
 def refuse_goals(interface: Interface, given: bool, *, what: str) -> None:

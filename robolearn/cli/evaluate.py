@@ -162,13 +162,10 @@ class Evaluate(Command):
         return write_report(self.out / "report.html", data)
 
     def _goals(self, worlds: int, options: Mapping[str, Any]) -> GoalSource | None:
-        from robolearn.cli.goals import EXPERT, GoalSource
-        from robolearn.core import BadInput
+        from robolearn.cli.goals import GoalSource, check_goal_flags
         from robolearn.rollout.quotas import spread
 
-        if self.goal_choice != "nearest" and self.goals in ("", EXPERT):
-            got = self.goal_choice + (" of the expert's own ends" if self.goals else " of no goals")
-            raise BadInput("--goal-choice", got=got, expected="--goals with a data set")
+        check_goal_flags(self.goals, self.goal_choice)
         if not self.goals:
             return None
         return GoalSource(self.goals, self.goal_choice, self.task, spread(self.episodes, worlds), self.seed, options)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from policies.goals import EpisodeGoals, Goals, check_goals, goals_of, stored_goals
+from robolearn.core import BadInput
 from robolearn.core.specs import is_image, of_goal
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ log = logging.getLogger(__name__)
 
 EXPERT = "expert"
 """As a value of --goals: the end of the scripted expert's demonstration from the same start."""
+
+
+def check_goal_flags(goals: str, choice: str) -> None:
+    """Raise `BadInput` for a choice among goals where there is none."""
+    if choice != "nearest" and goals in ("", EXPERT):
+        got = choice + (" of the expert's own ends" if goals else " of no goals")
+        raise BadInput("--goal-choice", got=got, expected="--goals with a data set")
 
 
 @dataclass(frozen=True)
@@ -46,9 +54,10 @@ class GoalSource:
         """Goals for a policy with this `interface`."""
         if self.name != EXPERT:
             return stored_goals(self.name, interface, self.choice)
-        return self._demonstrated(interface)
+        return self.demonstrated(interface)
 
-    def _demonstrated(self, interface: Interface) -> EpisodeGoals:
+    def demonstrated(self, interface: Interface) -> EpisodeGoals:
+        """The ends of the expert's demonstrations."""
         from robolearn.rollout.ends import ends_of
         from sim.experts import make_expert
         from sim.registry import make_env
