@@ -184,9 +184,7 @@ MUTANTS: dict[str, Mutant] = {
     "act-divergence-the-wrong-way": Mutant("policies/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
     "act-style-without-noise": Mutant("policies/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT),
     "act-attends-to-padding": Mutant("policies/act.py", "        if is_pad is not None:", "        if False:", ACT),
-    "transformer-sees-later-actions": Mutant(
-        "policies/networks/transformer.py", ', tgt_mask=self.get_buffer("later")', "", TRANSFORMER
-    ),
+    "transformer-sees-later-actions": Mutant("policies/networks/transformer.py", "tgt_mask=later, ", "", TRANSFORMER),
     "transformer-forgets-the-time": Mutant(
         "policies/networks/transformer.py",
         "self.time(embedding)[:, None]",
