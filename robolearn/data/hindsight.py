@@ -29,7 +29,7 @@ class EpisodeWindows(Protocol):
 
     def order(self, seed: int, epoch: int) -> Tensor: ...
 
-    def gather(self, index: Tensor) -> Any: ...
+    def gather(self, index: Tensor, *, pictures: bool = True) -> Any: ...
 
     def remaining(self, index: Tensor) -> Tensor:
         """(B,) how many windows of the same episode follow the windows `index`."""
@@ -52,12 +52,23 @@ class HindsightWindows:
       goals: keys of goals; ``goal.objects`` is taken from ``objects``, and ``goal.images.front/stored`` from what an
         encoder made of the pictures, where `source` gives that in their place.
       hindsight: which observation is the goal.
+      looks: whether pictures are observed beside the goals.
+      shows: whether a goal is a picture.
     """
 
-    def __init__(self, source: EpisodeWindows, goals: tuple[str, ...], hindsight: Hindsight) -> None:
+    def __init__(
+        self,
+        source: EpisodeWindows,
+        goals: tuple[str, ...],
+        hindsight: Hindsight,
+        *,
+        looks: bool = True,
+        shows: bool = True,
+    ) -> None:
         if hindsight not in get_args(Hindsight):
             raise BadInput("--hindsight", got=hindsight, available=get_args(Hindsight))
         self._source, self._goals, self._hindsight = source, goals, hindsight
+        self._looks, self._shows = looks, shows
         self._share = torch.zeros(len(source))  # in [0, 1), of the way from the first later step to the last
 
     def __len__(self) -> int:
@@ -80,7 +91,8 @@ class HindsightWindows:
 
     def gather(self, index: Tensor) -> Aimed:
         """The windows `index` (B,), goals as (B, 1, …)."""
-        batch, goal = self._source.gather(index), self._source.gather(self.later(index))
+        batch = self._source.gather(index, pictures=self._looks)
+        goal = self._source.gather(self.later(index), pictures=self._shows)
         wanted = {of_goal(key): key for key in self._goals}
         told = {}
         for key, value in goal.observation.items():

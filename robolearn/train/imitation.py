@@ -295,7 +295,13 @@ class ImitationTrainer:
                 source = CachedFeatures(source, images, self._encode, capacity)
                 self._caches.append(source)
         goals = tuple(key for key in self.interface.observation if is_goal(key))
-        return HindsightWindows(source, goals, self.config.hindsight) if goals else source
+        if not goals:
+            return source
+        images = self.normalizer.images
+        looks = any(not is_goal(key) for key in images)
+        return HindsightWindows(
+            source, goals, self.config.hindsight, looks=looks, shows=any(is_goal(key) for key in images)
+        )
 
     @torch.no_grad()
     def _encode(self, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -145,7 +145,7 @@ def test_stored_goals_are_the_ends_of_successful_demonstrations(folder: Path, da
 def test_the_nearest_start_lends_its_end() -> None:
     starts = {"proprio": np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 100.0]])}
     goals = StoredGoals(starts, {"goal.objects": np.array([[1.0], [2.0], [3.0]])})
-    now = {"proprio": np.array([[0.1, 90.0], [0.9, 10.0], [-0.2, 20.0]]), "other": np.zeros((3, 5))}
+    now = {"proprio": np.array([[0.1, 90.0], [0.9, 60.0], [-0.2, 20.0]]), "other": np.zeros((3, 5))}
     # In deviations: the second component counts in units of 47, the first of 0.47.
     picked = goals.pick(0, np.arange(3), np.zeros(3, np.int64), now)
     assert picked["goal.objects"].tolist() == [[3.0], [2.0], [1.0]]
