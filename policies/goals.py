@@ -19,7 +19,7 @@ from robolearn.core import BadInput, Interface, Observation
 from robolearn.core.specs import GOAL, is_goal, is_image, of_goal
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
+    from robolearn.data.reading.reader import Dataset
 
 GoalChoice = Literal["nearest", "drawn"]
 SUFFIX = ".safetensors"  # of a file of `save_goals`
@@ -182,7 +182,7 @@ def stored_goals(
         raise BadInput("--goal-choice", got=choice, available=get_args(GoalChoice))
     if os.fspath(path).endswith(SUFFIX):
         return load_goals(Path(path), interface)
-    from robolearn.data.reader import Dataset
+    from robolearn.data.reading.reader import Dataset
 
     wanted = goals_of(interface)
     dataset = Dataset.open(os.fspath(path), images=any(is_image(interface.observation[key]) for key in wanted),

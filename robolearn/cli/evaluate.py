@@ -14,6 +14,7 @@ from policies.backends import BackendName, InferencePrecision
 from policies.goals import GoalChoice
 from robolearn.cli.choices import SimRobot
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
+from robolearn.core import BadInput
 
 if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource
@@ -49,6 +50,9 @@ class Evaluate(Command):
     """K, denoising steps of --policy; by default as trained. --against is sampled as trained."""
     guidance: float | None = None
     """w of --policy, which was trained with a goal; by default as trained."""
+    shuffle: tuple[str, ...] = ()
+    """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
+    falls to says how much it relies on them. --against is shown its own."""
     worlds: int = 64
     """Worlds side by side."""
     seed: int = 1000
@@ -67,6 +71,7 @@ class Evaluate(Command):
         from policies.backends import backend_device, check_backend
         from policies.loading import open_policy
         from policies.prompted import aim, tell
+        from policies.shuffled import ShuffledPolicy
         from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
@@ -94,10 +99,14 @@ class Evaluate(Command):
         goals = self._goals(worlds, options)
         env = make_env(self.task, worlds, **options)
         try:
+            if self.shuffle and worlds < 2:
+                raise BadInput("--shuffle", got="1 world", expected="at least 2: features come from another world")
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
                 tell(policy, self.words, env.prompt, what=f"policy {path}")
                 aim(policy, goals, what=f"policy {path}")
+            if self.shuffle:
+                policies[0] = ShuffledPolicy(policies[0], self.shuffle)
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.
                 env.reset(seed=self.seed)
@@ -107,6 +116,7 @@ class Evaluate(Command):
             result = {"policy": str(self.policy), **done[0].to_json()}
             if self.goals:
                 result["goals"] = {"from": self.goals, "choice": self.goal_choice}
+            result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
             verdict = None
             if self.against:
                 names = (str(self.policy), str(self.against))
@@ -184,6 +194,7 @@ class Evaluate(Command):
         words += ["--goal-choice", self.goal_choice] if self.goal_choice != "nearest" else []
         words += ["--denoise-steps", self.denoise_steps] if self.denoise_steps is not None else []
         words += ["--guidance", self.guidance] if self.guidance is not None else []
+        words += ["--shuffle", *self.shuffle] if self.shuffle else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
 

@@ -37,6 +37,8 @@ from policies.settings import (
 from policies.steered import SteeredPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
+pytestmark = pytest.mark.long
+
 SMALL = NetworkConfig(width=16, depth=2, image_features=8)
 ATTENDING = NetworkConfig(kind="transformer", width=16, depth=1, heads=2, image_features=8)
 UNET = NetworkConfig(kind="unet1d", channels=(8, 16), image_features=8)

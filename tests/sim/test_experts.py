@@ -14,6 +14,8 @@ from sim.experts.pick_place import PLACE_BIAS
 from sim.registry import make_env
 from sim.tasks import TASKS
 
+pytestmark = pytest.mark.long
+
 
 def solve(
     task: str, quality: Quality | str, n: int = 64, seed: int = 0, robot: str = "panda", start_range: float = 1.0
