@@ -178,7 +178,10 @@ def test_bad_input_is_one_line(
             ("finetune", "--policy", aimed, "--task", "lift_to", "--out", tmp_path / "new"),
             "got one that is told a goal",
         ),
-        (("distill", "--teacher", aimed, "--task", "lift_to", "--out", tmp_path / "new"), "goal.objects"),
+        (
+            ("distill", "--teacher", aimed, "--task", "lift_to", "--out", tmp_path / "new"),
+            "got one that is told goal.objects",
+        ),
     ):
         capsys.readouterr()
         assert run(*args) == 2, args
