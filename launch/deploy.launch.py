@@ -42,6 +42,16 @@ def generate_launch_description() -> LaunchDescription:
                 description="where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>",
             ),
             DeclareLaunchArgument(
+                "backend",
+                default_value="torch",
+                description="what computes its decisions: torch, compile or onnx",
+            ),
+            DeclareLaunchArgument(
+                "precision",
+                default_value="float32",
+                description="in which: float32, bfloat16 (torch, compile) or int8 (onnx)",
+            ),
+            DeclareLaunchArgument(
                 "realtime_priority",
                 default_value="0",
                 description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says "
@@ -59,7 +69,10 @@ def generate_launch_description() -> LaunchDescription:
                         "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
                         "words": ParameterValue(LaunchConfiguration("words"), value_type=str),
                         "goals": ParameterValue(LaunchConfiguration("goals"), value_type=str),
-                        "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        **{
+                            name: ParameterValue(LaunchConfiguration(name), value_type=str)
+                            for name in ("device", "backend", "precision")
+                        },
                     }
                 ],
                 output="screen",

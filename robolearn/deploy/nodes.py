@@ -48,7 +48,7 @@ def main_streamer(argv: Sequence[str] | None = None) -> int:
 
 def main_safety(argv: Sequence[str] | None = None) -> int:
     """The safety node."""
-    return run_node(_safety_node, ("contract", "dry_run", "realtime_priority"), argv)
+    return run_node(_safety_node, ("contract", "dry_run", "targets", "realtime_priority"), argv)
 
 
 def main_gripper(argv: Sequence[str] | None = None) -> int:
