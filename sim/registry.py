@@ -24,6 +24,7 @@ def make_env(
     action_kind: str = "",
     start_range: float = 1.0,
     looks: str = "none",
+    station: str = "",
     threads: int = 0,
 ) -> Env:
     """Worlds for a task name.
@@ -40,6 +41,7 @@ def make_env(
       action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks); empty: the arm's own.
       looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
         episode (embedded tasks).
+      station: a robot contract, by name or as a file, whose cameras stand and see as it says (embedded tasks).
       start_range: share of each range of starts to draw from, about its centre (embedded tasks).
       threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
 
@@ -54,6 +56,7 @@ def make_env(
             "action kind": action_kind not in ("", "tcp_delta"),
             "start range": start_range != 1.0,
             "looks": looks != "none",
+            "station": bool(station),
         }
         for name, given in options.items():
             if given:
@@ -62,6 +65,7 @@ def make_env(
                 )
         return ADAPTERS[family].make(task, num_envs, threads or None, cameras, image_size)
     from robots import ROBOTS
+    from robots.stations import load_contract
     from sim.embedded.world import MujocoWorlds
     from sim.tasks import TASKS
 
@@ -81,6 +85,7 @@ def make_env(
         shaping_gamma=shaping_gamma,
         action_kind=action_kind,
         looks=looks,
+        station=load_contract(station) if station else None,
         threads=threads,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.choices import DemoQuality, SimRobot, SimTask
+from robolearn.cli.choices import DemoQuality, SimRobot, SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 
 
@@ -31,6 +31,8 @@ class Collect(Command):
     """Edge of their square pictures [px]."""
     looks: Literal["none", "mild", "wild"] = "none"
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    station: Station = ""
+    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     start_range: float | None = None
     """Share of each range of starts to draw from, about its centre; by default the quality's, 1 except for narrow."""
     out: Path
@@ -57,7 +59,7 @@ class Collect(Command):
         quality = named_quality(self.quality)
         share = quality.start_range if self.start_range is None else self.start_range
         env = make_env(self.task, worlds, robot=self.robot, start_range=share, cameras=self.cameras,
-                       image_size=self.image_size, looks=self.looks)  # fmt: skip
+                       image_size=self.image_size, looks=self.looks, station=self.station)  # fmt: skip
         try:
             make_expert(self.task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import DENOISING, POLICIES
+from robolearn.cli.choices import Station
 from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
@@ -37,6 +38,8 @@ class Distill(Command):
     """Edge of the square pictures [px]."""
     looks: Literal["none", "mild", "wild"] = "none"
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    station: Station = ""
+    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     worlds: int = 32
     """Worlds side by side."""
     policy: str = "flow"
@@ -84,7 +87,7 @@ class Distill(Command):
         begun = time.perf_counter()
         cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
         options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
-        options |= {"looks": self.looks}
+        options |= {"looks": self.looks, "station": self.station}
         env = make_env(self.task, self.worlds, **options)
         try:
             bind_policy(teacher, env.interface, what=f"teacher in {self.task}")
@@ -96,6 +99,7 @@ class Distill(Command):
                 "interface": env.interface.seeing(self.observe, what=f"task {self.task}").to_json(),
                 "worlds": self.worlds,
                 "looks": self.looks,
+                **({"station": self.station} if self.station else {}),
                 "settings": plain(config),
             }
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from policies.backends import BackendName, InferencePrecision
 from policies.goals import GoalChoice
-from robolearn.cli.choices import SimRobot
+from robolearn.cli.choices import SimRobot, Station
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
 from robolearn.core import BadInput
 
@@ -38,6 +38,8 @@ class Evaluate(Command):
     """Number of episodes, of each policy."""
     looks: Literal["none", "mild", "wild"] = "none"
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    station: Station = ""
+    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     words: str = ""
     """What to do, in a sentence, for policies that were trained with words; by default the task's own sentence."""
     goals: str = ""
@@ -96,6 +98,8 @@ class Evaluate(Command):
             options["robot"] = self.robot
         if self.looks != "none":
             options["looks"] = self.looks
+        if self.station:
+            options["station"] = self.station
         goals = self._goals(worlds, options)
         env = make_env(self.task, worlds, **options)
         try:
@@ -187,6 +191,7 @@ class Evaluate(Command):
         worlds = min(self.worlds, self.episodes)
         words += ["--robot", self.robot] if self.robot else []
         words += ["--looks", self.looks] if self.looks != "none" else []
+        words += ["--station", self.station] if self.station else []
         words += ["--backend", self.backend] if self.backend != "torch" else []
         words += ["--precision", self.precision] if self.precision != "float32" else []
         words += ["--words", self.words] if self.words else []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from robolearn.cli.choices import Station
 from robolearn.cli.command import (
     Command,
     at_least,
@@ -51,6 +52,8 @@ class Finetune(Command):
     """Reward of the embedded tasks; dense adds potential-based shaping, which leaves the best policy the best."""
     looks: Literal["none", "mild", "wild"] = "none"
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    station: Station = ""
+    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     seed: int = 0
     """Of starts, noise and everything else."""
     device: str = "auto"
@@ -110,6 +113,7 @@ class Finetune(Command):
         # Shaping discounts control steps, the algorithm decisions of Ta of them.
         shaping = config.gamma ** (1.0 / policy.execute_steps)
         looks = {} if self.looks == "none" else {"looks": self.looks}
+        looks |= {"station": self.station} if self.station else {}
         stored |= looks | ({"keep": plain(self.keep)} if self.keep.every else {})
         env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
                        **looks, **world_options(self.task, [policy]))  # fmt: skip

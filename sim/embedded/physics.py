@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import RobotSpec, solve
+from robots.stations import Contract
 from sim.embedded.bench import bench_of
 from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, Pose, Start, State, Task
@@ -51,7 +52,7 @@ class Physics:
       num_worlds: N.
       threads: worker threads of the batch.
       randomise: draw friction, mass and delay of commands anew in each episode.
-      patterns: see `build_model`.
+      patterns, station: see `build_model`.
 
     Raises:
       BadInput: an arm that cannot do the task.
@@ -73,11 +74,12 @@ class Physics:
         *,
         randomise: bool = True,
         patterns: bool = False,
+        station: Contract | None = None,
     ) -> None:
         check_robot(robot, task.name)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)
-        self.model = m = build_model(robot, task, patterns=patterns)
+        self.model = m = build_model(robot, task, patterns=patterns, station=station)
         self.batch = Batch(m, num_worlds, nthread=threads)
         self.qpos, self.qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         self._mocap_pos, self._mocap_quat = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")

@@ -6,7 +6,9 @@ import mujoco
 
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
+from robots.stations import Contract
 from sim.embedded.bench import Bench, bench_of, fits
+from sim.embedded.mounting import mount
 from sim.embedded.task import Task
 from sim.embedded.textures import add_patterns
 
@@ -28,11 +30,14 @@ def check_robot(robot: RobotSpec, task: str) -> None:
         )
 
 
-def build_model(robot: RobotSpec, task: Task, *, patterns: bool = False) -> mujoco.MjModel:
+def build_model(
+    robot: RobotSpec, task: Task, *, patterns: bool = False, station: Contract | None = None
+) -> mujoco.MjModel:
     """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0.
 
     Args:
       patterns: surfaces may get one, see `sim.embedded.textures`.
+      station: whose cameras are mounted as its contract says, see `sim.embedded.mounting`.
     """
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
     _collide(spec, robot)
@@ -47,6 +52,8 @@ def build_model(robot: RobotSpec, task: Task, *, patterns: bool = False) -> mujo
     _look(spec, bench_of(robot))
     if patterns:
         add_patterns(spec)
+    if station is not None:
+        mount(spec, robot, station.cameras)
     world = spec.worldbody
     world.add_geom(
         name="table",

@@ -28,8 +28,10 @@ from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
+from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras
 from sim.embedded.looks import Wardrobe, looks_named
+from sim.embedded.mounting import check_station
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, GoalTask, State, Task
 from sim.embedded.view import TaskView
@@ -56,6 +58,7 @@ class MujocoWorlds(VectorEnv):
       randomise: draw friction, mass and delay of commands anew in each episode.
       looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
         episode; see `sim.embedded.looks`.
+      station: whose cameras it has, by its contract; see `sim.embedded.mounting`.
       threads: worker threads, of the physics and of the cameras; 0 uses every CPU that this process may run on.
 
     Attributes:
@@ -83,8 +86,11 @@ class MujocoWorlds(VectorEnv):
         shaping_gamma: float = SHAPING_GAMMA,
         randomise: bool = True,
         looks: str = "none",
+        station: Contract | None = None,
         threads: int = 0,
     ) -> None:
+        if station is not None:
+            check_station(station, robot)
         if num_envs < 1:
             raise BadInput("number of worlds", got=num_envs, expected="1 or more")
         if reward not in REWARDS:
@@ -101,7 +107,9 @@ class MujocoWorlds(VectorEnv):
         self._view: TaskView | None = None  # made where somebody looks
         threads = threads or available_cpus()
         dressed = looks_named(looks)
-        self._physics = Physics(robot, task, num_envs, threads, randomise=randomise, patterns=bool(dressed.textures))
+        self._physics = Physics(
+            robot, task, num_envs, threads, randomise=randomise, patterns=bool(dressed.textures), station=station
+        )
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
         self._wardrobe = Wardrobe(self.model, dressed, num_envs, task.bodies)
