@@ -8,18 +8,20 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
-  ros-index clean
+.PHONY: help quickstart test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
+  test-first-hour ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
-	@echo "make test         all tests"
+	@echo "make test         the tests, in about six minutes on two cores; ARGS for some of them"
+	@echo "make test-long    those that take longer: whole programs, several stations, every kind of policy"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on doubles of the drivers of FR3 and UR5e"
+	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
@@ -40,13 +42,16 @@ quickstart: .venv/.base
 test: .venv/.dev
 	.ci/test $(ARGS)
 
+test-long: .venv/.dev
+	.ci/test --long $(ARGS)
+
 # LeRobot pins older versions of what we share with it; robolearn runs with those, too.
 # What failed is judged once more, alone, as by .ci/test: a shared machine stands still now and then, and arms stop then.
 test-lerobot: .venv-lerobot/.lerobot
 	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --cache-clear tests/lerobot $(ARGS) || \
 	  OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --last-failed --last-failed-no-failures none tests/lerobot $(ARGS)
 
-check: lint test
+check: lint test test-long
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -88,6 +93,10 @@ test-hil-crash: .venv/.dev
 # Deployments on doubles of the drivers of FR3 and UR5e; they want a machine that does nothing else.
 test-rehearsal: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
+
+# README in hand. ARGS="--keep FOLDER" leaves the report, the pictures and the runs for a closer look.
+test-first-hour: .venv/.dev
+	out=$$(mktemp -d) && OMP_NUM_THREADS=1 $(BIN)/python tests/programs/first_hour.py --keep "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
 
 clean:
 	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache

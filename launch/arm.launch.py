@@ -49,6 +49,7 @@ def generate_launch_description() -> LaunchDescription:
     contract = ParameterValue(robot, value_type=str)
     priority = ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int)
     dry_run = ParameterValue(LaunchConfiguration("dry_run"), value_type=bool)
+    targets = ParameterValue(LaunchConfiguration("targets"), value_type=str)
     description = LaunchDescription(
         [
             DeclareLaunchArgument(
@@ -67,6 +68,11 @@ def generate_launch_description() -> LaunchDescription:
                 description="true: everything runs, but nothing is sent to the arm",
             ),
             DeclareLaunchArgument(
+                "targets",
+                default_value="joints",
+                description="what the safety node takes: joints, or poses of the tcp on target_pose, from a planner",
+            ),
+            DeclareLaunchArgument(
                 "realtime_priority",
                 default_value="0",
                 description="SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor "
@@ -77,7 +83,9 @@ def generate_launch_description() -> LaunchDescription:
                 executable="safety_node",
                 namespace=LaunchConfiguration("namespace"),
                 name="safety",
-                parameters=[{"contract": contract, "dry_run": dry_run, "realtime_priority": priority}],
+                parameters=[
+                    {"contract": contract, "dry_run": dry_run, "targets": targets, "realtime_priority": priority}
+                ],
                 output="screen",
                 # Never restarted: whoever looks why it ended also looks at the arm.
                 on_exit=Shutdown(reason="the safety node has ended, and nothing may move without it"),

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from policies.networks.encoder import ObservationEncoder
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
@@ -50,8 +51,10 @@ class ChosenPolicy(StatelessPolicy):
     stretched: Tensor
 
     def __init__(self, proposer: ChunkPolicy, config: ChosenConfig) -> None:
-        super().__init__(proposer.interface, proposer.execute_steps, (config.proposals, *proposer.net.noise_shape))
+        noise, eyes = (config.proposals, *proposer.net.noise_shape), proposer.net.encoder
+        super().__init__(proposer.interface, proposer.execute_steps, noise, eyes)
         self.proposer, self.config = proposer, config
+        eyes.requires_grad_(False)  # critics and replay rely on what they made of pictures
         size = {"width": config.width, "depth": config.depth}
         self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, **size, batch_norm=config.batch_norm)
         self.register_buffer("trusted", torch.tensor(0.0))
@@ -61,17 +64,22 @@ class ChosenPolicy(StatelessPolicy):
     def statistics(self) -> Normalizer:
         return self.proposer.normalizer
 
+    @property
+    def eyes(self) -> ObservationEncoder:
+        return self.proposer.net.encoder
+
     @torch.inference_mode()
     def act_late(self, before: Observation, age: NDArray[np.int64], observation: Observation) -> ActionChunk:
         """As `act`, where proposing takes time: proposed from what was seen `age` (N,) steps ago, `before`, and chosen
         by what is seen now."""
-        then, now = self._tensors(before), self._tensors(observation)
+        then, now = self.looked(self._tensors(before)), self.looked(self._tensors(observation))
         noise = torch.from_numpy(self.noise.draw(len(age))).to(self.device)
         proposals = self.propose(then, noise, torch.from_numpy(age).to(self.device))
         return self._actions(self._choose_among(now, proposals))
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """The chosen chunk; the tempos of the twins are spread evenly over what was explored."""
+        observation = self.looked(observation)
         return self._choose_among(observation, self.propose(observation, noise))
 
     def _choose_among(self, observation: Mapping[str, Tensor], proposals: Tensor) -> Tensor:

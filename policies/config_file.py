@@ -12,6 +12,7 @@ from typing import Any
 
 from robolearn.core import BadInput, Interface
 from robolearn.io.json_files import parse_json
+from robolearn.io.missing import no_such_folder
 
 FORMAT = "robolearn.policy"
 VERSION = 1
@@ -28,7 +29,7 @@ def policy_folder(path: str | os.PathLike[str]) -> Path:
         raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
     path = Path(path)
     if not path.is_dir():
-        there = "that is a file" if path.exists() else "there is no such folder"
+        there = "that is a file" if path.exists() else no_such_folder(path)
         raise BadInput(
             f"policy {path}: {there}", hint="A policy is a run folder (robolearn runs lists them) or its policy/"
         )

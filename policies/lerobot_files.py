@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data.features import key_of
+from robolearn.data.lerobot.features import key_of
 from robolearn.io.json_files import read_json
 
 KINDS = ("act", "diffusion")

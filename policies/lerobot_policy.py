@@ -26,8 +26,8 @@ from policies.lerobot_files import PolicyFiles, read_policy, told_interface
 from policies.policy import feature
 from robolearn.core import ActionChunk, Interface, NonFinite, Observation
 from robolearn.core.specs import is_image
-from robolearn.data.features import column
-from robolearn.data.formats.scaling import scale_of
+from robolearn.data.convert.formats.scaling import scale_of
+from robolearn.data.lerobot.features import column
 
 _IMAGES = "observation.images"  # all cameras, in the queues of LeRobot's diffusion policy
 

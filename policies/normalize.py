@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from policies.networks.encoder import stored_key
+from policies.networks.encoder import seen_key, stored_key
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import PROMPT, is_image
 
@@ -88,8 +88,9 @@ class Normalizer(nn.Module):
         """
         out: dict[str, Tensor] = {}
         for key in (*self.vectors, *self.images):
-            if key in self.images and (stored := observation.get(stored_key(key))) is not None:
-                out[stored_key(key)] = stored  # what an encoder made of the pictures stands in for them
+            stand_ins = (stored_key(key), seen_key(key)) if key in self.images else ()
+            if made := {name: observation[name] for name in stand_ins if name in observation}:
+                out |= made  # what an encoder made of the pictures stands in for them
                 continue
             if key not in observation:
                 raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)

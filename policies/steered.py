@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from policies.networks.encoder import ObservationEncoder
 from policies.networks.squashed import SquashedGaussian
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
@@ -28,7 +29,7 @@ class SteeredPolicy(StatelessPolicy):
     config: ActorConfig
 
     def __init__(self, proposer: ChunkPolicy, config: ActorConfig) -> None:
-        super().__init__(proposer.interface, proposer.execute_steps)
+        super().__init__(proposer.interface, proposer.execute_steps, eyes=proposer.net.encoder)
         self.proposer, self.config = proposer, config
         self.latent = proposer.net.noise_shape[0] * proposer.net.noise_shape[1]
         self.actor = SquashedGaussian(self.features, self.latent, width=config.width, depth=config.depth)
@@ -37,8 +38,13 @@ class SteeredPolicy(StatelessPolicy):
     def statistics(self) -> Normalizer:
         return self.proposer.normalizer
 
+    @property
+    def eyes(self) -> ObservationEncoder:
+        return self.proposer.net.encoder
+
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """π(s, M tanh μ(s))."""
+        observation = self.looked(observation)
         return self.chunk(observation, self.config.magnitude * self.actor.mode(self.see(observation)))
 
     def chunk(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:

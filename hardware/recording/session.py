@@ -15,7 +15,7 @@ from robots.stations import Contract
 
 
 class Writer(Protocol):
-    """Where rows go; `robolearn.data.writer.EpisodeWriter` is one."""
+    """Where rows go; `robolearn.data.writing.writer.EpisodeWriter` is one."""
 
     def add(
         self,

@@ -60,8 +60,12 @@ class Permissions:
         })  # fmt: skip
 
 
-def permissions(contract: Contract) -> dict[str, Permissions]:
-    """Node → what it may do at the station of `contract`."""
+def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permissions]:
+    """Node → what it may do at the station of `contract`.
+
+    Args:
+      poses: the safety node takes poses, from a node `planner` of somebody else's.
+    """
     of = {role: topic.topic for role, topic in contract.topics.items()}
     if contract.objects is not None:
         of["objects"] = contract.objects.topic
@@ -77,10 +81,11 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
     simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
     begin = (topics.SIM_RESET,) if contract.simulated else ()
     scene = (topics.SIM_SCENE,) if contract.simulated else ()  # never the policy's
+    targets = (topics.TARGET_POSE, topics.TARGET_OPENING) if poses else (topics.TARGET,)
     found = {
         "safety": Permissions(
             publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, *events),
-            subscribe=(*felt, *(c.topic for c in contract.conditions), topics.DEADMAN, topics.TARGET, *events),
+            subscribe=(*felt, *(c.topic for c in contract.conditions), topics.DEADMAN, *targets, *events),
             reply=(*switch, topics.ESTOP),
         ),
         "streamer": Permissions(
@@ -108,6 +113,8 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
         "doctor": Permissions(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
         "calibrate": Permissions(subscribe=(states, *(c.topic for c in contract.cameras.values())), lifecycle=False),
     }
+    if poses:
+        found["planner"] = Permissions(publish=targets, subscribe=(topics.SAFETY_STATE,), lifecycle=False)
     if contract.gripper is not None and contract.gripper.action is not None:
         heard = (of["gripper"], *((contract.gripper_states or contract.joint_states).topic,))
         found["gripper"] = Permissions(subscribe=heard, call=actions_of(contract.gripper.action))
@@ -118,12 +125,12 @@ def permissions(contract: Contract) -> dict[str, Permissions]:
     return found
 
 
-def policy_xml(contract: Contract) -> str:
-    """The policy of the nodes at the station of `contract`, one enclave each."""
+def policy_xml(contract: Contract, *, poses: bool = False) -> str:
+    """The policy of the nodes at the station of `contract`, one enclave each. Args: see `permissions`."""
     namespace = topics.namespace_of_nodes(contract.namespace)
     root = ET.Element("policy", version=VERSION)
     enclaves = ET.SubElement(root, "enclaves")
-    for node, allowed in permissions(contract).items():
+    for node, allowed in permissions(contract, poses=poses).items():
         enclave = ET.SubElement(enclaves, "enclave", path=f"{namespace}/{node}")
         profile = ET.SubElement(ET.SubElement(enclave, "profiles"), "profile", ns=namespace, node=node)
         for verb, names in allowed.names.items():

@@ -4,6 +4,9 @@ Each tick of a steady clock moves the set-point by one period of the filter. The
 `hardware.safety.supervisor`; here are topics, services, QoS events and what comes of them: another publisher to the
 controller, or an endpoint whose QoS does not match, keeps the arm from being armed. At a signal to end, the node
 brakes first.
+
+Targets are set-points of the joints, from the streamer or a teleoperation, or with ``targets: poses`` poses of the tcp,
+from a planner or a servo loop of somebody else's.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any, Unpack
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Float64MultiArray
+from std_msgs.msg import Bool, Float64
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
@@ -28,8 +32,9 @@ from hardware.horizon import Horizon
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.callers import Callers, comparable, same_program
 from hardware.ros2.condition_inputs import hear_conditions, with_installed_conditions
+from hardware.ros2.controller_messages import ControllerMessages
 from hardware.ros2.station_node import StationNode, StationOptions
-from hardware.safety import ArmCommand, SafetyState
+from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
@@ -38,6 +43,7 @@ log = logging.getLogger(__name__)
 
 STATE_HZ = 10.0
 JOINT_STATES = 10  # that wait for a tick: none of a second publisher may be overwritten before it is seen
+JOINTS, POSES = "joints", "poses"  # what targets are
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 
 
@@ -45,7 +51,7 @@ class SafetyNode(StationNode):
     """Filters targets, publishes commands. Args: see `StationNode`."""
 
     def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("safety", {"dry_run": False}, **station)
+        super().__init__("safety", {"dry_run": False, "targets": JOINTS}, **station)
 
     def configure(self) -> None:
         contract = with_installed_conditions(self.station())
@@ -68,6 +74,7 @@ class SafetyNode(StationNode):
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
+        self._messages = ControllerMessages(contract)
         self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
         self._others = ""  # who else publishes to the controller
         posture = () if contract.posture is None else (contract.posture.topic,)
@@ -83,7 +90,7 @@ class SafetyNode(StationNode):
                 self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
-        supervisor, target = self.supervisor, self.resolve_topic_name(topics.TARGET)
+        supervisor = self.supervisor
         self._inputs = [
             self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES)),
             self._hear(
@@ -93,14 +100,7 @@ class SafetyNode(StationNode):
                 qos.DEADMAN_HEARD,
                 liveliness=lambda event: supervisor.operators_alive(event.alive_count),
             ),
-            self._hear(
-                JointTrajectory,
-                topics.TARGET,
-                self._on_target,
-                qos.TARGET,
-                deadline=lambda event: supervisor.deadline_missed(),
-                liveliness=lambda event: supervisor.streamers_alive(event.alive_count, target),
-            ),
+            *self._hear_targets(self.value("targets")),
         ]
         if (contact := contract.contact) is not None:
             kind = messages.message_type(contact.type)
@@ -116,6 +116,29 @@ class SafetyNode(StationNode):
         self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._publish_state)
         self._looking = self.every(0.5, self._look_around)
+
+    def _hear_targets(self, what: str) -> list[Callable[[], None]]:
+        kinds = {
+            JOINTS: (JointTrajectory, topics.TARGET, self._on_target),
+            POSES: (PoseStamped, topics.TARGET_POSE, self._on_pose),
+        }
+        if what not in kinds:
+            raise BadInput("targets of the safety node", got=what, available=kinds)
+        kind, topic, callback = kinds[what]
+        self._targets = self.resolve_topic_name(topic)
+        self._target_opening: float | None = None
+        heard = self._hear(
+            kind,
+            topic,
+            callback,
+            qos.TARGET,
+            deadline=lambda event: self.supervisor.deadline_missed(),
+            liveliness=lambda event: self.supervisor.streamers_alive(event.alive_count, self._targets),
+        )
+        if what == JOINTS:
+            return [heard]
+        # First: an opening that was sent with a pose is taken with it.
+        return [self._hear(Float64, topics.TARGET_OPENING, self._on_opening, qos.CONTROLLER), heard]
 
     def deactivate(self) -> None:
         self._filter.disarm()
@@ -165,6 +188,14 @@ class SafetyNode(StationNode):
             _, names, rows, _ = messages.read_chunk(message)
             self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp))
 
+    def _on_opening(self, message: Float64, info: MessageInfo) -> None:
+        self._target_opening = message.data
+
+    def _on_pose(self, message: PoseStamped, info: MessageInfo) -> None:
+        p, o = message.pose.position, message.pose.orientation
+        target = PoseTarget(np.array([p.x, p.y, p.z]), np.array([o.w, o.x, o.y, o.z]), self._target_opening)
+        self.supervisor.pose_target(target, message.header.frame_id, messages.nanoseconds(message.header.stamp))
+
     # --- services ------------------------------------------------------------------------------------------
 
     def _service(self, act: Callable[[], None], done: str) -> Callable[..., Trigger.Response]:
@@ -197,7 +228,7 @@ class SafetyNode(StationNode):
         self._look_around()
         if reason := stranger or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
-        self._gripper = (float("nan"), 0.0)
+        self._gripper, self._target_opening = (float("nan"), 0.0), None
         if self._horizon is not None:
             self._horizon.begin()
         return self._service(self.supervisor.arm, "armed")(request, response)
@@ -214,9 +245,7 @@ class SafetyNode(StationNode):
             if publisher is not None and publisher.get_subscription_count() == 0:
                 return f"no controller listens on {publisher.topic_name}"
         found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
-        return self.supervisor.refusal(
-            self.resolve_topic_name(topics.TARGET), [bytes(info.endpoint_gid) for info in found]
-        )
+        return self.supervisor.refusal(self._targets, [bytes(info.endpoint_gid) for info in found])
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -243,20 +272,20 @@ class SafetyNode(StationNode):
         if self._horizon is not None:
             self._publish_ahead(self._horizon, command)
         elif self._command_publisher is not None:
-            message = self._command_message(command)
+            message = self._messages.command(command, stamp := self.get_clock().now().to_msg())
             checked = self.supervisor.checked(command)
             if checked is None:
                 return
-            message = message if checked is command else self._command_message(checked)
+            message = message if checked is command else self._messages.command(checked, stamp)
             if self._posture_publisher is not None:  # first: the pose that comes next is taken by these joints
-                self._posture_publisher.publish(self._posture_message(checked, message.header.stamp))
+                self._posture_publisher.publish(self._messages.posture(checked, stamp))
             self._command_publisher.publish(message)
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return
         if not abs(gripper - last) < 1e-5 or now - at > GRIPPER_REFRESH_S:
             self._gripper = (gripper, now)
-            self._gripper_publisher.publish(self._gripper_message(gripper))
+            self._gripper_publisher.publish(self._messages.gripper(gripper))
 
     def _publish_ahead(self, horizon: Horizon, command: ArmCommand) -> None:
         """The same to a trajectory controller that set-points are sent ahead to."""
@@ -270,32 +299,6 @@ class SafetyNode(StationNode):
         message = messages.points(self.contract.joints, due)
         if self._command_publisher is not None:
             self._command_publisher.publish(message)
-
-    def _command_message(self, command: ArmCommand) -> Any:
-        kind = messages.message_type(self.contract.command.type)
-        if kind is Float64MultiArray:
-            data = command.positions.tolist()
-            if self.contract.gripper_in_command:
-                assert command.gripper is not None  # or it would not be armed
-                data += self.contract.gripper_joint_positions(command.gripper)
-            return Float64MultiArray(data=data)
-        if kind is PoseStamped:
-            # Its frame is the robot's base; impedance controllers of the contracts take it without a transform.
-            return messages.pose(*command.pose, self.get_clock().now().to_msg(), self.contract.frames.base)
-        return messages.trajectory(self.contract.joints, command.positions, self._period)
-
-    def _posture_message(self, command: ArmCommand, stamp: Any) -> JointState:
-        message = messages.joint_state(self.contract.joints, command.positions, 0.0, command.velocities)
-        message.header.stamp = stamp  # that of its pose
-        return message
-
-    def _gripper_message(self, width: float) -> Any:
-        contract = self.contract
-        assert contract.gripper is not None
-        values = contract.gripper_values(width)
-        if messages.message_type(contract.gripper.type) is Float64MultiArray:
-            return Float64MultiArray(data=list(values))
-        return messages.trajectory(contract.gripper_joints, values, self._period)
 
     def _publisher_name(self, gid: Hashable) -> str:
         """The node that publishes joint states, contact or the dead-man's switch under this identifier."""

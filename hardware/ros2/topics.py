@@ -10,6 +10,8 @@ NAMESPACE = "/robolearn"  # of nodes, for a station without a namespace
 
 ACTION_CHUNK = "action_chunk"  # policy → streamer
 TARGET = "target"  # streamer → safety; no points: stop, the reason in header.frame_id
+TARGET_POSE = "target_pose"  # instead of TARGET, where the safety node takes poses: somebody's planner → safety
+TARGET_OPENING = "target_opening"  # beside TARGET_POSE: of the gripper [m]
 ACCEPTED = "accepted"  # safety → recorder: where the arm goes in answer to the target of the same stamp
 DEADMAN = "deadman"  # operator → safety
 SAFETY_STATE = "safety_state"  # safety → everybody

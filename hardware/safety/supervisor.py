@@ -23,7 +23,7 @@ from hardware.safety.filter import SafetyFilter
 from hardware.safety.operators import Operators
 from hardware.safety.publishers import Publishers
 from hardware.safety.stuck import Stuck
-from hardware.safety.types import ArmCommand, JointTarget, SafetyRefused, SafetyState
+from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from hardware.setpoints import GRIPPER
 from robots.stations import Contract
 
@@ -153,13 +153,24 @@ class SafetySupervisor:
 
     def target(self, names: Sequence[str], positions: Any, stamp_ns: int) -> None:
         """One set-point per joint, and perhaps the gripper's opening last, from the observation stamped `stamp_ns`."""
-        if self.state is not SafetyState.ARMED:
-            return
-        self._target_at, self._streaming = self._clock(), True
         names, gripper = tuple(names), None
         if names and names[-1] == GRIPPER and len(positions) == len(names):
             names, positions, gripper = names[:-1], positions[:-1], float(positions[-1])
-        self.filter.target(JointTarget(names, positions, gripper))
+        self._take(JointTarget(names, positions, gripper), stamp_ns)
+
+    def pose_target(self, target: PoseTarget, frame: str, stamp_ns: int) -> None:
+        """A pose of the tcp in `frame`, which has to be the arm's base: nothing is transformed here."""
+        base = self.contract.frames.base
+        if frame != base:
+            self.malformed_target(f"a target pose in frame {frame!r}; expected {base!r}")
+        else:
+            self._take(target, stamp_ns)
+
+    def _take(self, target: JointTarget | PoseTarget, stamp_ns: int) -> None:
+        if self.state is not SafetyState.ARMED:
+            return
+        self._target_at, self._streaming = self._clock(), True
+        self.filter.target(target)
         if stamp_ns != self._stamp_ns:
             self._stamp_ns, self._answered = stamp_ns, False
 

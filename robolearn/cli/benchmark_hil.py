@@ -51,12 +51,17 @@ class BenchmarkHil(Command):
     """Share of the starts, about the middle, that they come from; the loop and its judgement meet all."""
     train_steps: int = 1500
     """Gradient steps of imitation."""
+    train_batch: int = 256
+    """Windows per gradient step of imitation; 64 is plenty for pictures."""
     env_steps: int = 24_000
     """Control steps of the loop; 24,000 are twenty minutes at 20 Hz."""
     eval_episodes: int = 100
     """Episodes of each judgement."""
     lanes: int = 2
     """Runs side by side."""
+    observe: tuple[str, ...] = ()
+    """What the policy sees, as for `robolearn train`: proprio images.front images.wrist, for instance, whose pictures
+    are collected then. By default all numbers of the task."""
     delay_steps: int = 0
     """Judge with so much inference delay as well: what is executed was proposed from an observation that many control
     steps old. Imitation then predicts that many steps further."""
@@ -72,8 +77,8 @@ class BenchmarkHil(Command):
         return {"settings": HIL_ALGORITHMS[algos[0]]() if len(algos) == 1 and algos[0] in HIL_ALGORITHMS else None}
 
     def run(self) -> dict[str, Any]:
-        at_least(1, demos=self.demos, train_steps=self.train_steps, env_steps=self.env_steps,
-                 eval_episodes=self.eval_episodes, lanes=self.lanes)  # fmt: skip
+        at_least(1, demos=self.demos, train_steps=self.train_steps, train_batch=self.train_batch,
+                 env_steps=self.env_steps, eval_episodes=self.eval_episodes, lanes=self.lanes)  # fmt: skip
         at_least(0, delay_steps=self.delay_steps)
         for flag in ("tasks", "arms", "algo", "seeds"):
             if not getattr(self, flag):
@@ -104,11 +109,15 @@ class BenchmarkHil(Command):
         if (bc / TRAINED).exists():
             return
         if not demos.exists():
+            cameras = [name.partition(".")[2] for name in self.observe if name.startswith("images.")]
+            pictures = ("--cameras", *cameras) if cameras else ()
             _robolearn("collect", "--task", task, "--quality", "narrow", "--start-range", self.start_range,
-                       "--episodes", self.demos, "--worlds", 1, "--seed", seed, "--out", demos)  # fmt: skip
+                       "--episodes", self.demos, "--worlds", 1, "--seed", seed, *pictures, "--out", demos)  # fmt: skip
         resume = ("--resume",) if bc.exists() else ()
         reach = ("--horizon", FlowConfig().horizon + self.delay_steps) if self.delay_steps else ()
-        words = ("--data", demos, "--steps", self.train_steps, "--seed", seed, *reach)
+        seen = ("--observe", *self.observe) if self.observe else ()
+        words = ("--data", demos, "--steps", self.train_steps, "--batch", self.train_batch, "--seed", seed)
+        words += (*reach, *seen)
         _robolearn("train", *words, "--out", bc, *resume)
 
     def _one(self, task: str, arm: Arm, algo: str, seed: int) -> dict[str, Any]:
@@ -118,6 +127,7 @@ class BenchmarkHil(Command):
         folder = self.out / f"{task}-seed{seed}-{arm}-{algo}"
         settings = self._settings(arm, algo)
         asked = {"algorithm": asdict(settings), "curriculum": asdict(self.curriculum), "demos": self.demos,
+                 "observe": list(self.observe), "train_batch": self.train_batch,
                  **{key: getattr(self, key) for key in ("start_range", "train_steps", "env_steps", "eval_episodes",
                                                         "delay_steps")}}  # fmt: skip
         if (folder / RESULT).exists():

@@ -18,6 +18,7 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
     from policies.chosen import ChosenPolicy
     from policies.delayed import DelayedPolicy
     from policies.loading import open_policy
+    from robolearn.cli.command import world_options
     from robolearn.core import bind_policy
     from robolearn.eval import evaluate
     from robolearn.hil.doubt import doubts_of
@@ -27,7 +28,7 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     policy = open_policy(folder)
-    env = make_env(task, episodes, threads=1)
+    env = make_env(task, episodes, threads=1, **world_options(task, [policy]))
     try:
         bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
         found = evaluate(env, policy, episodes, STARTS).to_json()

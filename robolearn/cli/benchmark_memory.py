@@ -41,7 +41,7 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
     """
     from robolearn.core.memory import available_memory
     from robolearn.data import Dataset
-    from robolearn.data.cache import MEMORY_SHARE
+    from robolearn.data.reading.cache import MEMORY_SHARE
 
     dataset = Dataset.open(root, cache="beside")
     size = sum(dataset.frames * height * width * 3 for height, width, _ in (r.shape for r in dataset.readers.values()))
@@ -119,7 +119,7 @@ def main(root: Path, limit: int, batch: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     from robolearn.core.device import resolve_device
     from robolearn.data import Dataset
-    from robolearn.data.ondemand import OnDemand
+    from robolearn.data.reading.ondemand import OnDemand
     from robolearn.train.imitation import ImitationTrainer
     from robolearn.train.settings import ImitationConfig
 

@@ -43,8 +43,8 @@ class Collect(Command):
     """Go on until an existing data set has this many episodes."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.reader import Dataset
-        from robolearn.data.writer import EpisodeWriter
+        from robolearn.data.reading.reader import Dataset
+        from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
         from robolearn.runs import Progress
         from sim.experts import make_expert, named_quality
@@ -89,3 +89,4 @@ class Collect(Command):
         console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']:,} frames")
         console.print(f"success     {r['expert_success']:.1%} of them, {r['quality']} demonstrations of {r['task']} by "
                       f"the {r['robot']}, in {r['wall_s']['total']:.0f} s")  # fmt: skip
+        console.print(f"next        robolearn train --data {r['dataset']} --out runs/… : a policy that imitates them")

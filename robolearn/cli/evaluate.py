@@ -13,6 +13,7 @@ from typing import Any, Literal
 from policies.backends import BackendName, InferencePrecision
 from robolearn.cli.choices import SimRobot
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
+from robolearn.core import BadInput
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,9 @@ class Evaluate(Command):
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
     words: str = ""
     """What to do, in a sentence, for policies that were trained with words; by default the task's own sentence."""
+    shuffle: tuple[str, ...] = ()
+    """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
+    falls to says how much it relies on them. --against is shown its own."""
     worlds: int = 64
     """Worlds side by side."""
     seed: int = 1000
@@ -53,6 +57,7 @@ class Evaluate(Command):
         from policies.backends import backend_device, check_backend
         from policies.loading import open_policy
         from policies.prompted import tell
+        from policies.shuffled import ShuffledPolicy
         from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
@@ -78,9 +83,13 @@ class Evaluate(Command):
             options["looks"] = self.looks
         env = make_env(self.task, worlds, **options)
         try:
+            if self.shuffle and worlds < 2:
+                raise BadInput("--shuffle", got="1 world", expected="at least 2: features come from another world")
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
                 tell(policy, self.words, env.prompt, what=f"policy {path}")
+            if self.shuffle:
+                policies[0] = ShuffledPolicy(policies[0], self.shuffle)
             if self.out is not None:
                 # A machine that cannot draw says so now, not after the episodes.
                 env.reset(seed=self.seed)
@@ -88,6 +97,7 @@ class Evaluate(Command):
             done = [evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path))
                     for p, path in zip(policies, paths, strict=True)]  # fmt: skip
             result = {"policy": str(self.policy), **done[0].to_json()}
+            result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
             verdict = None
             if self.against:
                 names = (str(self.policy), str(self.against))
@@ -152,6 +162,7 @@ class Evaluate(Command):
         words += ["--backend", self.backend] if self.backend != "torch" else []
         words += ["--precision", self.precision] if self.precision != "float32" else []
         words += ["--words", self.words] if self.words else []
+        words += ["--shuffle", *self.shuffle] if self.shuffle else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
 

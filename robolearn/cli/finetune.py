@@ -164,6 +164,8 @@ class Finetune(Command):
                 f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
             )
         show_outcomes(result, console, " " * 13)
+        again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.task}"
+        console.print(f"next         {again} : a verdict on what it gained")
 
     def check_budget(self, execute: int, robot: str) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""

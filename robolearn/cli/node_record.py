@@ -139,8 +139,8 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
     import numpy as np
 
     from hardware.recording import stamp_names
-    from robolearn.data import layout
-    from robolearn.data.writer import EpisodeWriter
+    from robolearn.data.lerobot import layout
+    from robolearn.data.writing.writer import EpisodeWriter
 
     names = stamp_names(interface)
     if (Path(out) / layout.INFO_PATH).exists() and layout.read_info(Path(out)).get("total_episodes") == 0:
@@ -189,7 +189,7 @@ def node_defaults(**more: Any) -> dict[str, Any]:
 def _record_node(stack: ExitStack) -> Any:
     from hardware.recording import Session
     from hardware.ros2.record_node import RecordNode
-    from robolearn.data import layout
+    from robolearn.data.lerobot import layout
 
     def make_session(value: Callable[[str], Any]) -> Session:
         if not value("out"):

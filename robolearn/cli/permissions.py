@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robolearn.cli.choices import Station
 from robolearn.cli.command import Command
@@ -22,6 +22,8 @@ class Permissions(Command):
     """The robot contract, by name or as a file of your own."""
     out: Path
     """The policy, an XML file."""
+    targets: Literal["joints", "poses"] = "joints"
+    """What the safety node takes (its parameter of this name); poses come from a node ``planner`` of your own."""
 
     def run(self) -> dict[str, Any]:
         """``{"out", "enclaves": [path, …]}``."""
@@ -32,10 +34,11 @@ class Permissions(Command):
         from hardware.ros2 import topics
         from hardware.ros2.permissions import permissions, policy_xml
 
+        poses = self.targets == "poses"
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.out, policy_xml(contract))
+        write_text(self.out, policy_xml(contract, poses=poses))
         nodes = topics.namespace_of_nodes(contract.namespace)
-        return {"out": str(self.out), "enclaves": [f"{nodes}/{node}" for node in permissions(contract)]}
+        return {"out": str(self.out), "enclaves": [f"{nodes}/{node}" for node in permissions(contract, poses=poses)]}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         console.print(f"{result['out']}: {', '.join(result['enclaves'])}")

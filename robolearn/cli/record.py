@@ -117,6 +117,7 @@ class Record(Command):
             console.print(f"latency     {p50:.1f} ms (p99 {p99:.1f}) from observation to command")
         if r["violations"] is not None:
             console.print(f"monitor     {r['violations']} violations of the arm's limits")
+        console.print(f"next        robolearn dataset quality {r['dataset']} : which episodes to learn from")
 
     def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
         from hardware.recording import Session

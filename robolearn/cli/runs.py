@@ -32,12 +32,13 @@ class Runs(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"runs": [{"path", "status", "step", "done", "unit", "wall_s", "age_s"}, …]}``."""
+        from robolearn.io.missing import no_such_folder
         from robolearn.runs import find_runs
 
         if not self.folder.is_dir():
             if self.folder == DEFAULT and not self.folder.exists():
                 return {"runs": []}
-            raise BadInput(f"runs folder {self.folder}: there is no such folder")
+            raise BadInput(f"runs folder {self.folder}: {no_such_folder(self.folder)}")
         now = time.time()
         return {
             "runs": [

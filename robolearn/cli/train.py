@@ -22,7 +22,7 @@ from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
+    from robolearn.data.reading.reader import Dataset
     from robolearn.runs import Run
     from robolearn.train.imitation import ImitationTrainer
 
@@ -203,7 +203,7 @@ class Train(Command):
         """The sets, weights of their episodes, and their shares."""
         from robolearn.core.specs import PROMPT
         from robolearn.data.mixture import check_alike, shares_of
-        from robolearn.data.reader import Dataset
+        from robolearn.data.reading.reader import Dataset
 
         features = tuple(name for name in self.observe if name != PROMPT)
         datasets = [Dataset.open(path, images=self.images).seeing(features) for path in self.data]

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.encoder import VideoConfig
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data.writing.writer import EpisodeWriter
 
 if TYPE_CHECKING:
     from robolearn.data.windows import Batch, Windows

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from robolearn.core import BadInput
 from robolearn.core.specs import check_compatible
-from robolearn.data.reader import Dataset
-from robolearn.data.statistics import Stats, aggregate
+from robolearn.data.lerobot.statistics import Stats, aggregate
+from robolearn.data.reading.reader import Dataset
 from robolearn.data.windows import Batch, Windows
 
 

@@ -80,7 +80,7 @@ class Experience:
         self.taken: dict[str, int] = {}
         self.order: list[Closed] = []
         self.outcomes: list[Outcome] = []
-        config, interface = algorithm.config, algorithm.base.interface
+        config, interface = algorithm.config, algorithm.kept
         self.online, self.demonstrations = (
             ReplayBuffer(
                 interface,
@@ -93,7 +93,7 @@ class Experience:
             for _ in range(2)
         )
         for episode in demonstrations:
-            self.demonstrations.add(judge(episode))
+            self.demonstrations.add(algorithm.keep(judge(episode)))
 
     @property
     def env_steps(self) -> int:
@@ -146,10 +146,11 @@ class Experience:
 
     def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> Outcome:
         episode = self._judge(episode)
+        kept = self._algorithm.keep(episode)
         for buffer, only in ((self.online, False), (self.demonstrations, True)):
             if only and not episode.intervention.any():
                 continue
-            buffer.add(episode, only_interventions=only)
+            buffer.add(kept, only_interventions=only)
         self.order.append(Closed(actor, self.taken.get(actor, 0), cut))
         steered = episode.intervention
         outcome = Outcome(

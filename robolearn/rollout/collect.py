@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Episode, Observation, Teleoperator
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.rollout.agents import Decision, TeleoperatorAgent
 from robolearn.rollout.engine import Engine
 from robolearn.rollout.quotas import Episodes, spread

@@ -23,6 +23,7 @@ from robolearn.io.append_only import AppendOnlyFile
 from robolearn.io.atomic import is_leftover, write_text
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.locks import Lock, LockHeld, is_locked
+from robolearn.io.missing import no_such_folder
 from robolearn.io.paths import check_folder
 from robolearn.runs.trackers import Tracker, open_tracker
 
@@ -238,7 +239,7 @@ def inspect_run(path: str | Path) -> RunInfo:
     """
     path = Path(path)
     if not is_run(path):
-        said = "that is no run folder" if path.is_dir() else "there is no such folder"
+        said = "that is no run folder" if path.is_dir() else no_such_folder(path)
         raise BadInput(f"run {path}: {said}", hint="robolearn runs lists those that there are")
     status: Status = "in use" if is_locked(path / LOCK) else "finished" if (path / RESULT).exists() else "resumable"
     last: dict[str, Any] = {}

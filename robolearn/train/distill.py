@@ -15,7 +15,7 @@ from torch import Tensor
 
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, bind_policy
-from robolearn.data.statistics import describe_many
+from robolearn.data.lerobot.statistics import describe_many
 from robolearn.rollout import Decisions, Engine
 from robolearn.rollout.taught import LABEL, TaughtAgent
 from robolearn.train.imitation import ImitationTrainer

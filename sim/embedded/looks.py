@@ -1,4 +1,4 @@
-"""How a world looks: colours, light, cameras, exposure, blur and distractors, drawn for each episode.
+"""How a world looks: colours, patterns, light, cameras, exposure, blur and distractors, drawn for each episode.
 
 A policy that has seen one look only learns that look. What is drawn here changes pictures alone: starts and physics are
 those without it.
@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+from sim.embedded.textures import patterns_of
 
 Array = NDArray[np.float64]
-_DRESSED = ("geom_rgba", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")  # of a model
+_DRESSED = ("geom_rgba", "geom_matid", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")  # of a model
+SURFACES = ("table", "floor")  # what may have a pattern
 LOOKS_STREAM = 0x100C  # apart from the numbers that starts and physics are drawn from
 
 
@@ -37,6 +39,7 @@ class LooksConfig:
       exposure: brightness of the picture, relative, and a third of it for each colour channel.
       blur_px: standard deviation of a Gaussian blur in a picture of 84 px, at most.
       distractors: things that lie about, at most; they are seen and not felt.
+      textures: probability that table, and floor, have a pattern.
     """
 
     background: float = 0.0
@@ -49,12 +52,13 @@ class LooksConfig:
     exposure: float = 0.0
     blur_px: float = 0.0
     distractors: int = 0
+    textures: float = 0.0
 
 
 LOOKS: dict[str, LooksConfig] = {
     "none": LooksConfig(),
     "mild": LooksConfig(0.05, 0.02, 0.1, 0.15, 0.01, 1.0, 1.0, 0.1, 0.4, 0),
-    "wild": LooksConfig(0.5, 0.06, 0.3, 0.5, 0.05, 5.0, 3.0, 0.3, 0.8, 3),
+    "wild": LooksConfig(0.5, 0.06, 0.3, 0.5, 0.05, 5.0, 3.0, 0.3, 0.8, 3, 0.7),
 }
 
 
@@ -86,6 +90,7 @@ class Look:
     """
 
     geom_rgba: NDArray[np.float32]
+    geom_matid: NDArray[np.int32]
     light_pos: Array
     light_diffuse: NDArray[np.float32]
     cam_pos: Array
@@ -156,7 +161,7 @@ def draw_look(
         mujoco.mju_axisAngle2Quat(turn, _direction(rng), float(np.radians(around(config.camera_deg, 1)[0])))
         mujoco.mju_mulQuat(quat[i], own.cam_quat[i], turn)
     strength = 1.0 + around(config.light, model.nlight, 1)
-    return replace(
+    look = replace(
         own,
         geom_rgba=rgba,
         light_pos=own.light_pos + around(config.light, model.nlight, 3),
@@ -170,6 +175,16 @@ def draw_look(
         blur=float(rng.uniform(0.0, config.blur_px)) if config.blur_px else 0.0,
         distractors=tuple(_distractor(rng) for _ in range(rng.integers(config.distractors + 1))),
     )
+    return replace(look, geom_matid=_patterned(config, own, model, rng)) if config.textures else look
+
+
+def _patterned(config: LooksConfig, own: Look, model: mujoco.MjModel, rng: np.random.Generator) -> NDArray[np.int32]:
+    """The materials of the model's geoms, with a pattern for table and floor where the draw says so."""
+    materials, patterns = own.geom_matid.copy(), patterns_of(model)
+    for name in SURFACES if patterns else ():
+        if rng.random() < config.textures:
+            materials[model.geom(name).id] = rng.choice(patterns)
+    return materials
 
 
 def _recoloured(rgb: NDArray, turn: float, saturation: float, value: float, *, grey_to: float) -> Array:

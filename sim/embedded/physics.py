@@ -51,6 +51,7 @@ class Physics:
       num_worlds: N.
       threads: worker threads of the batch.
       randomise: draw friction, mass and delay of commands anew in each episode.
+      patterns: see `build_model`.
 
     Raises:
       BadInput: an arm that cannot do the task.
@@ -63,11 +64,20 @@ class Physics:
       delay: (N,) physics steps before a command takes effect, for the owner to apply.
     """
 
-    def __init__(self, robot: RobotSpec, task: Task, num_worlds: int, threads: int, *, randomise: bool = True) -> None:
+    def __init__(
+        self,
+        robot: RobotSpec,
+        task: Task,
+        num_worlds: int,
+        threads: int,
+        *,
+        randomise: bool = True,
+        patterns: bool = False,
+    ) -> None:
         check_robot(robot, task.name)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)
-        self.model = m = build_model(robot, task)
+        self.model = m = build_model(robot, task, patterns=patterns)
         self.batch = Batch(m, num_worlds, nthread=threads)
         self.qpos, self.qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         self._mocap_pos, self._mocap_quat = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")

@@ -8,6 +8,7 @@ from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
 from sim.embedded.bench import Bench, bench_of, fits
 from sim.embedded.task import Task
+from sim.embedded.textures import add_patterns
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
 # time step (the time constant must be at least two steps).
@@ -27,8 +28,12 @@ def check_robot(robot: RobotSpec, task: str) -> None:
         )
 
 
-def build_model(robot: RobotSpec, task: Task) -> mujoco.MjModel:
-    """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0."""
+def build_model(robot: RobotSpec, task: Task, *, patterns: bool = False) -> mujoco.MjModel:
+    """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0.
+
+    Args:
+      patterns: surfaces may get one, see `sim.embedded.textures`.
+    """
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
     _collide(spec, robot)
     spec.option.timestep = task.timestep
@@ -40,6 +45,8 @@ def build_model(robot: RobotSpec, task: Task) -> mujoco.MjModel:
     # A diverging world must be seen and reported, not silently put back to its default pose.
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     _look(spec, bench_of(robot))
+    if patterns:
+        add_patterns(spec)
     world = spec.worldbody
     world.add_geom(
         name="table",

@@ -100,10 +100,11 @@ class MujocoWorlds(VectorEnv):
         self._control = make_control(action_kind, robot)
         self._view: TaskView | None = None  # made where somebody looks
         threads = threads or available_cpus()
-        self._physics = Physics(robot, task, num_envs, threads, randomise=randomise)
+        dressed = looks_named(looks)
+        self._physics = Physics(robot, task, num_envs, threads, randomise=randomise, patterns=bool(dressed.textures))
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
-        self._wardrobe = Wardrobe(self.model, looks_named(looks), num_envs, task.bodies)
+        self._wardrobe = Wardrobe(self.model, dressed, num_envs, task.bodies)
         self._cameras = Cameras(self.model, cameras, image_size, contexts=min(threads, num_envs))
 
         n_joints = len(robot.joints)

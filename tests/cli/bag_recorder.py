@@ -10,8 +10,8 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from robolearn.data.bags import EPISODE_EVENTS
-from robolearn.data.bags.messages import Messages
+from robolearn.data.convert.bags import EPISODE_EVENTS
+from robolearn.data.convert.bags.messages import Messages
 from robots import make_control
 from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY, Contract
 

@@ -16,7 +16,7 @@ from bag_recorder import SIZE, STATES, T0, Recorder, heard, original, write_cont
 
 from robolearn.cli.main import main
 from robolearn.data import Dataset
-from robolearn.data.bags import EPISODE_EVENTS
+from robolearn.data.convert.bags import EPISODE_EVENTS
 from robots import make_control
 from robots.stations import FLOATS, STRING, TRAJECTORY, load_contract
 

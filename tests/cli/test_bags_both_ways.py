@@ -14,9 +14,9 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Episode
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.bags import EPISODE_EVENTS
-from robolearn.data.bags.events import Ending, ending_of
-from robolearn.data.bags.messages import Messages
+from robolearn.data.convert.bags import EPISODE_EVENTS
+from robolearn.data.convert.bags.events import Ending, ending_of
+from robolearn.data.convert.bags.messages import Messages
 from robots import make_control
 from robots.proprio import proprio
 from robots.stations import JOINT_STATE, STRING, Contract, load_contract

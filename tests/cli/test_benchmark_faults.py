@@ -11,7 +11,7 @@ import pytest
 from robolearn.cli.benchmark_faults import BenchmarkFaults, _worst
 from robolearn.cli.main import main
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 40
 

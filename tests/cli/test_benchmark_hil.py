@@ -9,6 +9,8 @@ import pytest
 
 from robolearn.cli.main import main
 
+pytestmark = pytest.mark.long
+
 SMALL = ["--tasks", "lift", "--arms", "demos+interventions", "--seeds", "3", "--demos", "2", "--train-steps", "20",
          "--env-steps", "80", "--eval-episodes", "6", "--lanes", "1", "--delay-steps", "5", "--caution", "0.25",
          "--free", "0.5"]  # fmt: skip

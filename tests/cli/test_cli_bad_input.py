@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,9 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.writer import EpisodeWriter
-
-PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
+from robolearn.data.writing.writer import EpisodeWriter
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -119,6 +116,7 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
         (["evaluate", "--episodes", 0], ("--episodes", "got 0")),
         (["evaluate", "--worlds", -3], ("--worlds", "got -3")),
         (["evaluate", "--seed", -1], ("--seed", "got -1")),
+        (["evaluate", "--shuffle", "object"], ("--shuffle", "got object", "did you mean objects")),
         (["quickstart", "--episodes", 0], ("--episodes", "got 0")),
         (["quickstart", "--env-steps", 0], ("--env-steps", "got 0")),
         (["quickstart", "--eval-episodes", 0], ("--eval-episodes", "got 0")),
@@ -389,17 +387,3 @@ def test_a_run_folder_in_use(refused: Refusal, demos: Path, bc: Path, tmp_path: 
         refused(*same, "--resume", says=("in use by process",))
         holder.communicate()
     assert main([*map(str, same), "--resume"]) == 0
-
-
-# --- drawing -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("back_end", "says"), [("glfw", "no OpenGL"), ("nonsense", "MUJOCO_GL: got nonsense")])
-def test_no_gl_for_the_cameras(bc: Path, tmp_path: Path, back_end: str, says: str):
-    environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    environment |= {"MUJOCO_GL": back_end, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    args = ["evaluate", "--policy", bc, "--episodes", 2, "--out", tmp_path / "out", "--json"]
-    done = subprocess.run([*PROGRAM, *map(str, args)], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("robolearn: error: ") and done.stderr.count("\n") == 1 and says in done.stderr
-    assert not done.stdout and not list(tmp_path.iterdir())

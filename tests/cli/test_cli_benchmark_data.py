@@ -13,6 +13,8 @@ from robolearn.cli.benchmark_data import BenchmarkData
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, memory
 from robolearn.data import Dataset, EpisodeWriter
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from robolearn.cli.main import main
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 
 SHORT = ["--seconds", "0.05", "--repeats", "1", "--worlds", "4"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from robolearn.cli.collect import Collect
 from robolearn.core import BadInput
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 
 
 def cubes(path: Path) -> np.ndarray:

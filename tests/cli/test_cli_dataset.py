@@ -148,7 +148,7 @@ time.sleep(60)
 
 def test_an_edit_that_is_killed_leaves_no_half_set(data: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, time; from robolearn.data import source; from robolearn.cli.main import main\n"
+        "import sys, time; from robolearn.data.convert import source; from robolearn.cli.main import main\n"
         "write = source._write\n"
         "def slow(*args): write(*args); print('one', flush=True); time.sleep(60)\n"
         "source._write = slow; main(sys.argv[1:])"

@@ -10,6 +10,8 @@ import pytest
 
 from robolearn.cli.main import main
 
+pytestmark = pytest.mark.long
+
 
 def run(capsys: pytest.CaptureFixture, *args: Any) -> dict[str, Any]:
     capsys.readouterr()

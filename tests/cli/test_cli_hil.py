@@ -17,6 +17,8 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.runs import read_metrics
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
 SMALL = ["--width", 16, "--depth", 1, "--critics", 2, "--batch", 16, "--warmup", 20, "--utd", 0.5]

@@ -17,7 +17,7 @@ import pytest
 from robolearn.cli.main import main, parse
 from robolearn.cli.quickstart import Quickstart
 from robolearn.cli.registry import ENTRIES
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robolearn.runs.run import read_metrics
 
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
@@ -82,6 +82,7 @@ def test_the_precision_is_stored_and_kept(demos: Path, tmp_path: Path, capsys: p
     assert 'imitation.precision\': got "float32", expected "bfloat16", as when the run began' in error
 
 
+@pytest.mark.long
 def test_a_mix_of_sets_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
     other = tmp_path / "other"
     assert run("collect", "--task", "lift", "--episodes", 3, "--worlds", 3, "--seed", 9, "--out", other, "--json") == 0
@@ -98,6 +99,7 @@ def test_a_mix_of_sets_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: 
     assert run(*again, "--out", tmp_path / "whole", "--resume") == 2
 
 
+@pytest.mark.long
 def test_finetune_goes_on_after_sigkill_bit_for_bit(bc: Path, tmp_path: Path):
     args = ["finetune", "--policy", bc, "--task", "lift", "--worlds", 8, "--decisions", 4, "--env-steps", 3000,
             "--minibatch", 16, "--sigma-max", 0.15, "--reward", "dense", "--checkpoint-every", 3, "--json"]  # fmt: skip

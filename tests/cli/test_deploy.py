@@ -171,6 +171,7 @@ def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running]
     assert "leaked" not in deployment.log() and "Traceback" not in deployment.log(), deployment.log()
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 @pytest.mark.parametrize("node", KILLED)
 def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness, node: str) -> None:
@@ -189,6 +190,7 @@ def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Pat
     assert not witness.violations(), witness.violations()
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_safety_node_that_hangs_is_reported(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
     """Within a second on a machine that has time, and long before its process is ended."""

@@ -38,7 +38,7 @@ from robolearn.data.replay import End, Step
 from robots import DELTA_POS, PANDA
 from robots.stations import load_contract
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 7
 CONTRACT = load_contract("sim").with_cameras(())

@@ -31,6 +31,8 @@ from robolearn.runs import read_metrics
 from robots import PANDA
 from sim.registry import make_env
 
+pytestmark = pytest.mark.long
+
 BANNER = "document.querySelector('[data-robolearn-hil]')"
 WINDOW = (640, 480)
 

@@ -24,7 +24,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import wait_until
 from hardware.safety import SafetyFilter
 from robolearn.core import BadInput
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robots.stations import load_contract
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 4
@@ -138,6 +138,7 @@ def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
     assert data.reward[length - 1] == 1.0 and data.reward[: length - 1].max() == 0.0
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 @pytest.mark.parametrize("node", ["safety", "sim_arm"])
 def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Running], node: str) -> None:
@@ -154,6 +155,7 @@ def test_a_node_killed_in_mid_episode(recorded: Path, record: Callable[..., Runn
     assert not any((recorded / ".running").glob("*"))
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_safety_node_that_is_halted_in_mid_episode(recorded: Path, record: Callable[..., Running]) -> None:
     """Reported within a second on a machine that has time; the episode is dropped, and those before are safe."""

@@ -36,7 +36,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import Interface
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robots import DELTA_POS, PANDA
 from robots.stations import load_contract
 

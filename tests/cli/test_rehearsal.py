@@ -34,6 +34,8 @@ from robots import RobotSpec
 from robots.stations import CONTRACTS, load_contract
 from sim.tasks import TASKS
 
+pytestmark = pytest.mark.long
+
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 14
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data import Dataset, EpisodeWriter, fingerprints
-from robolearn.data.fingerprints import fingerprint
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.reading import fingerprints
 from robolearn.data.validate import validate
 from robolearn.data.video.encoder import VideoConfig
+from robolearn.data.video.fingerprints import fingerprint
 from robolearn.data.video.segments import VideoSegment, array
 
 SIZE, LENGTH = 96, 12

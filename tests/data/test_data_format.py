@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, locked_dataset
-from robolearn.data.features import features_of, interface_of, schema_of, stamp_column, stamp_name
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.lerobot.features import features_of, interface_of, schema_of, stamp_column, stamp_name
+from robolearn.data.writing import locked_dataset
 
 
 @pytest.fixture

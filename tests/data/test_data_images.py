@@ -19,11 +19,12 @@ import pytest
 import torch
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
-from robolearn.data import Dataset, EpisodeWriter, Windows, cache, packed_episodes
-from robolearn.data.cache import cache_folder
-from robolearn.data.ondemand import OnDemand
+from robolearn.data import Dataset, EpisodeWriter, Windows
+from robolearn.data.reading import cache, packed_episodes
+from robolearn.data.reading.cache import cache_folder
+from robolearn.data.reading.ondemand import OnDemand
+from robolearn.data.reading.weights import write_weights
 from robolearn.data.video.encoder import VideoConfig, open_stream
-from robolearn.data.weights import write_weights
 
 SIZE = 64
 LENGTHS = (4, 2, 6)

@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, VideoConfig, layout, locked_dataset
-from robolearn.data.repair import repair
+from robolearn.data import Dataset, EpisodeWriter, VideoConfig
+from robolearn.data.lerobot import layout
 from robolearn.data.validate import Limits, validate
+from robolearn.data.writing import locked_dataset
+from robolearn.data.writing.repair import repair
 
 SIZE = 64
 INTERFACE = Interface(

@@ -17,10 +17,11 @@ import pytest
 import robolearn
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
-from robolearn.data import Dataset, EpisodeWriter, remote
-from robolearn.data.remote import RemotePath
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.lerobot.remote import RemotePath
+from robolearn.data.reading import remote
+from robolearn.data.reading.weights import write_weights
 from robolearn.data.video.readers import VideoReader
-from robolearn.data.weights import write_weights
 from robolearn.train.settings import ImitationConfig
 
 SERVER = Path(__file__).with_name("range_server.py")

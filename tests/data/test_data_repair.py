@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.data import Dataset, EpisodeWriter, locked_dataset
-from robolearn.data.leftovers import leftovers
-from robolearn.data.locked_dataset import LockedDataset
-from robolearn.data.repair import Repaired, repair
+from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.validate import validate
+from robolearn.data.writing import locked_dataset
+from robolearn.data.writing.leftovers import leftovers
+from robolearn.data.writing.locked_dataset import LockedDataset
+from robolearn.data.writing.repair import Repaired, repair
 from robolearn.io.append_only import Journal, records
 
 SIZE = 64
@@ -386,6 +387,7 @@ def test_journals(tmp_path):
     assert list(records(tmp_path / "j")) == [] == list(records(tmp_path / "none"))
 
 
+@pytest.mark.long
 def test_kills_at_random_moments():
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).parents[1] / "programs" / "crash.py"), "--kills", "8"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from robolearn.data.statistics import QUANTILES, aggregate, describe, describe_many, merge, split
+from robolearn.data.lerobot.statistics import QUANTILES, aggregate, describe, describe_many, merge, split
 
 
 def test_by_hand():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -15,9 +17,10 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, VideoConfig
-from robolearn.data.repair import repair
-from robolearn.data.statistics import describe
+from robolearn.data.lerobot.statistics import describe
+from robolearn.data.video import encoder
 from robolearn.data.video.pixels import PixelStatistics, describe_frames
+from robolearn.data.writing.repair import repair
 from robolearn.io.append_only import records
 
 HEIGHT, WIDTH = 64, 80
@@ -320,3 +323,43 @@ def test_an_encoder_that_lags_is_waited_for(tmp_path, cameras, monkeypatch):
         w.end(success=True)
     frames = Dataset.open(tmp_path / "set", cache=False).episode(0).observation["images.front"]
     assert close(frames, film(0, 12).observation["images.front"])
+
+
+def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def encode(stream: object, *frame: object) -> list:
+        hangs.set()
+        goes_on.wait()
+        return []
+
+    real = encoder.open_stream
+    monkeypatch.setattr(encoder, "PATIENCE_S", 0.6)
+    monkeypatch.setattr(encoder, "open_stream", lambda *all: real(*all) and SimpleNamespace(encode=encode))
+    video = encoder.VideoEncoder(
+        tmp_path / "hung.mp4", "front", ArraySpec((HEIGHT, WIDTH, 3), "uint8"), 20.0, VideoConfig(queue=2)
+    )
+    try:
+        video.put(picture(0, 0, 0))
+        assert hangs.wait(10)
+        for t in (1, 2):
+            video.put(picture(0, t, 0))
+        began = time.monotonic()
+        with pytest.raises(RobolearnError, match=r"has not moved for 0\.6 s after 0 frames"):
+            video.put(picture(0, 3, 0))
+        with pytest.raises(RobolearnError, match="has not moved"):
+            video.finish()
+        video.abort()
+        assert not video.path.exists() and time.monotonic() - began < 5
+    finally:
+        goes_on.set()
+
+
+def test_an_encoder_whose_frames_come_seldom_is_no_hung_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoder, "PATIENCE_S", 1.0)
+    spec = ArraySpec((HEIGHT, WIDTH, 3), "uint8")
+    video = encoder.VideoEncoder(tmp_path / "slow.mp4", "front", spec, 20.0, VideoConfig())
+    for t in range(2):
+        video.put(picture(0, t, 0))
+        time.sleep(1.5)
+    assert video.finish().frames == 2

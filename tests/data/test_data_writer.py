@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data import Dataset, EpisodeWriter, locked_dataset
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.writing import locked_dataset
 
 STEP = {"proprio": [1.0, 2.0, 3.0], "objects": [4.0, 5.0]}
 
@@ -195,7 +196,7 @@ def test_resume_after_another_tool_rewrote_the_rows(tmp_path, interface, episode
 CHILD = """
 import sys, numpy as np
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data.writing.writer import EpisodeWriter
 interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), 20.0)
 with EpisodeWriter(sys.argv[1], interface, resume=True) as writer:
     print("begun", writer.episodes, flush=True)
@@ -235,7 +236,7 @@ def test_sigkill_loses_no_finished_episode(tmp_path):
 HOLDER = """
 import multiprocessing, sys, time
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data.writing.writer import EpisodeWriter
 writer = EpisodeWriter(sys.argv[1], Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), 20.0), resume=True)
 worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
 worker.start()

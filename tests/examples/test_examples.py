@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from robolearn.cli.main import main
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
+
+pytestmark = pytest.mark.long
 
 PAGE = (Path(__file__).parents[2] / "robolearn" / "examples" / "README.md").read_text(encoding="utf-8")
 

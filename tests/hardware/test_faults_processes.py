@@ -29,7 +29,7 @@ from robolearn.core.priority import make_ordinary
 from robolearn.deploy.deployment import wait_ready
 from robots.stations import load_contract
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

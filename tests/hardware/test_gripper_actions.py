@@ -24,6 +24,8 @@ from hardware.ros2.doubles.hand import Hand
 from hardware.ros2.gripper_node import GripperNode
 from robots.stations import CONTRACTS, Contract, load_contract
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 

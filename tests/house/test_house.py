@@ -103,6 +103,7 @@ def test_quickstart_never_names_a_folder_that_is_there(tmp_path: Path) -> None:
         ("robolearn/presets.py", "import hardware", "Only robolearn.cli, robolearn.deploy"),
         ("robolearn/deploy/__init__.py", "import hardware", ""),
         ("robolearn/hil/extra.py", "import hardware, robolearn.deploy", ""),
+        ("robolearn/data/video/extra.py", "import robolearn.data.convert", "Data: the format"),
         ("robolearn/cli/extra.py", "import sim, hardware", ""),
     ],
 )
@@ -112,7 +113,10 @@ def test_the_contracts_notice_a_room_that_reaches_up(
     # Rooms without their files: what is tested is the contracts, not today's imports.
     for room in (
         *PACKAGES,
-        *(f"robolearn/{name}" for name in ("cli", "examples", "deploy", "rollout", "runs", "io", "core")),
+        *(
+            f"robolearn/{name}"
+            for name in ("cli", "examples", "deploy", "rollout", "data", "data/convert", "runs", "io", "core")
+        ),
     ):
         (tmp_path / room).mkdir(parents=True, exist_ok=True)
         (tmp_path / room / "__init__.py").touch()

@@ -16,6 +16,8 @@ import pytest
 
 import robolearn
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("robolearn", "robots", "sim", "policies", "hardware")
 

@@ -99,7 +99,7 @@ def test_a_deployment_in_simulation(launch: Launch) -> None:
     context = launch("deploy", policy="runs/7", task="pick_place", seed="3")
     assert {process.executable: process.parameters for process in context.started} == {
         "policy_node": {"contract": "sim", "policy": "runs/7", "words": "", "device": "auto"},
-        "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+        "safety_node": {"contract": "sim", "dry_run": False, "targets": "joints", "realtime_priority": 0},
         "streamer_node": {"contract": "sim", "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "pick_place", "seed": 3},
     }
@@ -112,7 +112,7 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
             "contract": "fr3", "device": "browser", "out": "data/1", "task": "7 cups", "episodes": 10,
             "cameras": "wrist", "seconds": 60.0, "sim_task": "lift", "host": "127.0.0.1", "realtime_priority": 0,
         },
-        "safety_node": {"contract": "fr3", "dry_run": False, "realtime_priority": 0},
+        "safety_node": {"contract": "fr3", "dry_run": False, "targets": "joints", "realtime_priority": 0},
         "gripper_node": {"contract": "fr3", "if_needed": True},
     }  # fmt: skip
 
@@ -125,7 +125,7 @@ def test_a_lesson_in_simulation(launch: Launch) -> None:
             "algo": "proposals", "reward": "task", "env_steps": 24000, "seconds": 30.0, "task": "lift",
             "host": "127.0.0.1", "port": 8070, "realtime_priority": 0,
         },
-        "safety_node": {"contract": "sim", "dry_run": False, "realtime_priority": 0},
+        "safety_node": {"contract": "sim", "dry_run": False, "targets": "joints", "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "lift", "seed": 0},
     }  # fmt: skip
 
@@ -137,9 +137,9 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
     from robolearn.cli.registry import find
 
     for name, command, own in (
-        ("record", "record", {"namespace", "dry_run", "device", "words"}),
-        ("deploy", "deploy", {"namespace", "dry_run"}),
-        ("hil", "hil run", {"namespace", "dry_run", "device", "sim_task", "seconds"}),
+        ("record", "record", {"namespace", "dry_run", "targets", "device", "words"}),
+        ("deploy", "deploy", {"namespace", "dry_run", "targets"}),
+        ("hil", "hil run", {"namespace", "dry_run", "targets", "device", "sim_task", "seconds"}),
     ):
         kind = find(command.split())[0].load()
         flags = {field.name for field in dataclasses.fields(kind)} | {"seconds"}
@@ -182,7 +182,12 @@ def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
 def test_real_time_priority_and_a_dry_run(launch: Launch) -> None:
     started = launch("deploy", robot="fr3", policy="runs/rl", realtime_priority="50", dry_run="true").started
     parameters = {process.executable: process.parameters for process in started}
-    assert parameters["safety_node"] == {"contract": "fr3", "dry_run": True, "realtime_priority": 50}
+    assert parameters["safety_node"] == {
+        "contract": "fr3",
+        "dry_run": True,
+        "targets": "joints",
+        "realtime_priority": 50,
+    }
     assert parameters["streamer_node"] == {"contract": "fr3", "realtime_priority": 50}
     assert "gripper_node" not in parameters, "what is sent nowhere moves no gripper either"
 

@@ -25,7 +25,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.hil.node import HIL
 from robolearn.cli.node_record import RECORD, node_defaults
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robolearn.deploy.programs import may_be_realtime
 from robots.stations import load_contract
 from sim.registry import make_env
@@ -153,6 +153,7 @@ def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp
     assert data.success.tolist() == [True] and len(data.action) > 20
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
     compiled: None, launch: Launch, policy: Path, tmp_path: Path

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, Episode, Interface
-from robolearn.data import EpisodeWriter, locked_dataset
+from robolearn.data import EpisodeWriter
+from robolearn.data.writing import locked_dataset
 
 # Where it is missing nothing is collected, and `make test-lerobot` fails for that.
 collect_ignore_glob = [] if importlib.util.find_spec("lerobot") else ["test_*.py"]

@@ -19,8 +19,8 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from robolearn.cli.main import main
 from robolearn.core import check_compatible
 from robolearn.data import Dataset, Windows
-from robolearn.data.features import INTERFACE_KEY
-from robolearn.data.repair import repair
+from robolearn.data.lerobot.features import INTERFACE_KEY
+from robolearn.data.writing.repair import repair
 
 CAMERAS = ("front", "wrist")
 HZ = 20

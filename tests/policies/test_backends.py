@@ -27,6 +27,8 @@ from policies.settings import ActorConfig, ChosenConfig, DiffusionConfig, FlowCo
 from policies.steered import SteeredPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
+pytestmark = pytest.mark.long
+
 SMALL = NetworkConfig(width=16, depth=2, image_features=8)
 UNET = NetworkConfig(kind="unet1d", channels=(8, 16), image_features=8)
 STATE = Interface({"proprio": ArraySpec((5,)), "objects": ArraySpec((3,))}, ArraySpec((4,)), control_hz=20.0)

@@ -32,11 +32,12 @@ from typing import Any
 import numpy as np
 
 from robolearn.core import ArraySpec, Interface
-from robolearn.data import Dataset, EpisodeWriter, edit
-from robolearn.data.dataset_source import open_numbers
-from robolearn.data.leftovers import clear, leftovers
-from robolearn.data.repair import repair
-from robolearn.data.source import write_dataset, write_datasets
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.convert import edit
+from robolearn.data.convert.dataset_source import open_numbers
+from robolearn.data.convert.source import write_dataset, write_datasets
+from robolearn.data.writing.leftovers import clear, leftovers
+from robolearn.data.writing.repair import repair
 
 CAMERAS = ("front", "wrist")
 SIZE = 64

@@ -41,8 +41,13 @@ GONE = (
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
 DOUBT = ("tests/hil/test_hil_doubt.py",)
+SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "one-camera-for-all": Mutant(
+        "policies/stateless.py", "self.eyes.looked(key, ", "self.eyes.looked(self._pictures[0], ", SEES
+    ),
+    "pictures-are-kept": Mutant("robolearn/rl/algorithms/off_policy.py", "if not is_image(spec)}", "}", SEES),
     "doubt-ties-in-order": Mutant(f"{HIL}/doubt.py", " - (count - 1) / 2.0", "", DOUBT),
     "doubt-every-failure-whenever": Mutant(f"{HIL}/doubt.py", " <= within)", " <= 10**9)", DOUBT),
     "doubt-of-successes": Mutant(f"{HIL}/doubt.py", "~turn.solved[over]", "turn.solved[over]", DOUBT),

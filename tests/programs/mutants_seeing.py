@@ -138,7 +138,10 @@ MUTANTS: dict[str, Mutant] = {
         "policies/loading.py", "if needed.privileged and not simulated and", "if False and", IMAGES
     ),
     "observe-keeps-the-other-pictures": Mutant(
-        "robolearn/data/reader.py", "self.readers.items() if key in kept", "self.readers.items() if True", IMAGES
+        "robolearn/data/reading/reader.py",
+        "self.readers.items() if key in kept",
+        "self.readers.items() if True",
+        IMAGES,
     ),
     "critic-input-is-not-resumed": Mutant(
         ON_POLICY, "self.critic_input.fitted = True", "self.critic_input.fitted = False", CRITIC
@@ -194,7 +197,7 @@ MUTANTS: dict[str, Mutant] = {
         TRANSFORMER,
     ),
     "words-of-the-frame-before": Mutant(
-        "robolearn/data/reader.py", "table[self.task_index]", "table[self.task_index * 0]", WORDS
+        "robolearn/data/reading/reader.py", "table[self.task_index]", "table[self.task_index * 0]", WORDS
     ),
     "words-are-standardised": Mutant("policies/normalize.py", "if key == PROMPT:", "if False:", WORDS),
     "words-of-padding-count": Mutant("policies/words.py", "(hidden * weight).sum(1)", "hidden.sum(1)", WORDS),

@@ -12,6 +12,7 @@ CALIBRATION = ("tests/hardware/calibration/test_calibration.py",)
 SERVOS, SERVO_TESTS = "hardware/servos/driver.py", ("tests/hardware/test_servo_driver.py",)
 GRAVITY, GRAVITY_TESTS = "robots/gravity.py", ("tests/hardware/safety/test_safety_gravity.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
+POSES = ("tests/hardware/test_pose_targets.py",)
 BORDER = ("tests/hardware/test_border.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
 GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
@@ -22,6 +23,10 @@ MUTANTS: dict[str, Mutant] = {
     "tool-forgotten": Mutant(SPEC, "if self.tool is None:\n            return chain", "return chain", TOOL),
     "flange-at-the-last-joint": Mutant(
         SPEC, "tcp_pos=np.array(self.flange) + np.array(tcp.position)", "tcp_pos=np.array(tcp.position)", TOOL
+    ),
+    "poses-of-any-frame": Mutant("hardware/safety/supervisor.py", "if frame != base:", "if False:", POSES),
+    "poses-without-opening": Mutant(
+        "hardware/ros2/safety_node.py", "o.y, o.z]), self._target_opening)", "o.y, o.z]), None)", POSES
     ),
     "rpy-the-other-way-round": Mutant("robots/tool.py", "z @ y @ x)", "x @ y @ z)", TOOL),
     "tool-without-space": Mutant(SPEC, "found += (box_piece", "_ = (box_piece", TOOL),

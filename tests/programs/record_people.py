@@ -1,12 +1,14 @@
-"""People who record on the simulated arm: one with a gamepad, one with a browser. As a program, one whole recording:
+"""People who record on the simulated arm: by gamepad, keyboard or browser. As a program, one whole recording:
 
     python tests/programs/record_people.py gamepad --episodes 5 --out data/gamepad
+    python tests/programs/record_people.py keyboard --episodes 5 --out data/keyboard
     python tests/programs/record_people.py browser --episodes 5 --out data/browser
 
 They see what a person sees, where the arm and the cube are and whether it is lifted, and have nothing but sticks,
-buttons and a mouse. The gamepad is SDL's virtual one, the browser a real Chromium. More flags go to `robolearn record`;
+buttons, keys and a mouse. The gamepad is SDL's virtual one, the keyboard's terminal a pseudo-terminal, the browser a
+real Chromium. More flags go to `robolearn record`;
 what it prints is printed, and its exit code returned. `all --out FOLDER` is the acceptance of recording: five episodes
-by a script with two cameras, by the gamepad and by the browser, and some steps of training on each.
+by a script with two cameras, by the gamepad, the keyboard and the browser, and some steps of training on each.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import pty
 import queue
 import re
 import subprocess
@@ -184,6 +187,86 @@ def by_gamepad(flags: Sequence[str]) -> int:
             person.join(10.0)
 
 
+# --- a keyboard ------------------------------------------------------------------------------------------------------
+
+
+class KeyboardPerson:
+    """Presses Enter, goes to the cube key by key, closes the gripper, goes up, presses 1.
+
+    Args:
+      terminal: the end of the pseudo-terminal that a person types at.
+    """
+
+    def __init__(self, terminal: int, eyes: Eyes, going: Callable[[], bool]) -> None:
+        self.terminal, self.eyes, self.going = terminal, eyes, going
+
+    def record(self) -> None:
+        while self.going():
+            self.type("\r")
+            if not wait(lambda: self.eyes.armed or not self.going(), 3.0) or not self.going():
+                continue
+            for height in (0.06, 0.0):
+                self.go_to(self.eyes.cube + np.array([0.0, 0.0, height]))
+            self.type(" ")
+            time.sleep(0.7)
+            self.go_to(self.eyes.cube + np.array([0.0, 0.0, 0.15]), 4.0)
+            solved = wait(lambda: self.eyes.solved or not self.eyes.armed, 2.0) and self.eyes.solved
+            self.type("1" if solved else "-")
+            wait(lambda: not self.eyes.armed, 5.0)
+            self.type(" ")  # open again, whatever it is by then
+
+    def go_to(self, goal: np.ndarray, patience_s: float = TRY_S) -> None:
+        """The axis that is furthest off first, as long as a finger would stay on its key."""
+        end = time.monotonic() + patience_s
+        while self.eyes.armed and time.monotonic() < end:
+            away = goal - self.tcp()
+            axis = int(np.abs(away).argmax())
+            if abs(away[axis]) < 0.006:
+                return
+            self.type(("ws", "ad", "rf")[axis][int(away[axis] < 0)])
+            time.sleep(0.03)  # a held key repeats thirty times a second
+
+    def type(self, key: str) -> None:
+        os.write(self.terminal, key.encode())
+
+    def tcp(self) -> np.ndarray:
+        return where_is_tcp(self.eyes)
+
+
+def where_is_tcp(eyes: Eyes) -> np.ndarray:
+    """(3,) in the base frame [m]."""
+    while (seen := eyes.look()) is None:
+        time.sleep(0.02)
+    return seen["proprio"][0, 8:11].astype(np.float64)
+
+
+def by_keyboard(flags: Sequence[str]) -> int:
+    """`robolearn record` as a process whose terminal is a pseudo-terminal; what it shows there is printed."""
+    person, program = pty.openpty()
+    command = [sys.executable, "-c", PROGRAM, "record", "--teleop", "keyboard", *flags]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=env, stdin=program, stderr=program, start_new_session=True)
+    os.close(program)
+
+    def show() -> None:
+        with suppress(OSError):  # the terminal's other end is closed
+            while shown := os.read(person, 4096):
+                sys.stderr.buffer.write(shown)
+
+    threading.Thread(target=show, daemon=True).start()
+    try:
+        with Background() as background:
+            eyes = background.add(Eyes(context=background.context))
+            if wait(lambda: eyes.look() is not None or process.poll() is not None):
+                KeyboardPerson(person, eyes, lambda: process.poll() is None).record()
+        return process.wait(60)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+        os.close(person)
+
+
 # --- a browser -------------------------------------------------------------------------------------------------------
 
 
@@ -234,9 +317,7 @@ class BrowserPerson:
         wait(lambda: np.linalg.norm(self.tcp() - goal) < 0.008 or not self.eyes.armed, patience_s)
 
     def tcp(self) -> np.ndarray:
-        while (seen := self.eyes.look()) is None:
-            time.sleep(0.02)
-        return seen["proprio"][0, 8:11].astype(np.float64)
+        return where_is_tcp(self.eyes)
 
 
 def pass_on(lines: Iterable[str], addresses: queue.Queue[str]) -> None:
@@ -287,6 +368,7 @@ def everybody(flags: Sequence[str]) -> int:
     for name, command in {
         "scripted": [*program, "record", "--teleop", "scripted", "--cameras", "front", "wrist"],
         "gamepad": [*me, "gamepad"],
+        "keyboard": [*me, "keyboard"],
         "browser": [*me, "browser"],
     }.items():
         data, run = to.out / name, to.out / f"{name}-policy"
@@ -300,7 +382,7 @@ def everybody(flags: Sequence[str]) -> int:
     return failed
 
 
-PEOPLE = {"gamepad": by_gamepad, "browser": by_browser, "all": everybody}
+PEOPLE = {"gamepad": by_gamepad, "keyboard": by_keyboard, "browser": by_browser, "all": everybody}
 
 if __name__ == "__main__":
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))

@@ -10,6 +10,8 @@ import pytest
 
 from robolearn.eval import evaluate
 
+pytestmark = pytest.mark.long
+
 Make = Callable[..., Any]
 
 

@@ -281,6 +281,7 @@ def test_what_is_exported_acts_as_the_algorithm_did(fresh: Callable[[int], OffPo
 # --- a small world ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["proposals", "rlpd"])
 def test_a_corridor_is_learned_from_four_slow_demonstrations(kind: str) -> None:
     """It is solved each time, and sooner than it was demonstrated: 1.6 / (0.25 · 0.6) are 11 steps."""

@@ -27,6 +27,8 @@ from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, Propos
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, Corridor, acting, base, solved, windows
 
+pytestmark = pytest.mark.long
+
 OPTIONS: dict[str, dict[str, Any]] = {"droq": {"dropout": 0.1}, "crossq": {"cross_q": True}, "n_step": {"n_step": 3}}
 ALGORITHMS: dict[str, Callable[..., OffPolicy]] = {
     "proposals": lambda seed, **more: Proposals(base(), ProposalsConfig(**SMALL, **more), seed=seed),

@@ -11,6 +11,8 @@ import pytest
 from robolearn.rl.runner import Runner
 from robolearn.rl.settings import ALGORITHMS
 
+pytestmark = pytest.mark.long
+
 Make = Callable[..., Any]
 ALGOS = tuple(ALGORITHMS)
 

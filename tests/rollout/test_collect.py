@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 import robolearn.rollout.collect as module
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.reader import Dataset
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data.reading.reader import Dataset
+from robolearn.data.writing.writer import EpisodeWriter
 
 INTERFACE = Interface(
     {"proprio": ArraySpec((3,), names=("world", "episode", "step"))}, ArraySpec((2,)), control_hz=20.0

@@ -14,6 +14,8 @@ from robolearn.core import BadInput
 from sim.adapters import make_robosuite, raw_single
 from sim.adapters.robosuite_env import RobosuiteSingle
 
+pytestmark = pytest.mark.long
+
 
 def test_lift_steps_in_two_workers():
     env = make_robosuite("robosuite:Lift", 2, workers=2, max_episode_steps=12)

@@ -16,6 +16,8 @@ from sim.experts.pick_place import PLACE_BIAS
 from sim.registry import make_env
 from sim.tasks import TASKS
 
+pytestmark = pytest.mark.long
+
 
 def solve(
     task: str,

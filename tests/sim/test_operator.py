@@ -14,6 +14,8 @@ from sim.experts.waypoints import Quality
 from sim.registry import make_env
 from sim.tasks import TASKS
 
+pytestmark = pytest.mark.long
+
 Drive = Callable[[Observation], NDArray[np.float32]]
 
 

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
 from sim.embedded.looks import LOOKS, Look, Wardrobe, draw_look
+from sim.embedded.textures import EDGE, PATTERNS
 from sim.embedded.world import MujocoWorlds
 from sim.registry import make_env
 from sim.tasks import TASKS
@@ -131,3 +132,31 @@ def test_nothing_is_drawn_where_looks_do_not_differ(env: MujocoWorlds) -> None:
     wardrobe = Wardrobe(env.model, LOOKS["none"], 2, ("cube",))
     wardrobe.draw(0, 0, 0, 0)
     assert wardrobe.looks == [None, None]
+
+
+def test_table_and_floor_alone_have_patterns_as_often_as_asked() -> None:
+    plain, dressed = worlds("mild", n=1), worlds("wild", n=1)
+    try:
+        assert plain.model.nmat == 0
+        own, names = Look.of(dressed.model), [dressed.model.geom(i).name for i in range(dressed.model.ngeom)]
+        assert (own.geom_matid == -1).all()
+        wild = LOOKS["wild"]
+        seeds = [np.random.default_rng(seed) for seed in range(300)]
+        drawn = np.stack([draw_look(wild, own, dressed.model, (), rng).geom_matid for rng in seeds])
+        for i, name in enumerate(names):
+            share = (drawn[:, i] >= 0).mean()
+            assert abs(share - 0.7) < 0.1 if name in ("table", "floor") else share == 0.0, name
+        table = names.index("table")
+        assert set(drawn[:, table]) == {-1, *range(len(PATTERNS))}
+    finally:
+        plain.close()
+        dressed.close()
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_joins_at_its_edges_and_varies(name: str) -> None:
+    made = PATTERNS[name](np.random.default_rng(0))
+    assert made.shape == (EDGE, EDGE) and made.std() > 0.08
+    inside = max(np.abs(np.diff(made, axis=axis)).mean(axis=1 - axis).max() for axis in (0, 1))
+    for one, other in ((made[0], made[-1]), (made[:, 0], made[:, -1])):
+        assert np.abs(one - other).mean() <= inside + 0.05

@@ -22,6 +22,8 @@ from robolearn.train.feature_cache import BLOCK, CachedFeatures
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
 from robolearn.train.labelled import LabelledWindows
 
+pytestmark = pytest.mark.long
+
 CAMERAS = ("images.front", "images.wrist")
 PICTURE = ArraySpec((40, 40, 3), "uint8")
 INTERFACE = Interface({"proprio": ArraySpec((2,))} | dict.fromkeys(CAMERAS, PICTURE), ArraySpec((2,)), 20.0)

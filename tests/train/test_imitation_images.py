@@ -16,7 +16,7 @@ from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.weights import write_weights
+from robolearn.data.reading.weights import write_weights
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
 
 INTERFACE = Interface(

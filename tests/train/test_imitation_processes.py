@@ -20,6 +20,8 @@ from robolearn.data import EpisodeWriter
 from robolearn.train.imitation import ImitationTrainer
 from robolearn.train.settings import ImitationConfig
 
+pytestmark = pytest.mark.long
+
 INTERFACE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)
 
 

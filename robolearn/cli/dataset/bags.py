@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
-    from robolearn.data.source import EpisodeSource, Progress
+    from robolearn.data.convert.source import EpisodeSource, Progress
+    from robolearn.data.reading.reader import Dataset
     from robots.stations import Contract
 
 FORMAT = "mcap"
@@ -18,7 +18,7 @@ FORMAT = "mcap"
 
 def here(path: Path) -> bool:
     """Whether `path` looks like a bag."""
-    from robolearn.data.bags import is_bag
+    from robolearn.data.convert.bags import is_bag
 
     return is_bag(path)
 
@@ -27,8 +27,8 @@ def read(
     path: Path, robot: str, *, task: str = "", success: bool | None = None, cameras: Sequence[str] | None = None
 ) -> EpisodeSource:
     """The episodes of the bag at `path` by the contract `robot`; raises `BadInput` as `read_bag` does."""
-    from robolearn.data.bags import read_bag
-    from robolearn.data.bags.recording import Recording
+    from robolearn.data.convert.bags import read_bag
+    from robolearn.data.convert.bags.recording import Recording
 
     contract = _contract(robot, cameras)
     if contract.objects is not None:
@@ -43,8 +43,8 @@ def read(
 
 def write(dataset: Dataset, out: Path, robot: str, progress: Progress | None = None) -> None:
     """Write `dataset` as a bag by the contract `robot`; raises `BadInput` as `write_bag` does."""
-    from robolearn.data.bags import write_bag
-    from robolearn.data.dataset_source import interface_with_images
+    from robolearn.data.convert.bags import write_bag
+    from robolearn.data.convert.dataset_source import interface_with_images
 
     held = interface_with_images(dataset).observation
     contract = _contract(robot, [key.removeprefix("images.") for key in held if key.startswith("images.")])

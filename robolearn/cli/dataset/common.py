@@ -18,8 +18,8 @@ from robolearn.core import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from robolearn.data.reader import Dataset
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
+    from robolearn.data.reading.reader import Dataset
 
 
 def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
@@ -51,7 +51,7 @@ def write_set(source: EpisodeSource, out: Path, verb: str, quiet: bool) -> dict[
 
 def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str, quiet: bool) -> list[dict[str, Any]]:
     """Store each of `sources` in its folder of `outs`, all or none, showing progress; the result for each."""
-    from robolearn.data.source import write_dataset, write_datasets
+    from robolearn.data.convert.source import write_dataset, write_datasets
     from robolearn.runs import Progress
 
     begun = time.perf_counter()
@@ -81,7 +81,7 @@ def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str
 
 def _left_over(out: Path) -> list[str]:
     """Remarks on what killed commands have left beside `out`."""
-    from robolearn.data.leftovers import leftovers
+    from robolearn.data.writing.leftovers import leftovers
 
     place = out.absolute().parent
     return [f"{left.path} is {left.what}; `robolearn dataset repair {place} --clear` removes it"
@@ -103,12 +103,12 @@ class Edit(Command):
 
     def opened(self) -> EpisodeSource:
         """`source` of the set that is named."""
-        from robolearn.data.dataset_source import open_numbers
+        from robolearn.data.convert.dataset_source import open_numbers
 
         return self.source(open_numbers(self.data))
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.source import check_new
+        from robolearn.data.convert.source import check_new
 
         check_new(self.out)
         return write_set(self.opened(), self.out, "writing", self.json)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from robolearn.cli.dataset.common import Edit, episode_list
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
+    from robolearn.data.reading.reader import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Crop(Edit):
     """Which episodes, such as 3,7,10-19; all of them if not given."""
 
     def source(self, dataset: Dataset) -> EpisodeSource:
-        from robolearn.data import edit
+        from robolearn.data.convert import edit
 
         chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None
         return edit.crop(dataset, self.start, self.end, chosen)

@@ -9,7 +9,7 @@ from robolearn.cli.dataset.common import Edit, episode_list
 from robolearn.core import BadInput
 
 if TYPE_CHECKING:
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +28,16 @@ class Drop(Edit):
 
     def opened(self) -> EpisodeSource:
         """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
-        from robolearn.data import layout
-        from robolearn.data.dataset_source import open_numbers
-        from robolearn.data.formats import ReadOptions, lerobot_v30
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.formats import ReadOptions, lerobot_v30
+        from robolearn.data.lerobot import layout
+        from robolearn.io.missing import no_such_folder
 
         if bool(self.keep) == bool(self.episodes or self.failed):
             got = "--keep with other flags" if self.keep else "no episodes"
             raise BadInput("drop", got=got, expected="--episodes, --failed or --keep")
         if not self.data.is_dir():
-            raise BadInput(f"data set {self.data}: there is no such folder", hint=layout.A_SET)
+            raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
         count = int(layout.read_info(self.data)["total_episodes"])
         if self.keep:
             kept = episode_list(self.keep, count, "--keep")

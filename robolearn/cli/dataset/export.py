@@ -19,8 +19,8 @@ from robolearn.core import BadInput, RobolearnError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from robolearn.data.reader import Dataset
-    from robolearn.data.source import Progress
+    from robolearn.data.convert.source import Progress
+    from robolearn.data.reading.reader import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,8 @@ class Export(Command):
     """mcap: the robot contract that says what the topics are, by name or as a file."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.dataset_source import open_numbers
-        from robolearn.data.source import check_new
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import check_new
         from robolearn.runs import Progress
 
         check_new(self.out)
@@ -71,7 +71,7 @@ class Export(Command):
 
 def exporters() -> dict[str, Callable[[Export, Dataset, Progress], None]]:
     """Format → what writes a data set as it, given the command's flags."""
-    from robolearn.data.formats import FORMATS
+    from robolearn.data.convert.formats import FORMATS
 
     def plain(name: str) -> Callable[[Export, Dataset, Progress], None]:
         def write(flags: Export, dataset: Dataset, progress: Progress) -> None:

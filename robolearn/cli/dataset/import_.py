@@ -20,7 +20,7 @@ from robolearn.core.switches import switch
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Import(Command):
     """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.source import check_new
+        from robolearn.data.convert.source import check_new
 
         check_new(self.out)
         if not self.path.exists():
@@ -85,7 +85,7 @@ class Import(Command):
 
 def importers() -> dict[str, Callable[[Import], EpisodeSource]]:
     """Format → what reads it, given the command's flags."""
-    from robolearn.data.formats import FORMATS, ReadOptions
+    from robolearn.data.convert.formats import FORMATS, ReadOptions
 
     def plain(name: str) -> Callable[[Import], EpisodeSource]:
         def read(flags: Import) -> EpisodeSource:
@@ -121,6 +121,6 @@ def success_of(flags: Import) -> bool | None:
 
 def guess(path: Path) -> str | None:
     """The format that `path` looks like."""
-    from robolearn.data.formats import FORMATS
+    from robolearn.data.convert.formats import FORMATS
 
     return next((name for name, form in FORMATS.items() if form.here(path)), bags.FORMAT if bags.here(path) else None)

@@ -30,7 +30,7 @@ class Info(Command):
     def run(self) -> dict[str, Any]:
         import numpy as np
 
-        from robolearn.data.dataset_source import interface_with_images, open_numbers
+        from robolearn.data.convert.dataset_source import interface_with_images, open_numbers
 
         dataset = open_numbers(self.data)
         interface = interface_with_images(dataset)
@@ -121,7 +121,7 @@ class Info(Command):
 
 
 def _codec(features: Mapping[str, Any], key: str) -> str:
-    from robolearn.data.features import column
+    from robolearn.data.lerobot.features import column
 
     feature = features.get(column(key), {})
     return str((feature.get("info") or {}).get("video.codec", feature.get("dtype", "?")))

@@ -30,9 +30,9 @@ class Merge(Command):
     """The new data set's folder."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data import edit
-        from robolearn.data.dataset_source import open_numbers
-        from robolearn.data.source import check_new
+        from robolearn.data.convert import edit
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import check_new
 
         if len(self.data) < 2:
             raise BadInput("merge", got=f"{len(self.data)} data sets", expected="two or more")

@@ -40,8 +40,8 @@ class Quality(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
         from robolearn.data.quality import Demonstrations, assess
-        from robolearn.data.reader import Dataset
-        from robolearn.data.weights import write_weights
+        from robolearn.data.reading.reader import Dataset
+        from robolearn.data.reading.weights import write_weights
         from robolearn.eval.quality_page import listed, summary, write_quality_report
 
         if self.out is not None and (self.out.is_dir() or self.out.suffix != ".html"):

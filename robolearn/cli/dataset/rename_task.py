@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from robolearn.cli.dataset.common import Edit
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
+    from robolearn.data.reading.reader import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,6 @@ class RenameTask(Edit):
     """The old words; without it every episode gets the new ones."""
 
     def source(self, dataset: Dataset) -> EpisodeSource:
-        from robolearn.data import edit
+        from robolearn.data.convert import edit
 
         return edit.rename_task(dataset, self.task, self.to)

@@ -36,9 +36,9 @@ class Repair(Command):
         """``{"dataset", "episodes", "frames", "saved": [{"episode", "frames"}], "adopted": [{"episode", "frames"}],
         "rebuilt": [episode], "lost_frames", "left_over": [{"path", "bytes", "what", "cleared"}]}``; of a folder that is
         no set only the first and the last."""
-        from robolearn.data import layout
-        from robolearn.data.leftovers import clear, leftovers
-        from robolearn.data.repair import repair
+        from robolearn.data.lerobot import layout
+        from robolearn.data.writing.leftovers import clear, leftovers
+        from robolearn.data.writing.repair import repair
 
         result: dict[str, Any] = {"dataset": str(self.data)}
         holder = not (self.data / layout.INFO_PATH).exists() and self.data.is_dir()

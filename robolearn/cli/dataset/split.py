@@ -34,9 +34,9 @@ class Split(Command):
     """Deal the episodes at random; without it the first ones go to the first set."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data import edit
-        from robolearn.data.dataset_source import open_numbers
-        from robolearn.data.source import check_new
+        from robolearn.data.convert import edit
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import check_new
 
         fractions = self.fractions or (1.0,) * len(self.out)
         if len(self.out) < 2 or len(set(self.out)) != len(self.out):

@@ -32,7 +32,7 @@ class StatsCommand(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"features": {name: {"names": […], "min": […], …}}}``."""
-        from robolearn.data.dataset_source import open_numbers
+        from robolearn.data.convert.dataset_source import open_numbers
 
         dataset = open_numbers(self.data)
         chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from robolearn.cli.dataset.common import Edit
 
 if TYPE_CHECKING:
-    from robolearn.data.reader import Dataset
-    from robolearn.data.source import EpisodeSource
+    from robolearn.data.convert.source import EpisodeSource
+    from robolearn.data.reading.reader import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,6 @@ class Subsample(Edit):
     the last target of joint positions, else the first."""
 
     def source(self, dataset: Dataset) -> EpisodeSource:
-        from robolearn.data import edit
+        from robolearn.data.convert import edit
 
         return edit.subsample(dataset, self.every, self.action)

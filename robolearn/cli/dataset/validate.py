@@ -36,12 +36,13 @@ class Validate(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""
-        from robolearn.data import layout
+        from robolearn.data.lerobot import layout
         from robolearn.data.validate import Limits, validate
+        from robolearn.io.missing import no_such_folder
         from robolearn.runs import Progress
 
         if not self.data.is_dir():
-            raise BadInput(f"data set {self.data}: there is no such folder", hint=layout.A_SET)
+            raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
         for flag, value in (("--frozen-s", self.frozen_s), ("--gap-s", self.gap_s)):
             if not value > 0:
                 raise BadInput(flag, got=value, expected="a positive number")

@@ -35,7 +35,7 @@ class View(Command):
     """Write a file that `rerun FILE` opens, in place of opening the viewer."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.dataset_source import open_numbers
+        from robolearn.data.convert.dataset_source import open_numbers
 
         if self.save is not None and self.save.exists():
             raise BadInput("--save", got=f"{self.save}, which is there", expected="a new file")
@@ -56,8 +56,8 @@ class View(Command):
         return {**result, "file": None}
 
     def _write(self, dataset: Any, episodes: list[int], file: Path) -> dict[str, Any]:
-        from robolearn.data.leftovers import part_of
-        from robolearn.data.view import save
+        from robolearn.data.convert.view import save
+        from robolearn.data.writing.leftovers import part_of
         from robolearn.runs import Progress
 
         part = part_of(file)

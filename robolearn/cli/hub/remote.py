@@ -96,7 +96,7 @@ def _tag(hub: Any, repo: str) -> None:
     """Mark the newest state with the version of the format, by which LeRobot asks for a set."""
     from huggingface_hub.utils import HfHubHTTPError
 
-    from robolearn.data.info import VERSION
+    from robolearn.data.lerobot.info import VERSION
 
     try:
         hub.delete_tag(repo, tag=VERSION, repo_type="dataset")

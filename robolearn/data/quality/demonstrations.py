@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.reader import Dataset
+from robolearn.data.reading.reader import Dataset
 from robots import ROBOTS
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from robolearn.data.features import FRAME, STAMP, key_of, stamp_name
+from robolearn.data.lerobot.features import FRAME, STAMP, key_of, stamp_name
 from robolearn.data.validate.finding import Finding, Limits, frames_text, runs
 from robolearn.data.validate.opened import Opened, Rows
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from robolearn.core import BadInput
-from robolearn.data import layout
-from robolearn.data.steps import unfinished_steps
+from robolearn.data.lerobot import layout
+from robolearn.data.reading.weights import read_weights
 from robolearn.data.validate.finding import Finding, Limits, runs
 from robolearn.data.validate.opened import Opened
-from robolearn.data.weights import read_weights
+from robolearn.data.writing.steps import unfinished_steps
 from robolearn.io.hashes import sha256
 
 INFO = "meta/info.json"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from robolearn.data.checks import ACTION_TOLERANCE
-from robolearn.data.features import INTERFACE_KEY
+from robolearn.data.lerobot.features import INTERFACE_KEY
 from robolearn.data.validate.finding import Finding, Limits, frames_text, runs
 from robolearn.data.validate.opened import Opened
+from robolearn.data.writing.checks import ACTION_TOLERANCE
 
 
 def finite(data: Opened, limits: Limits) -> Iterator[Finding]:

@@ -12,12 +12,12 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data import layout
-from robolearn.data.features import INTERFACE_KEY, NUMBERS
-from robolearn.data.info import check_version
-from robolearn.data.tables import tasks_of
-from robolearn.data.uncommitted import is_torn
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.features import INTERFACE_KEY, NUMBERS
+from robolearn.data.lerobot.info import check_version
+from robolearn.data.lerobot.tables import tasks_of
 from robolearn.data.validate.finding import Finding
+from robolearn.data.writing.uncommitted import is_torn
 from robolearn.io.locks import is_locked
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.features import NUMBERS
-from robolearn.data.statistics import describe
+from robolearn.data.lerobot.features import NUMBERS
+from robolearn.data.lerobot.statistics import describe
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened
 

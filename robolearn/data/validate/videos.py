@@ -11,7 +11,7 @@ import numpy as np
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
-from robolearn.data import layout
+from robolearn.data.lerobot import layout
 from robolearn.data.validate.finding import Finding, Limits
 from robolearn.data.validate.opened import Opened, Rows
 from robolearn.data.video.container import first_line, video_stream

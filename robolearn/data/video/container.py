@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput
-from robolearn.data.remote import RemotePath
+from robolearn.data.lerobot.remote import RemotePath
 
 
 def facts(path: Path | RemotePath) -> dict[str, Any]:

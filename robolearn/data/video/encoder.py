@@ -16,7 +16,7 @@ import queue
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.statistics import Stats
+from robolearn.data.lerobot.statistics import Stats
 from robolearn.data.video.encoder_priority import ordinary_priority
 from robolearn.data.video.pixels import PixelStatistics
 from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S = 60.0  # SVT-AV1's threads can wait for each other for ever on a very busy machine
 SYNC_BYTES = 8 << 20  # a growing video is synced this often, so that the end of a long episode need not
 _PACKET = struct.Struct("<qQII")  # frame, offset in the file, size, crc32 of the data
 
@@ -148,7 +149,8 @@ class VideoEncoder:
     """One mp4 at `path`, and with `index` the means to salvage it.
 
     Frames are encoded in a thread. What goes wrong there, a full disk above all, is raised by the next `put` or by
-    `finish`, as one `RobolearnError`; `stop` and `abort` are always possible.
+    `finish`, as one `RobolearnError`; `stop` and `abort` are always possible. So is an encoder that takes no frame and
+    gives no packet for `PATIENCE_S`: nobody waits for it any more, and its thread ends with the process.
     """
 
     def __init__(
@@ -161,7 +163,8 @@ class VideoEncoder:
         self._statistics = PixelStatistics()
         self._frames = 0
         self._error: BaseException | None = None
-        self._stopped = self._ended = self._warned = False
+        self._stopped = self._ended = self._warned = self._hung = False
+        self._moves = 0  # frames that went in and packets that came out
         self._thread = threading.Thread(target=self._run, name=f"encode {key}", daemon=True)
         self._thread.start()
 
@@ -174,7 +177,8 @@ class VideoEncoder:
             if not self._warned:
                 log.debug("%s: the encoder of %s does not keep up, add() waits for it", self.path, self._key)
                 self._warned = True
-            self._queue.put(frame)
+            self._wait(lambda seconds: self._offer(frame, seconds))
+            self._check()
 
     def finish(self) -> EpisodeVideo:
         """Encode what still waits and close the file."""
@@ -194,8 +198,32 @@ class VideoEncoder:
         """Encode what still waits, as far as that goes, and leave the files as they are then."""
         if not self._stopped:
             self._stopped = True
-            self._queue.put(None)
-        self._thread.join()
+            self._wait(lambda seconds: self._offer(None, seconds))
+        self._wait(self._joined)
+
+    def _offer(self, frame: NDArray[np.uint8] | None, seconds: float) -> bool:
+        try:
+            self._queue.put(frame, timeout=seconds)
+        except queue.Full:
+            return False
+        return True
+
+    def _joined(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _wait(self, done: Callable[[float], bool]) -> None:
+        """Until `done(seconds)` is true, or the encoder has not moved for `PATIENCE_S`: then it counts as hung.
+
+        Counted in waits, not by the clock: who stops the program with Ctrl-Z and goes on has not hung.
+        """
+        waits, moves = 0, self._moves
+        while not self._hung and not done(PATIENCE_S / 60):
+            waits, moves = (waits + 1, moves) if moves == self._moves else (0, self._moves)
+            if waits == 60:
+                self._hung = True
+                text = f"{self._config.encoder()} has not moved for {PATIENCE_S:g} s after {self._frames} frames"
+                self._error = self._error or RobolearnError(text)
 
     def _check(self) -> None:
         if self._error is not None:
@@ -228,6 +256,7 @@ class VideoEncoder:
 
                 def mux(packets: Any) -> None:
                     for packet in packets:
+                        self._moves += 1
                         frame = round(packet.pts * packet.time_base * rate)
                         container.mux_one(packet)
                         if index is not None:
@@ -244,6 +273,7 @@ class VideoEncoder:
                     ):  # the first one starts more of its threads
                         mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
+                    self._moves += 1
                 mux(stream.encode())
         except Exception as error:
             raise output.error or error from None  # FFmpeg's error on a full disk is vaguer than the system's

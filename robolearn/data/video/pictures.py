@@ -16,7 +16,7 @@ import numpy as np
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
-from robolearn.data.remote import RemotePath
+from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.video.container import readable, video_stream
 
 UNREADABLE = (FFmpegError, OSError, IndexError, ValueError)

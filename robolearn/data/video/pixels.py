@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.statistics import QUANTILES, Stats
+from robolearn.data.lerobot.statistics import QUANTILES, Stats
 
 FRAMES = 100  # of an episode are looked at, or up to twice as many
 LARGE = 300  # pixels; larger images are thinned to about half of that

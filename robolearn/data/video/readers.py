@@ -17,9 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data import layout
-from robolearn.data.fingerprints import fingerprint
-from robolearn.data.remote import RemotePath
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.remote import RemotePath
+from robolearn.data.video.fingerprints import fingerprint
 from robolearn.data.video.packing import pack, rgb
 from robolearn.data.video.placement import TOLERANCE_S
 from robolearn.data.video.segments import VideoSegment, pictures

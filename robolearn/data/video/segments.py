@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.remote import RemotePath
-from robolearn.data.statistics import Stats
+from robolearn.data.lerobot.remote import RemotePath
+from robolearn.data.lerobot.statistics import Stats
 from robolearn.data.video.container import first_line
 from robolearn.data.video.packing import rgb
 from robolearn.data.video.pictures import UNREADABLE, decoded, opened, pictures_of

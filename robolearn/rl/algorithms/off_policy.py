@@ -5,6 +5,7 @@ An algorithm's own page says what is done next, `next_chunk`, how its actor lear
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from policies.stateless import StatelessPolicy
-from robolearn.core import Observation
-from robolearn.data.replay import WindowBatch
+from robolearn.core import Interface, Observation
+from robolearn.core.specs import is_image
+from robolearn.data.replay import PlayedEpisode, WindowBatch
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -83,13 +85,31 @@ class OffPolicy:
         found: dict[str, nn.Module] = {"policy": self.policy, "critic": self.critic.net}
         return found if self.critic.target is None else {**found, "target": self.critic.target}
 
+    # --- what is kept of episodes ---------------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> Interface:
+        """The base's, with what its encoder makes of a picture in the picture's place."""
+        interface = self.base.interface
+        seen = {key: spec for key, spec in interface.observation.items() if not is_image(spec)}
+        return replace(interface, observation=seen | dict(self.base.net.encoder.looked_at))
+
+    @torch.no_grad()
+    def keep(self, episode: PlayedEpisode) -> PlayedEpisode:
+        """`episode` as a replay of `kept` takes it: each frame is encoded once."""
+        if self.kept.observation == self.base.interface.observation:
+            return episode
+        seen = {key: torch.tensor(value, device=self.device) for key, value in episode.observation.items()}
+        looked = self.policy.looked(seen)
+        return replace(episode, observation={key: value.cpu().numpy() for key, value in looked.items()})
+
     # --- the rest -------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def act(self, observation: Observation, *, explore: bool) -> np.ndarray:
         """(N, H, Da) chunks in [-1, 1] for the N worlds of `observation`."""
         seen = {key: torch.tensor(observation[key], device=self.device) for key in self.base.interface.observation}
-        count = len(next(iter(seen.values())))
+        seen, count = self.policy.looked(seen), len(next(iter(seen.values())))
         chunk = self.explore(seen) if explore else self.policy.decide(seen, self.draw(count, *self.policy.noise.shape))
         return chunk.view(-1, self.chunk, self.components).cpu().numpy()
 

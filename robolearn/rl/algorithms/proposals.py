@@ -51,7 +51,8 @@ class Proposals(OffPolicy):
         self.settings = config
         self.student = copy.deepcopy(policy.proposer.net)  # `policy.proposer` is its average
         self._follow = get_ema_multi_avg_fn(config.imitate_average)
-        self.adam = torch.optim.AdamW(self.student.parameters(), lr=config.imitate_lr, weight_decay=1e-6, fused=True)
+        learned = [parameter for parameter in self.student.parameters() if parameter.requires_grad]
+        self.adam = torch.optim.AdamW(learned, lr=config.imitate_lr, weight_decay=1e-6, fused=True)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))

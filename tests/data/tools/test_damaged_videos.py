@@ -23,14 +23,17 @@ from rosbags.highlevel import AnyReader
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Episode
-from robolearn.data import Dataset, EpisodeWriter, Windows, edit, view
-from robolearn.data.bags import write_bag
-from robolearn.data.dataset_source import open_numbers
-from robolearn.data.formats import ReadOptions, reader, writer
-from robolearn.data.source import write_dataset
+from robolearn.data import Dataset, EpisodeWriter, Windows
+from robolearn.data.convert import edit, view
+from robolearn.data.convert.bags import write_bag
+from robolearn.data.convert.dataset_source import open_numbers
+from robolearn.data.convert.formats import ReadOptions, reader, writer
+from robolearn.data.convert.source import write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.validate.finding import Limits
 from robots.stations import Contract, load_contract
+
+pytestmark = pytest.mark.long
 
 HZ, SIZE, CAMERA = 20, 64, "observation.images.front"
 LENGTHS = (8, 6, 7)

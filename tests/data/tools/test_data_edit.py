@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput, Episode, RobolearnError
-from robolearn.data import edit
-from robolearn.data.dataset_source import drafts, open_numbers
-from robolearn.data.source import EpisodeSource, new_folder, write_dataset
+from robolearn.data.convert import edit
+from robolearn.data.convert.dataset_source import drafts, open_numbers
+from robolearn.data.convert.source import EpisodeSource, new_folder, write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 

@@ -17,10 +17,10 @@ import pytest
 
 from robolearn.cli.main import main
 from robolearn.core import BadInput
-from robolearn.data.dataset_source import drafts, interface_with_images, open_numbers
-from robolearn.data.formats import FORMATS, ReadOptions, guess, reader, writer
-from robolearn.data.source import write_dataset
-from robolearn.data.tables import tasks_table
+from robolearn.data.convert.dataset_source import drafts, interface_with_images, open_numbers
+from robolearn.data.convert.formats import FORMATS, ReadOptions, guess, reader, writer
+from robolearn.data.convert.source import write_dataset
+from robolearn.data.lerobot.tables import tasks_table
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from robolearn.cli.main import main
-from robolearn.data import Dataset, layout, source
-from robolearn.data.leftovers import leftovers
-from robolearn.data.writer import EpisodeWriter
+from robolearn.data import Dataset
+from robolearn.data.convert import source
+from robolearn.data.lerobot import layout
+from robolearn.data.writing.leftovers import leftovers
+from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.io import atomic
 
 Patch = Callable[[pytest.MonkeyPatch], None]

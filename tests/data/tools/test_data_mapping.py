@@ -17,11 +17,11 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.dataset_source import interface_with_images, open_numbers
-from robolearn.data.features import INTERFACE_KEY
-from robolearn.data.repair import repair
-from robolearn.data.steps import read_journal
+from robolearn.data.convert.dataset_source import interface_with_images, open_numbers
+from robolearn.data.lerobot.features import INTERFACE_KEY
 from robolearn.data.validate import validate
+from robolearn.data.writing.repair import repair
+from robolearn.data.writing.steps import read_journal
 
 DATA = "data/chunk-000/file-000.parquet"
 CLOCK = 1.7e9 + np.arange(14) / 30 + 1e-7  # [s]; float32 has 128 s between two of these

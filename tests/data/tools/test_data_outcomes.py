@@ -15,13 +15,13 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.dataset_source import open_numbers
-from robolearn.data.edit import keep, merge
-from robolearn.data.formats import ReadOptions, guess, reader, writer
+from robolearn.data.convert.dataset_source import open_numbers
+from robolearn.data.convert.edit import keep, merge
+from robolearn.data.convert.formats import ReadOptions, guess, reader, writer
+from robolearn.data.convert.source import EpisodeSource, write_dataset
 from robolearn.data.quality import Demonstrations, assess
-from robolearn.data.repair import repair
-from robolearn.data.source import EpisodeSource, write_dataset
 from robolearn.data.validate import validate
+from robolearn.data.writing.repair import repair
 
 Copy = Callable[[Path], Path]
 ROUND = {"lerobot-v2.1": "v21", "robomimic": "demos.hdf5", "npz": "npz"}

@@ -16,9 +16,9 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.formats import ReadOptions, guess, reader
-from robolearn.data.repair import repair
+from robolearn.data.convert.formats import ReadOptions, guess, reader
 from robolearn.data.validate import Finding, Limits, validate
+from robolearn.data.writing.repair import repair
 
 DATA = "data/chunk-000/file-000.parquet"
 ROWS = "meta/episodes/chunk-000/file-000.parquet"
@@ -157,9 +157,9 @@ def test_an_episode_whose_rows_are_not_in_its_table(filmed: Path, copy: Copy) ->
 
 
 def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
-    from robolearn.data.dataset_source import open_numbers
-    from robolearn.data.edit import keep
-    from robolearn.data.source import write_dataset
+    from robolearn.data.convert.dataset_source import open_numbers
+    from robolearn.data.convert.edit import keep
+    from robolearn.data.convert.source import write_dataset
 
     write_dataset(keep(open_numbers(plain), [0, 2, 0]), tmp_path / "out")
     (finding,) = validate(tmp_path / "out")

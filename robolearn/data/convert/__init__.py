@@ -1,0 +1,1 @@
+"""Data sets from other data sets: edits, imports, exports, bags."""

@@ -1,0 +1,261 @@
+"""A bag → the episodes of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Episode
+from robolearn.data.convert.bags.events import EPISODE_EVENTS, Span, spans_of
+from robolearn.data.convert.bags.grid import Times, check_age, grid, newest, newest_before
+from robolearn.data.convert.bags.recording import Recording
+from robolearn.data.convert.bags.series import Series, TopicData, pose_of, read_topics
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
+from robolearn.data.lerobot.features import FRAME
+from robots import make_control
+from robots.ik import solve
+from robots.proprio import proprio
+from robots.stations import POSE, Contract, Topic
+from robots.stations.pictures import picture
+
+OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
+
+
+def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bool | None = None) -> EpisodeSource:
+    """The episodes of the bag at `path`.
+
+    Args:
+      station: what its topics mean.
+      task: in words, in place of what the bag says.
+      success: whether episodes succeeded of which the bag does not say it; with None the set does not say it either.
+
+    Raises:
+      BadInput: a missing topic or one of another type, a gap longer than its `max_age_s`, a malformed message, a
+        damaged file, or no episode; the topic, the episode and the frame are named.
+    """
+    recording = Recording(path)
+    topics = read_topics(station, recording)
+    notes: list[str] = []
+    spans = _spans(topics, recording, notes)
+    outcomes = success is not None or all(span.success is not None and span.ending.known for span in spans)
+    if not outcomes:
+        notes.append("the bag does not say how its episodes ended, so the set does not; --outcome says it")
+    parts = []
+    for number, span in enumerate(spans):
+        part = _frames(number, span, topics, station, recording)
+        if part is None:
+            notes.append(f"episode {number} of the bag is shorter than a step and left out")
+        else:
+            parts.append(part)
+    if not parts:
+        raise BadInput(f"bag {recording.path}", got="no episode of a step or more", expected="at least one")
+    actions, off = _actions(parts, topics, station)
+    if off.any():
+        share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
+        kind = station.interface.action_kind
+        notes.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
+    notes += topics.left_out
+    stamps = (FRAME, *_stamp_names(station))
+
+    def drafts() -> Iterator[EpisodeDraft]:
+        for part, action in zip(parts, actions, strict=True):
+            yield _draft(part, action, topics, station, recording, task, success)
+
+    return EpisodeSource(station.interface, drafts(), len(parts), stamps, tuple(notes), outcomes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One episode: its T frames, and which message each role has in each of them (−1: none yet)."""
+
+    number: int
+    span: Span
+    times: Times
+    chosen: dict[str, NDArray[np.int64]]
+
+
+def _spans(topics: TopicData, recording: Recording, notes: list[str]) -> list[Span]:
+    where = f"bag {recording.path}: {EPISODE_EVENTS}"
+    if topics.events is None:
+        end = min(int(series.stamps[-1]) for role, series in topics.series.items() if role != "gripper")
+        return [Span(recording.begin_ns, end, None)]
+    spans, unfinished = spans_of(topics.events, where, recording.begin_ns)
+    if unfinished:
+        notes.append(f"{unfinished} episode{'s were' if unfinished > 1 else ' was'} begun and never ended: left out")
+    if not spans:
+        raise BadInput(where, got="no finished episode", expected="'start', then 'success' or 'failure'")
+    return spans
+
+
+def _frames(number: int, span: Span, topics: TopicData, station: Contract, recording: Recording) -> _Part | None:
+    hz = station.interface.control_hz
+    seen = {role: series for role, series in topics.series.items() if role not in ("command", "gripper")}
+    begin = span.begin_ns
+    # A recording that begins with the episode, or without events, waits until everything has been heard once.
+    first = max(int(series.stamps[0]) for series in seen.values())
+    if begin < first <= span.end_ns and (span.success is None or first - begin < 1e9 / hz):
+        begin = first
+    times = grid(begin, span.end_ns, hz)
+    if span.ending.frames_ns:
+        times = span.begin_ns + np.array(span.ending.frames_ns, np.int64)
+    if span.success is None:
+        # Before the first command there is nothing to imitate yet.
+        times = times[times + round(1e9 / hz) > topics.series["command"].stamps[0]]
+    if not len(times):
+        return None
+    chosen: dict[str, NDArray[np.int64]] = {}
+    after = np.append(times[1:], times[-1] + round(1e9 / hz))
+    for role, series in topics.series.items():
+        channel: Topic = station.topics[role]
+        where = f"bag {recording.path}: {channel.topic}: episode {number}"
+        if role in seen:
+            chosen[role] = newest(series.stamps, times)
+            check_age(series.stamps, chosen[role], times, channel.max_age_s, where, recording.begin_ns)
+        else:
+            chosen[role] = newest_before(series.stamps, after)
+            if role == "command":  # a gripper keeps its last command; drivers repeat it rarely or never
+                longest = max(channel.max_age_s, 1.0 / hz)
+                check_age(series.stamps, chosen[role], after, longest, where, recording.begin_ns)
+    return _Part(number, span, times, chosen)
+
+
+def _actions(
+    parts: list[_Part], topics: TopicData, station: Contract
+) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
+    """The actions (T, Da) of each part, and (N,) whether a command was out of their reach."""
+    control = make_control(station.interface.action_kind, station.robot)
+    actions, off = [], []
+    for part in parts:
+        q, width = _measured(part, topics)
+        commands = topics.series["command"].values[part.chosen["command"]]
+        if station.command.type == POSE:
+            commands = solve(station.robot.chain, q, *pose_of(commands), rest=np.asarray(station.robot.home))
+        if station.gripper_in_command:  # the jaw's position is the last number
+            width = np.array([station.gripper_width(row[len(station.joints) :].tolist()) for row in commands])
+            commands = commands[:, : len(station.joints)]
+        if station.gripper is not None:
+            given = part.chosen["gripper"]
+            width = np.where(given >= 0, topics.series["gripper"].values[np.maximum(given, 0), 0], width)
+        found = control.actions(q, commands, width).astype(np.float32)
+        reached, _ = control.targets(q, None, found)
+        actions.append(found)
+        off.append(np.abs(reached - commands).max(axis=1) > OFF_RAD)
+    return actions, np.concatenate(off)
+
+
+def _measured(part: _Part, topics: TopicData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(T, n) joint positions [rad] and (T,) openings [m], each as it was last heard."""
+    rows = topics.series["joint_states"].values[part.chosen["joint_states"]]
+    width = rows[:, -1]
+    if "gripper_states" in topics.series:
+        width = topics.series["gripper_states"].values[part.chosen["gripper_states"], 0]
+    return np.ascontiguousarray(rows[:, :-1]), width
+
+
+def _stamp_names(station: Contract) -> tuple[str, ...]:
+    """The sources whose stamps are stored: every observation, the command, and the gripper's where there is one."""
+    gripper = ("gripper",) if station.gripper is not None else ()
+    return (*station.interface.observation, "action", *gripper)
+
+
+_ROLE = {"proprio": "joint_states", "action": "command"}
+
+
+def _draft(
+    part: _Part,
+    action: NDArray[np.float32],
+    topics: TopicData,
+    station: Contract,
+    recording: Recording,
+    task: str,
+    success: bool | None,
+) -> EpisodeDraft:
+    length = len(part.times)
+
+    def rows(role: str) -> Any:
+        return topics.series[role].values[part.chosen[role]]
+
+    q, width = _measured(part, topics)
+    observation: dict[str, NDArray] = {"proprio": proprio(q, width, *station.robot.chain.forward(q))}
+    if "objects" in station.interface.observation:
+        observation["objects"] = rows("objects").astype(np.float32)
+    if station.contact is not None:
+        observation[station.contact.feature] = rows(station.contact.feature).astype(np.float32)
+    stamps = {FRAME: part.times / 1e9}
+    for name in _stamp_names(station):
+        role = _ROLE.get(name, name)
+        chosen, series = part.chosen[role], topics.series[role]
+        # 0 where the gripper has not been commanded yet.
+        stamps[name] = np.where(chosen >= 0, series.stamps[np.maximum(chosen, 0)] / 1e9, 0.0)
+    images = {
+        key: cast(Any, BagImages(recording, station, key, topics.series[key], part.chosen[key]))
+        for key in station.interface.observation
+        if key.startswith("images.")
+    }
+    ended, ending = part.span.success is not None, part.span.ending
+    succeeded = bool(part.span.success if ended and ending.known else success)
+    where = f"bag {recording.path}: episode {part.number}"
+    rewards = ((length - 1, float(succeeded)),) if ending.rewards is None else ending.rewards
+    reward = np.zeros(length, np.float32)
+    reward[_within([frame for frame, _ in rewards], length, f"{where}: rewards")] = [value for _, value in rewards]
+    intervention = np.zeros(length, bool)
+    intervention[_within(ending.interventions, length, f"{where}: interventions")] = True
+    episode = Episode(
+        observation=observation,
+        action=action,
+        reward=reward,
+        success=succeeded,
+        terminated=ending.terminated if ended else succeeded,
+        truncated=ending.truncated if ended else not succeeded,
+        task=task or part.span.task,
+        intervention=intervention,
+        stamps=stamps,
+    )
+    return EpisodeDraft(episode, images, where)
+
+
+def _within(frames: Sequence[int], length: int, where: str) -> NDArray[np.int64]:
+    if frames and frames[-1] >= length:
+        raise BadInput(where, got=f"frame {frames[-1]}", expected=f"0 to {length - 1}")
+    return np.array(frames, np.int64)
+
+
+class BagImages:
+    """The images of one camera in one episode, decoded one after the other while they are asked for."""
+
+    def __init__(
+        self, recording: Recording, station: Contract, key: str, series: Series, chosen: NDArray[np.int64]
+    ) -> None:
+        self._recording = recording
+        self._channel = station.topics[key]
+        self._camera = station.cameras[key.removeprefix("images.")]
+        self._stamps = series.stamps[chosen]
+        logged = series.logged[chosen]
+        self._begin, self._end = int(logged.min()), int(logged.max()) + 1
+
+    def __len__(self) -> int:
+        return len(self._stamps)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        wanted = set(self._stamps.tolist())
+        decoded: dict[int, NDArray[np.uint8]] = {}
+        frame = 0
+        for message in self._recording.messages([self._channel.topic], self._begin, self._end):
+            stamp = message.stamp_ns
+            if stamp not in wanted or stamp in decoded:
+                continue
+            try:
+                decoded[stamp] = picture(message.content, self._camera)
+            except BadInput as error:
+                at = f"{1e-9 * (message.logged_ns - self._recording.begin_ns):.3f} s"
+                raise BadInput(f"bag {self._recording.path}: {self._channel.topic} at {at}: {error}") from None
+            while frame < len(self._stamps) and int(self._stamps[frame]) in decoded:
+                yield decoded[int(self._stamps[frame])]
+                frame += 1
+            needed = int(self._stamps[frame - 1]) if frame else 0
+            decoded = {kept: image for kept, image in decoded.items() if kept >= needed}

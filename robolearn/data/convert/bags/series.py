@@ -1,0 +1,213 @@
+"""The messages of a station's topics, topic by topic: stamps and values, checked message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+from robolearn.core.se3 import quat_to_matrix
+from robolearn.data.convert.bags.events import EPISODE_EVENTS, Event, read_event
+from robolearn.data.convert.bags.grid import Times
+from robolearn.data.convert.bags.recording import Message, Recording
+from robolearn.data.lerobot.features import IMAGES
+from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract, Topic
+
+Array = NDArray[np.float64]
+
+ONE_CLOCK_S = 1.0  # stamps that are further than this from the time of recording are another clock's
+
+
+@dataclass
+class _Growing:
+    stamps: list[int] = field(default_factory=list)
+    logged: list[int] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The messages of one role, in the order of their stamps.
+
+    Attributes:
+      stamps: (n,) [ns], rising.
+      logged: (n,) when they were recorded [ns].
+      values: (n, D): joint positions [rad] and opening [m] (NaN where the gripper is measured on a topic of its own),
+        set-points, an opening, objects; (n, 0) of cameras.
+    """
+
+    stamps: Times
+    logged: Times
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TopicData:
+    """The data of a station in a bag: role → series, and the episode events, None where their topic is not recorded.
+
+    `left_out` names what else is in the bag, in sentences.
+    """
+
+    series: dict[str, Series]
+    events: list[Event] | None
+    left_out: tuple[str, ...] = ()
+
+
+def refuse_raw_torques(station: Contract) -> None:
+    """Raise `BadInput` for a contract whose contact is what a message of joint states holds besides positions."""
+    if station.contact is not None and station.contact.gravity:
+        expected = "a topic of its own, or no contact: take it out of the contract for bags"
+        raise BadInput(f"bags of contract {station.name}", got="contact.gravity", expected=expected)
+
+
+def check_topics(station: Contract, recording: Recording) -> None:
+    """Raise `BadInput` where the bag lacks a topic of the station, or has it in another type."""
+    refuse_raw_torques(station)
+    wanted = dict(station.topics)
+    if EPISODE_EVENTS in recording.topics:
+        wanted["episode events"] = Topic(EPISODE_EVENTS, STRING)
+    for role, channel in wanted.items():
+        place = f"bag {recording.path}: topic {channel.topic} ({role} of contract {station.name})"
+        if channel.topic not in recording.topics:
+            hint = (
+                "--no-images leaves the cameras out, --cameras names those to take" if role.startswith(IMAGES) else ""
+            )
+            raise BadInput(place, got="none", expected=channel.type, available=sorted(recording.topics), hint=hint)
+        if recording.topics[channel.topic] != channel.type:
+            raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
+
+
+def read_topics(station: Contract, recording: Recording) -> TopicData:
+    """Go through the bag once; images are passed over, but for their stamps.
+
+    Raises:
+      BadInput: a missing topic or one of another type, a malformed message, or stamps of another clock.
+    """
+    check_topics(station, recording)
+    roles = {channel.topic: role for role, channel in station.topics.items()}
+    growing = {role: _Growing() for role in station.topics}
+    has_events = EPISODE_EVENTS in recording.topics
+    events: list[Event] = []
+    fingers: dict[str, float] = {}
+    fields: dict[str, None] = {}
+    for number, message in enumerate(recording.messages([*roles, EPISODE_EVENTS])):
+        at = 1e-9 * (message.logged_ns - recording.begin_ns)
+        where = f"bag {recording.path}: {message.topic}, message {number} at {at:.3f} s"
+        if message.topic == EPISODE_EVENTS:
+            events.append(read_event(message.content.data, message.logged_ns, where))
+            continue
+        role = roles[message.topic]
+        if role == "joint_states":
+            fields |= dict.fromkeys(name for name in ("velocity", "effort") if len(getattr(message.content, name)))
+        value = _value(role, message, station, fingers, where)
+        if value is None:
+            continue
+        if not np.isfinite(value[: len(station.joints)] if role == "joint_states" else value).all():
+            raise BadInput(where, got="NaN or infinity", expected="finite numbers")
+        stamp = message.stamp_ns
+        if stamp <= 0:
+            if role not in ("command", "gripper"):
+                raise BadInput(where, got="a message without a stamp", expected="the time of its measurement")
+            stamp = message.logged_ns  # a controller takes such a command as meant for now
+        grown = growing[role]
+        grown.stamps.append(stamp)
+        grown.logged.append(message.logged_ns)
+        grown.values.append(value)
+    series = {
+        role: _series(grown, f"bag {recording.path}: {station.topics[role].topic}") for role, grown in growing.items()
+    }
+    others = sorted(set(recording.topics) - set(roles) - {EPISODE_EVENTS})
+    left_out = [f"topics that are left out: {', '.join(others)}"] if others else []
+    if fields:
+        left_out.append(f"of {station.joint_states.topic} is left out: {' and '.join(fields)}")
+    return TopicData(series, events if has_events else None, tuple(left_out))
+
+
+def _series(grown: _Growing, where: str) -> Series:
+    if not grown.stamps:
+        raise BadInput(where, got="no message that can be used", expected="some")
+    stamps, logged = np.array(grown.stamps, np.int64), np.array(grown.logged, np.int64)
+    apart = 1e-9 * float(np.median(np.abs(stamps - logged)))
+    if apart > ONE_CLOCK_S:
+        raise BadInput(where, got=f"stamps {apart:.1f} s away from the time of recording", expected="one clock for all")
+    # A repeated stamp is a repeated measurement: of equal ones the first stays.
+    unique, first = np.unique(stamps, return_index=True)
+    return Series(unique, logged[first], np.array(grown.values, np.float64)[first])
+
+
+def _value(role: str, message: Message, station: Contract, fingers: dict[str, float], where: str) -> Any:
+    """The numbers in a message; None where it has none for this role."""
+    content = message.content
+    if role.startswith("images."):
+        return np.zeros(0)
+    if role == "joint_states":
+        return _joints(content, station, fingers, where)
+    if role == "gripper_states":
+        width = station.gripper_width(_named(content.name, content.position, station.gripper_joints, where).tolist())
+        return np.array([width])
+    if role == "objects":
+        spec = station.interface.observation["objects"]
+        return _named(content.name, content.position, spec.names, where)
+    if station.contact is not None and role == station.contact.feature:
+        if station.contact.type == WRENCH:
+            f, m = content.wrench.force, content.wrench.torque
+            return np.array([f.x, f.y, f.z, m.x, m.y, m.z])
+        return _named(content.name, content.effort, station.joints, where)
+    joints = station.command_joints if role == "command" else station.gripper_joints
+    kind = station.topics[role].type
+    if kind == POSE:
+        p, o = content.pose.position, content.pose.orientation
+        return np.array([p.x, p.y, p.z, o.w, o.x, o.y, o.z])
+    if kind == TRAJECTORY:
+        if not len(content.points):
+            return None  # it takes the trajectory back
+        values = _named(content.joint_names, content.points[-1].positions, joints, where)
+    else:
+        values = np.array(content.data, np.float64)
+        expected = 1 if role == "gripper" and station.gripper_takes_opening else len(joints)
+        if len(values) != expected:
+            raise BadInput(where, got=f"{len(values)} numbers", expected=f"{expected}: {', '.join(joints)}")
+    if role == "command":
+        return values
+    opening = station.gripper_takes_opening and kind == FLOATS
+    return np.array([values[0] if opening else station.gripper_width(values.tolist())])
+
+
+def _joints(content: Any, station: Contract, fingers: dict[str, float], where: str) -> Array | None:
+    """The arm's joints and the newest opening, which may come in messages of its own; NaN: on a topic of its own."""
+    names = list(content.name)
+    positions = np.array(content.position, np.float64)
+    if len(names) != len(positions) or len(set(names)) != len(names):
+        raise BadInput(where, got=f"{len(names)} names and {len(positions)} positions", expected="one of each, once")
+    for name in station.gripper_joints:
+        if name in names:
+            fingers[name] = float(positions[names.index(name)])
+    if not any(name in names for name in station.joints):
+        return None  # another device
+    q = _named(names, positions, station.joints, where)
+    if station.gripper_states is not None:
+        return np.append(q, np.nan)
+    if len(fingers) < len(station.gripper_joints):
+        return None  # there is no observation before the first message of the gripper
+    width = station.gripper_width([fingers[name] for name in station.gripper_joints]) if fingers else 0.0
+    return np.append(q, width)
+
+
+def _named(names: Sequence[str], values: Sequence[float] | Array, wanted: Sequence[str], where: str) -> Array:
+    index = {name: i for i, name in enumerate(names)}
+    missing = [name for name in wanted if name not in index]
+    if missing:
+        raise BadInput(where, got=f"no {missing[0]!r}", expected=", ".join(wanted), available=names)
+    if len(values) != len(names):
+        raise BadInput(where, got=f"{len(values)} values", expected=f"{len(names)}, one for each name")
+    return np.array([values[index[name]] for name in wanted], np.float64)
+
+
+def pose_of(values: Array) -> tuple[Array, Array]:
+    """(n, 7) positions [m] and quaternions wxyz → (n, 3) and (n, 3, 3)."""
+    quaternion = values[:, 3:] / np.linalg.norm(values[:, 3:], axis=1, keepdims=True)
+    return values[:, :3], quat_to_matrix(quaternion)

@@ -1,0 +1,258 @@
+"""A data set → a bag: joint states, commands, images and episode events, under the stamps that they were measured at.
+
+A message is written once for every stamp, however many frames saw it. Commands are what the stored actions mean where
+the arm was, by the control that deployment uses. Sets without stamps get those of their frames, from 1 s on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Episode, check_compatible
+from robolearn.core.se3 import matrix_to_quat
+from robolearn.data.convert.bags.events import EPISODE_EVENTS, Ending
+from robolearn.data.convert.bags.grid import SLACK_NS
+from robolearn.data.convert.bags.messages import Messages
+from robolearn.data.convert.bags.recording import rosbags
+from robolearn.data.convert.bags.series import refuse_raw_torques
+from robolearn.data.convert.dataset_source import drafts, interface_with_images
+from robolearn.data.convert.source import EpisodeDraft, Progress, check_new, new_folder
+from robolearn.data.lerobot.features import FRAME
+from robolearn.data.reading.reader import Dataset
+from robolearn.data.video.segments import frames
+from robolearn.io.atomic import place_file
+from robots import make_control
+from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract
+
+log = logging.getLogger(__name__)
+
+BETWEEN_NS = 1_000_000_000  # between episodes that have no time of their own
+HELD_NS = 6_000_000_000  # messages are put in order within this; no source may be older when it is seen
+
+
+def write_bag(dataset: Dataset, station: Contract, out: str | Path, progress: Progress | None = None) -> None:
+    """Write `dataset` as a rosbag2 folder with one .mcap file, or as that file alone where `out` ends in .mcap.
+
+    Args:
+      station: what the topics are; its interface must be that of the set.
+
+    Raises:
+      BadInput: `out` is there already, or the set is of another station.
+    """
+    out = Path(out)
+    check_compatible(
+        station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for contract {station.name}"
+    )
+    with _bag(out) as bag:
+        messages = _EpisodeMessages(bag, station, dataset.outcomes)
+        if lost := [name for name in dataset.stamps if name not in (FRAME, *messages.sources)]:
+            log.warning("%s: no topic of contract %s has the timestamps of %s", out, station.name, ", ".join(lost))
+        if changing := sum(bool(dataset.episode(index).frame_tasks) for index in range(dataset.episodes)):
+            log.warning("%s: a bag has one task an episode: of %d the first alone is kept", out, changing)
+        end = 0
+        for index, draft in enumerate(drafts(dataset)):
+            end = messages.episode(draft, end)
+            if progress is not None:
+                progress(index + 1, {})
+
+
+@contextmanager
+def _bag(out: Path) -> Iterator[Any]:
+    """A writer of a bag that appears at `out` when it is whole."""
+    rosbags()
+    from rosbags.rosbag2 import StoragePlugin, Writer
+
+    if out.suffix != ".mcap":
+        with new_folder(out) as part:
+            part.rmdir()  # the library makes the folder itself
+            with Writer(part, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
+                yield bag
+        return
+    check_new(out)
+    if out.is_dir():
+        raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.mcap")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as part:
+        folder = Path(part) / out.stem
+        with Writer(folder, version=8, storage_plugin=StoragePlugin.MCAP) as bag:
+            yield bag
+        check_new(out)
+        place_file(folder / f"{out.stem}.mcap", out)
+
+
+class _EpisodeMessages:
+    """Writes episodes as messages on the topics of a station."""
+
+    def __init__(self, bag: Any, station: Contract, outcomes: bool) -> None:
+        refuse_raw_torques(station)
+        self._station, self._messages, self._outcomes = station, Messages(), outcomes
+        self.sources = _sources(station)
+        self._control = make_control(station.interface.action_kind, station.robot)
+        self._bag = bag
+        channels = {channel.topic: channel.type for channel in station.topics.values()} | {EPISODE_EVENTS: STRING}
+        self._connections = {
+            topic: bag.add_connection(topic, kind, typestore=self._messages.store) for topic, kind in channels.items()
+        }
+        self._types = channels
+        self._waiting: list[tuple[int, int, str, Any]] = []
+        self._count = 0
+
+    def episode(self, draft: EpisodeDraft, after_ns: int) -> int:
+        """Write one episode, not before `after_ns`; returns when it ends [ns]."""
+        episode, hz = draft.episode, self._station.interface.control_hz
+        step = round(1e9 / hz)
+        times, stamps = _times(episode, self._station, step)
+        if times[0] <= after_ns:
+            shift = after_ns + BETWEEN_NS - int(times[0])
+            if episode.stamps:
+                log.warning("%s: moved by %.3f s, because the episode before it is later", draft.name, 1e-9 * shift)
+            times, stamps = times + shift, {name: np.where(at > 0, at + shift, at) for name, at in stamps.items()}
+        begin, end = int(times[0]), max(int(times[0]) + len(episode) * step, int(times[-1]) + step)
+        regular = bool(np.abs(times - begin - np.arange(len(times)) * step).max() <= SLACK_NS)
+        self._say(begin, EPISODE_EVENTS, self._event("start", episode.task))
+        makers = self._makers(draft)
+        cameras = {key: iter(frames(images)) for key, images in draft.images.items()}
+        last = dict.fromkeys(stamps, 0)
+        for t in range(len(episode)):
+            pictures = {key: next(camera) for key, camera in cameras.items()}
+            for name, at in stamps.items():
+                stamp = int(at[t])
+                if stamp > 0 and stamp != last[name]:
+                    last[name] = stamp
+                    topic, make = makers[name]
+                    self._say(stamp, topic, make(t, stamp, pictures))
+            self._flush(int(times[t]) - HELD_NS)
+        ending = _ending(episode, times - begin, regular, self._outcomes)
+        kind = "success" if episode.success else "failure"
+        self._say(end, EPISODE_EVENTS, self._event(kind, episode.task, ending.to_json()))
+        self._flush(end + 1)
+        return end
+
+    def _makers(self, draft: EpisodeDraft) -> dict[str, tuple[str, Callable[[int, int, dict], Any]]]:
+        """Stamp name → topic, and what makes a message of (frame, stamp, images)."""
+        station, make, episode = self._station, self._messages, draft.episode
+        count = len(station.joints)
+        proprio = np.asarray(episode.observation["proprio"], np.float64)
+        q, width = np.ascontiguousarray(proprio[:, :count]), proprio[:, count]
+        goals, openings = self._control.targets(q, None, episode.action)
+
+        def joints(t: int, stamp: int, _: dict) -> Any:
+            if station.gripper_states is not None:
+                return make.joint_state(station.joints, q[t], stamp)
+            names = (*station.joints, *station.gripper_joints)
+            return make.joint_state(names, [*q[t], *station.gripper_joint_positions(float(width[t]))], stamp)
+
+        def fingers(t: int, stamp: int, _: dict) -> Any:
+            at = station.gripper_joint_positions(float(width[t]))
+            return make.joint_state(station.gripper_joints, at, stamp)
+
+        def command(t: int, stamp: int, _: dict) -> Any:
+            if station.command.type == POSE:
+                pos, rot = station.robot.chain.forward(goals[t][None])
+                return make.pose(pos[0], matrix_to_quat(rot)[0], stamp)
+            vector = [*goals[t]]
+            if station.gripper_in_command:
+                vector += station.gripper_joint_positions(float(openings[t]))
+            return self._set_point(station.command.type, station.joints, vector)
+
+        def gripper(t: int, stamp: int, _: dict) -> Any:
+            assert station.gripper is not None
+            values = station.gripper_values(float(openings[t]))
+            return self._set_point(station.gripper.type, station.gripper_joints, values)
+
+        makers: dict[str, tuple[str, Callable[[int, int, dict], Any]]] = {
+            "proprio": (station.joint_states.topic, joints),
+            "action": (station.command.topic, command),
+        }
+        if station.gripper_states is not None:
+            makers["gripper_states"] = (station.gripper_states.topic, fingers)
+        if station.gripper is not None:
+            makers["gripper"] = (station.gripper.topic, gripper)
+        if "objects" in station.interface.observation:
+            assert station.objects is not None
+            objects = station.interface.observation["objects"].names
+            values = episode.observation["objects"]
+            topic = station.objects.topic
+            makers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
+        if (contact := station.contact) is not None:
+            felt = episode.observation[contact.feature]
+            feel = make.wrench if contact.type == WRENCH else lambda row, at: make.torques(station.joints, row, at)
+            makers[contact.feature] = (contact.topic, lambda t, stamp, _: feel(felt[t], stamp))
+        for key in draft.images:
+            channel = station.topics[key]
+            makers[key] = (
+                channel.topic,
+                lambda t, stamp, images, key=key, kind=channel.type: make.image(kind, images[key], stamp),
+            )
+        return makers
+
+    def _set_point(self, kind: str, joints: tuple[str, ...], values: Any) -> Any:
+        if kind == FLOATS:
+            return self._messages.floats(values)
+        assert kind == TRAJECTORY
+        return self._messages.trajectory(joints, values, 1.0 / self._station.interface.control_hz)
+
+    def _event(self, kind: str, task: str, more: Mapping[str, Any] | None = None) -> Any:
+        return self._messages.text(json.dumps({"event": kind, "task": task, **(more or {})}, ensure_ascii=False))
+
+    def _say(self, at: int, topic: str, message: Any) -> None:
+        raw = self._messages.store.serialize_cdr(message, self._types[topic])
+        heapq.heappush(self._waiting, (at, self._count, topic, bytes(raw)))
+        self._count += 1
+
+    def _flush(self, before: int) -> None:
+        """Write what is waiting, in the order of its time."""
+        while self._waiting and self._waiting[0][0] < before:
+            at, _, topic, raw = heapq.heappop(self._waiting)
+            self._bag.write(self._connections[topic], at, raw)
+
+
+def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known: bool) -> Ending:
+    """What the event at the end of `episode` holds, whose frames were `since_ns` (T,) its start."""
+    interventions = () if episode.intervention is None else tuple(np.flatnonzero(episode.intervention).tolist())
+    rewards = tuple((int(t), float(episode.reward[t])) for t in np.flatnonzero(episode.reward))
+    usual = rewards == (((len(episode) - 1, 1.0),) if episode.success else ())
+    # What belongs to single frames needs the very same frames.
+    exact = not regular or bool(interventions) or not usual
+    return Ending(
+        frames_ns=tuple(since_ns.tolist()) if exact else (),
+        terminated=episode.terminated,
+        truncated=episode.truncated,
+        interventions=interventions,
+        rewards=None if usual else rewards,
+        known=known,
+    )
+
+
+def _sources(station: Contract) -> list[str]:
+    """What stamps are taken from."""
+    commanded = ["gripper"] if station.gripper is not None else []
+    measured = ["gripper_states"] if station.gripper_states is not None else []  # stamped as the arm is: one `proprio`
+    return [*station.interface.observation, *measured, "action", *commanded]
+
+
+def _times(episode: Episode, station: Contract, step: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+    """(T,) when each frame was [ns], and name → (T,) the stamps of what it holds [ns]."""
+    stored = {name: np.round(np.asarray(at) * 1e9).astype(np.int64) for name, at in episode.stamps.items()}
+    index = np.arange(len(episode), dtype=np.int64) * step
+    seen = [stored[name] for name in station.interface.observation if name in stored]
+    if FRAME in stored:
+        times = stored[FRAME]
+    elif seen:
+        # A frame comes after all that it saw, and after the frame before it whatever it saw.
+        apart = np.arange(len(episode)) * 10 * SLACK_NS
+        times = np.maximum.accumulate(np.max(seen, axis=0) - apart) + apart
+    else:
+        times = BETWEEN_NS + index
+    stored.setdefault("gripper_states", stored.get("proprio", times))
+    return times, {name: stored.get(name, times) for name in _sources(station)}

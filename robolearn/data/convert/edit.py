@@ -1,0 +1,239 @@
+"""Edits of a data set: each takes a set and gives the `EpisodeSource` of a new one; nothing is changed in place.
+
+drop, keep, split, merge, rename_task     episodes stay whole: their videos are taken over as they are
+crop, subsample                           episodes lose frames
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Episode, Interface
+from robolearn.data.convert.dataset_source import source_of
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, concatenated
+from robolearn.data.reading.reader import Dataset
+
+ACTIONS = ("auto", "first", "last", "mean", "sum")
+
+
+def keep(dataset: Dataset, episodes: Sequence[int]) -> EpisodeSource:
+    """Only `episodes`, in that order."""
+    if not len(episodes):
+        raise BadInput(f"data set {dataset.path}", got="no episode left", expected="at least one")
+    return source_of(dataset, episodes)
+
+
+def drop(dataset: Dataset, episodes: Sequence[int]) -> EpisodeSource:
+    """All but `episodes`."""
+    _known(dataset, episodes)
+    gone = set(episodes)
+    return keep(dataset, [index for index in range(dataset.episodes) if index not in gone])
+
+
+def split(dataset: Dataset, fractions: Sequence[float], seed: int | None) -> list[list[int]]:
+    """The episodes of each part, in order; the parts have about `fractions` of the episodes and one at least.
+
+    Args:
+      fractions: positive; they are made to add up to 1.
+      seed: episodes are dealt at random; None: the first ones go to the first part.
+    """
+    share = np.asarray(fractions, np.float64)
+    if not len(share) or not np.isfinite(share).all() or share.min() <= 0:
+        raise BadInput("--fractions", got=list(fractions), expected="positive numbers")
+    if len(share) > dataset.episodes:
+        raise BadInput(f"data set {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"{len(share)} parts")
+    ends = np.round(np.cumsum(share) / share.sum() * dataset.episodes).astype(int)
+    # Every part gets an episode: ends move apart where rounding made them meet.
+    for i in range(len(ends)):
+        ends[i] = max(ends[i], i + 1, ends[i - 1] + 1 if i else 1)
+    for i in reversed(range(len(ends))):
+        ends[i] = min(ends[i], dataset.episodes - (len(ends) - 1 - i))
+    order = np.arange(dataset.episodes)
+    if seed is not None:
+        order = np.random.default_rng(seed).permutation(dataset.episodes)
+    return [sorted(int(e) for e in part) for part in np.split(order, ends[:-1])]
+
+
+def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
+    """All episodes of `datasets`, one set after the other.
+
+    Raises:
+      BadInput: two of them have different interfaces; the first difference is named. Or one records which episodes
+        succeeded and another does not.
+    """
+    sources = [source_of(dataset) for dataset in datasets]
+    first = sources[0]
+    for dataset, source in zip(datasets[1:], sources[1:], strict=True):
+        _same(first.interface, source.interface, f"data set {dataset.path}")
+        if source.outcomes != first.outcomes:
+            said = ["no word on which episodes succeeded", "one that says which episodes succeeded"]
+            hint = "robolearn dataset import --outcome writes a set that says it"
+            got, expected = said[source.outcomes], f"the like of {datasets[0].path}"
+            raise BadInput(f"data set {dataset.path}", got=got, expected=expected, hint=hint)
+    stamps = tuple(name for name in first.stamps if all(name in source.stamps for source in sources))
+    notes = tuple(
+        f"the timestamps {name!r} are left out: not every set has them"
+        for name in dict.fromkeys(name for source in sources for name in source.stamps)
+        if name not in stamps
+    )
+    return EpisodeSource(
+        first.interface, concatenated(*sources), sum(s.count for s in sources), stamps, notes, first.outcomes
+    )
+
+
+def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:
+    """What is of task `old` (None: of every task), whole episodes or single frames, is of task `new`."""
+    if not new.strip():
+        raise BadInput("--to", got=repr(new), expected="the task in words")
+    if old is not None and old not in dataset.tasks:
+        raise BadInput("--task", got=old, available=dataset.tasks)
+
+    def renamed(draft: EpisodeDraft) -> EpisodeDraft:
+        episode = draft.episode
+        words = tuple(new if old is None or task == old else task for task in episode.frame_tasks or (episode.task,))
+        return _with(draft, task=words[0], frame_tasks=words if len(set(words)) > 1 else ())
+
+    return _mapped(source_of(dataset), renamed)
+
+
+def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None = None) -> EpisodeSource:
+    """Without the first `start` and the last `end` steps of `episodes` (default all).
+
+    An episode whose end is cut keeps its outcome: the flags move to its new last step.
+    """
+    if start < 0 or end < 0 or start + end == 0:
+        raise BadInput("crop", got=f"--start {start} --end {end}", expected="a step at least")
+    chosen = set(range(dataset.episodes) if episodes is None else _known(dataset, episodes))
+    for index in sorted(chosen):
+        if dataset.lengths[index] <= start + end:
+            expected = f"more than the {start + end} that are cut"
+            raise BadInput(f"episode {index}", got=f"{dataset.lengths[index]} steps", expected=expected)
+
+    def cropped(index: int, draft: EpisodeDraft) -> EpisodeDraft:
+        return rows(draft, slice(start, len(draft) - end)) if index in chosen else draft
+
+    source = source_of(dataset)
+    return replace(source, drafts=(cropped(index, draft) for index, draft in enumerate(source.drafts)))
+
+
+def subsample(dataset: Dataset, every: int, action: str = "auto") -> EpisodeSource:
+    """Every `every`-th frame, at a rate that is lower by as much.
+
+    The action of a frame stands for all the steps until the next one:
+
+        first, last   the one of the first or last of these steps (a target that is reached at the end: last)
+        mean          held for all of them, it moves as far as they did
+        sum           of small motions, where the sum stays in [-1, 1]
+        auto          tcp_delta: mean, but the gripper's last; joint_position: last; otherwise first
+
+    Rewards add up; an intervention in any of the steps counts.
+    """
+    if every < 2:
+        raise BadInput("--every", got=every, expected="at least 2")
+    if action not in ACTIONS:
+        raise BadInput("--action", got=action, available=ACTIONS)
+    source = source_of(dataset)
+    interface = replace(
+        source.interface,
+        control_hz=source.interface.control_hz / every,
+        extra={**source.interface.extra, "subsampled": every * int(source.interface.extra.get("subsampled", 1))},
+    )
+    rule = _rule(action, interface)
+
+    def thinned(draft: EpisodeDraft) -> EpisodeDraft:
+        episode = draft.episode
+        starts = np.arange(0, len(episode), every)
+        actions = rule(episode.action, starts)
+        if np.abs(actions).max() > 1.0 + 1e-6:
+            frame = int(np.abs(actions).max(axis=1).argmax())
+            got = f"{np.abs(actions).max():.3g} at frame {frame * every}"
+            raise BadInput("sum of actions", got=got, expected="in [-1, 1]", hint="Use --action mean")
+        short = rows(draft, slice(None, None, every))
+        intervention = episode.intervention
+        return _with(
+            short,
+            action=np.clip(actions, -1, 1).astype(np.float32),
+            reward=np.add.reduceat(episode.reward, starts).astype(np.float32),
+            intervention=None if intervention is None else np.logical_or.reduceat(intervention, starts),
+        )
+
+    return replace(_mapped(source, thinned), interface=interface)
+
+
+def rows(draft: EpisodeDraft, chosen: slice) -> EpisodeDraft:
+    """`draft` with only the frames `chosen`."""
+    e = draft.episode
+    short = replace(
+        e,
+        observation={key: values[chosen] for key, values in e.observation.items()},
+        action=e.action[chosen],
+        reward=e.reward[chosen],
+        intervention=None if e.intervention is None else e.intervention[chosen],
+        stamps={name: values[chosen] for name, values in e.stamps.items()},
+    )
+    if e.frame_tasks:
+        left = e.frame_tasks[chosen]
+        short = replace(short, task=left[0], frame_tasks=left if len(set(left)) > 1 else ())
+    return replace(draft, episode=short, images={key: images[chosen] for key, images in draft.images.items()})
+
+
+def _rule(action: str, interface: Interface) -> Callable[[NDArray, NDArray], NDArray]:
+    """(actions (T, Da), first frames of the groups) → (groups, Da)."""
+
+    def first(a: NDArray, starts: NDArray) -> NDArray:
+        return a[starts]
+
+    def last(a: NDArray, starts: NDArray) -> NDArray:
+        return a[np.append(starts[1:], len(a)) - 1]
+
+    def total(a: NDArray, starts: NDArray) -> NDArray:
+        return np.add.reduceat(a.astype(np.float64), starts, axis=0)
+
+    def mean(a: NDArray, starts: NDArray) -> NDArray:
+        return total(a, starts) / np.diff(np.append(starts, len(a)))[:, None]
+
+    def motion(a: NDArray, starts: NDArray) -> NDArray:
+        moved = mean(a, starts)
+        absolute = [i for i, name in enumerate(interface.action.names) if name.endswith("gripper")]
+        moved[:, absolute] = last(a, starts)[:, absolute]
+        return moved
+
+    if action == "auto":
+        return {"tcp_delta": motion, "joint_position": last}.get(interface.action_kind, first)
+    return {"first": first, "last": last, "mean": mean, "sum": total}[action]
+
+
+def _mapped(source: EpisodeSource, change: Callable[[EpisodeDraft], EpisodeDraft]) -> EpisodeSource:
+    def changed() -> Iterator[EpisodeDraft]:
+        for draft in source.drafts:
+            yield change(draft)
+
+    return replace(source, drafts=changed())
+
+
+def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
+    episode: Episode = replace(draft.episode, **changes)  # type: ignore[arg-type]
+    return replace(draft, episode=episode)
+
+
+def _known(dataset: Dataset, episodes: Sequence[int]) -> Sequence[int]:
+    for index in episodes:
+        if not 0 <= index < dataset.episodes:
+            raise BadInput(f"episode of {dataset.path}", got=index, expected=f"0 to {dataset.episodes - 1}")
+    return episodes
+
+
+def _same(a: Interface, b: Interface, what: str) -> None:
+    one, other = a.to_json(), b.to_json()
+    for key in one:
+        if one[key] == other[key]:
+            continue
+        if key == "observation":
+            for feature in dict.fromkeys([*one[key], *other[key]]):
+                if one[key].get(feature) != other[key].get(feature):
+                    raise BadInput(f"{what}: {feature}", got=other[key].get(feature), expected=one[key].get(feature))
+        raise BadInput(f"{what}: {key}", got=other[key], expected=one[key])

@@ -1,0 +1,242 @@
+"""LeRobotDataset v2.0 and v2.1: a parquet file per episode, an mp4 per episode and camera, and JSON lines.
+
+    meta/info.json  meta/tasks.jsonl  meta/episodes.jsonl  meta/episodes_stats.jsonl (v2.1)  meta/stats.json (v2.0)
+    data/chunk-000/episode_000000.parquet
+    videos/chunk-000/<feature>/episode_000000.mp4
+
+Columns are those of v3.0. Videos are taken over as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Interface
+from robolearn.data.convert.dataset_source import drafts, interface_with_images, segments_of
+from robolearn.data.convert.formats.lerobot import draft, plan, says_success
+from robolearn.data.convert.formats.lerobot_v30 import version
+from robolearn.data.convert.formats.options import ReadOptions, outcome_note
+from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder, write_video
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, names_of, stamp_column
+from robolearn.data.lerobot.info import V2, check_patterns
+from robolearn.data.lerobot.statistics import describe
+from robolearn.data.lerobot.tables import array_of
+from robolearn.data.reading.reader import Dataset
+from robolearn.data.video.container import facts
+from robolearn.data.video.pixels import describe_frames
+from robolearn.data.video.segments import Images, VideoSegment, frames
+
+CHUNK = 1000  # episodes per chunk folder
+DATA = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+VIDEO = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
+STATISTICS = ("min", "max", "mean", "std", "count")  # v2.1 has no quantiles
+
+
+def here(path: Path) -> bool:
+    return version(path).startswith("v2.")
+
+
+def read(path: Path, options: ReadOptions) -> EpisodeSource:
+    """The episodes of the folder `path`.
+
+    Raises:
+      BadInput: not such a set, a missing or damaged file, or counts that do not add up.
+    """
+    info = layout.read_info(path)
+    what = f"data set {path}"
+    if not str(info["codebase_version"]).startswith("v2."):
+        raise BadInput(what, got=f"format {info['codebase_version']}", expected="v2.1 or v2.0")
+    check_patterns(info, f"{what}: {layout.INFO_PATH}", V2)
+    count = int(info["total_episodes"])
+    if not count:
+        raise BadInput(what, got="no episodes", expected="at least one")
+    chosen = plan(info, what, options)
+    tasks = {int(row["task_index"]): str(row["task"]) for row in _lines(path, "meta/tasks.jsonl", "task_index", "task")}
+    lengths = {
+        row["episode_index"]: row["length"] for row in _lines(path, "meta/episodes.jsonl", "episode_index", "length")
+    }
+    if sorted(lengths) != list(range(count)):
+        expected = f"episodes 0 to {count - 1}"
+        raise BadInput(f"{what}: meta/episodes.jsonl", got=f"{len(lengths)} episodes", expected=expected)
+    size = int(info.get("chunks_size") or CHUNK)
+
+    def name_of(pattern: str, index: int, **more: str) -> str:
+        return pattern.format(episode_chunk=index // size, episode_index=index, **more)
+
+    def table(index: int, columns: list[str] | None = None) -> tuple[str, Any]:
+        name = name_of(str(info.get("data_path") or DATA), index)
+        rows = layout.read_parquet(path, name, columns)
+        if rows.num_rows != lengths[index]:
+            expected = f"{lengths[index]} by meta/episodes.jsonl"
+            raise BadInput(f"{what}: {name}", got=f"{rows.num_rows} frames", expected=expected)
+        return f"{what}: episode {index} ({name})", rows
+
+    def actions() -> Iterator[tuple[str, NDArray]]:
+        for index in range(count):
+            where, rows = table(index, ["action"])
+            yield where, array_of(rows["action"], chosen.interface.action.shape, "float32", what=where)
+
+    scale = scale_for(actions())
+
+    def episodes() -> Iterator[EpisodeDraft]:
+        for index in range(count):
+            where, rows = table(index)
+            videos: dict[str, Images] = {}
+            for key, feature in chosen.videos.items():
+                file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)
+                name = f"episode {index}, {key}"
+                fps, tolerance_s = float(info["fps"]), options.tolerance_s
+                videos[key] = VideoSegment(file, rows.num_rows, fps, name=name, tolerance_s=tolerance_s)
+            yield scaled(draft(chosen, rows, tasks, videos, options, where), scale)
+
+    outcomes = says_success(info, options)
+    notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
+    return EpisodeSource(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes, outcomes)
+
+
+def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
+    """Write `dataset` as a set of v2.1 into the new folder `out`, actions in the units that they were imported in."""
+    import pyarrow as pa
+
+    scale = scale_of(dataset.interface)
+    interface = without_scale(interface_with_images(dataset))
+    features = _features(dataset, interface)
+    names = names_of(dataset.info)
+    keys = {name: key for key, name in names.items()}
+    segments = {name: parts for name, parts in segments_of(dataset.path, dataset.info).items() if name in keys}
+    with new_folder(out) as part:
+        first, episode_lines, stats_lines = 0, [], []
+        video_facts: dict[str, dict[str, Any]] = {}
+        for index, one in enumerate(drafts(dataset)):
+            episode, length = one.episode, len(one)
+            frame = np.arange(length)
+            last = frame == length - 1
+            columns: dict[str, NDArray] = {names[key]: values for key, values in episode.observation.items()}
+            columns["action"] = scale.invert(episode.action) if scale else episode.action
+            columns |= {
+                "next.reward": episode.reward,
+                "next.done": last & (episode.terminated or episode.truncated),
+                "next.terminated": last & episode.terminated,
+                "next.truncated": last & episode.truncated,
+            }
+            if dataset.outcomes:
+                columns[SUCCESS] = last & episode.success
+            if episode.intervention is not None:
+                columns["is_intervention"] = episode.intervention
+            columns |= {stamp_column(name): values for name, values in episode.stamps.items()}
+            columns |= {
+                "timestamp": frame / interface.control_hz,
+                "frame_index": frame,
+                "episode_index": np.full(length, index),
+                "index": first + frame,
+                "task_index": dataset.task_index[first : first + length],
+            }
+            arrays = {name: _column(columns[name], features[name]["dtype"]) for name in features if name in columns}
+            where = {"episode_chunk": index // CHUNK, "episode_index": index}
+            _put(part / DATA.format(**where), layout.parquet_bytes(pa.table(arrays)))
+            for feature, parts in segments.items():
+                video = part / VIDEO.format(**where, video_key=feature)
+                video.parent.mkdir(parents=True, exist_ok=True)
+                write_video(parts[index], video, keys[feature], interface)
+                video_facts.setdefault(feature, facts(video))
+            tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
+            episode_lines.append({"episode_index": index, "tasks": tasks, "length": length})
+            stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
+            stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
+            stats_lines.append({"episode_index": index, "stats": stats})
+            first += length
+            if progress is not None:
+                progress(index + 1, {})
+        for feature, known in video_facts.items():
+            features[feature] = {**features[feature], "info": known}
+        _put_lines(part / "meta/tasks.jsonl", [{"task_index": i, "task": t} for i, t in enumerate(dataset.tasks)])
+        _put_lines(part / "meta/episodes.jsonl", episode_lines)
+        _put_lines(part / "meta/episodes_stats.jsonl", stats_lines)
+        info = {
+            "codebase_version": "v2.1",
+            "robot_type": interface.embodiment,
+            "total_episodes": dataset.episodes,
+            "total_frames": first,
+            "total_tasks": len(dataset.tasks),
+            "total_videos": dataset.episodes * len(segments),
+            "total_chunks": -(-dataset.episodes // CHUNK),
+            "chunks_size": CHUNK,
+            "fps": dataset.info["fps"],
+            "splits": {"train": f"0:{dataset.episodes}"},
+            "data_path": DATA,
+            "video_path": VIDEO if segments else None,
+            "features": features,
+            INTERFACE_KEY: interface.to_json(),
+        }
+        _put(part / "meta/info.json", layout.json_bytes(info, indent=4))
+
+
+def _features(dataset: Dataset, interface: Interface) -> dict[str, dict[str, Any]]:
+    """LeRobot's features of what is written: those of the set, and what an episode of ours always has."""
+    episode = dataset.episode(0)
+    lacking = {**OUTCOME, **INDEX}
+    if not dataset.outcomes:
+        del lacking[SUCCESS]
+    if episode.intervention is not None:
+        lacking["is_intervention"] = {"dtype": "bool", "shape": [1], "names": None}
+    lacking |= {stamp_column(name): {"dtype": "float64", "shape": [1], "names": None} for name in episode.stamps}
+    written = {*names_of(dataset.info).values(), "action", *lacking}
+    features = {k: dict(v) for k, v in dataset.features.items() if k in written}
+    features |= {k: v for k, v in lacking.items() if k not in dataset.features}
+    features["action"]["info"] = {INTERFACE_KEY: interface.to_json()}
+    return features
+
+
+def _column(values: NDArray, dtype: str) -> Any:
+    """A plain column for one component, fixed_size_list otherwise."""
+    import pyarrow as pa
+
+    flat = np.ascontiguousarray(values.reshape(len(values), -1), dtype=dtype)
+    array = pa.array(flat.reshape(-1))
+    return array if flat.shape[1] == 1 else pa.FixedSizeListArray.from_arrays(array, flat.shape[1])
+
+
+def _plain(stats: Mapping[str, NDArray]) -> dict[str, Any]:
+    return {name: stats[name].tolist() for name in STATISTICS}
+
+
+def _image_stats(segment: VideoSegment) -> dict[str, Any]:
+    """Per channel, in [0, 1] and of shape (3, 1, 1)."""
+    stats = segment.stats or describe_frames(frames(segment))
+    shaped = {name: stats[name].reshape(3, 1, 1).tolist() for name in STATISTICS if name != "count"}
+    return {**shaped, "count": stats["count"].tolist()}
+
+
+def _lines(path: Path, name: str, *keys: str) -> list[dict[str, Any]]:
+    what = f"data set {path}: {name}"
+    try:
+        text = (path / name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(what, got=f"unreadable ({error})", expected="JSON lines") from None
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            rows.append({key: row[key] for key in keys})
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"{what}, line {number}", got=f"{error!r}", expected=" and ".join(keys)) from None
+    return rows
+
+
+def _put_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    _put(path, b"".join(layout.json_bytes(row) + b"\n" for row in rows))
+
+
+def _put(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

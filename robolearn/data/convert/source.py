@@ -1,0 +1,248 @@
+"""Episodes on their way into a new data set, from wherever they come: another set, another format, an edit.
+
+An `EpisodeSource` hands out one `EpisodeDraft` after the other, numbers in memory and images as segments that are
+decoded when they are needed, so the size of a set does not matter. `write_dataset` writes them all into a new folder,
+or nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from robolearn.core import BadInput, Episode, Interface, RobolearnError
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.features import image_keys
+from robolearn.data.video.container import facts, size_of
+from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
+from robolearn.data.video.pixels import describe_frames
+from robolearn.data.video.segments import Images, VideoSegment, copy_stream, frames
+from robolearn.data.writing.checks import picture
+from robolearn.data.writing.leftovers import INNER, note_together, part_of
+from robolearn.data.writing.writer import EpisodeWriter
+from robolearn.io.atomic import place_folder, sync_tree
+
+Progress = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class EpisodeDraft:
+    """One episode to be stored.
+
+    Attributes:
+      episode: its numbers; `episode.observation` holds the vectors only.
+      images: ``images.<camera>`` → T images.
+      name: what it is called where it comes from, for messages, e.g. ``"demo_7"``.
+    """
+
+    episode: Episode
+    images: Mapping[str, Images] = field(default_factory=dict)
+    name: str = ""
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+
+@dataclass(frozen=True)
+class EpisodeSource:
+    """Episodes to be stored.
+
+    Attributes:
+      interface: of all of them, images included; actions are in [-1, 1].
+      drafts: gone through once.
+      count: how many they are.
+      stamps: the names of the raw timestamps that every episode has.
+      notes: remarks for the user on how they were read, one sentence each.
+      outcomes: whether their successes are recorded.
+    """
+
+    interface: Interface
+    drafts: Iterable[EpisodeDraft]
+    count: int
+    stamps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    outcomes: bool = True
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_dataset` wrote."""
+
+    episodes: int
+    frames: int
+    successes: int
+
+
+def write_dataset(source: EpisodeSource, out: str | Path, *, progress: Progress | None = None) -> Written:
+    """Write `source` as a new LeRobotDataset v3.0 in the folder `out`: all of it, or nothing.
+
+    Raises:
+      BadInput: `out` is there already, or an episode cannot be stored; it is named.
+    """
+    with new_folder(out) as part:
+        return _fill(part, source, progress)
+
+
+def write_datasets(
+    sources: Sequence[EpisodeSource], outs: Sequence[Path], progress: Callable[[int], Progress | None]
+) -> list[Written]:
+    """Write each of `sources` as a set, in the folder of `outs`: all sets, or none. Raises as `write_dataset` does.
+
+    Args:
+      progress: what is called after each episode of the set of this number.
+    """
+    with ExitStack() as stack:
+        parts = [stack.enter_context(new_folder(out, outs)) for out in outs]
+        stored = [_fill(part, source, progress(i)) for i, (part, source) in enumerate(zip(parts, sources, strict=True))]
+        for part in parts:  # all are on the disk before the first gets its name, so that little can come between
+            sync_tree(part)
+    return stored
+
+
+def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Written:
+    """Write `source` into the empty folder `part`, which has a folder of its own."""
+    successes = 0
+    drafts = iter(source.drafts)
+    first = next(drafts, None)
+    if first is None:
+        raise BadInput("data set", got="no episodes", expected="at least one")
+    config = _config(first)
+    with EpisodeWriter(
+        part, source.interface, stamps=source.stamps, video=config, outcomes=source.outcomes, durable=False
+    ) as writer:
+        for draft in itertools.chain([first], drafts):
+            name = draft.name or f"episode {writer.episodes}"
+            try:
+                _write(writer, draft, source.stamps, part.parent, config)
+            except BadInput as error:
+                raise BadInput(f"{name}: {error}") from None
+            successes += draft.episode.success
+            if progress is not None:
+                progress(writer.episodes, {})
+        return Written(writer.episodes, writer.frames, successes)
+
+
+def _write(
+    writer: EpisodeWriter, draft: EpisodeDraft, wanted: tuple[str, ...], aside: Path, config: VideoConfig
+) -> None:
+    """Store `draft`; its videos are made in the folder `aside`."""
+    episode = draft.episode
+    stamps = {name: episode.stamps[name] for name in wanted if name in episode.stamps}
+    videos: dict[str, EpisodeVideo] = {}
+    try:
+        for key in image_keys(writer.interface):
+            if key not in draft.images:
+                raise BadInput(key, got="no images", expected=f"{len(episode)}", available=draft.images)
+            videos[key] = write_video(draft.images[key], aside / f"{key}.mp4", key, writer.interface, config)
+        writer.take(replace(episode, stamps=stamps), videos)
+    finally:
+        for video in videos.values():
+            video.path.unlink(missing_ok=True)
+
+
+def _config(draft: EpisodeDraft) -> VideoConfig:
+    """How images are encoded that cannot be copied: as those that can are."""
+    try:
+        kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, VideoSegment)}
+    except BadInput:
+        kinds = set()  # raised again, with the episode, when it is written
+    return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
+
+
+def write_video(
+    images: Images, path: Path, key: str, interface: Interface, config: VideoConfig | None = None
+) -> EpisodeVideo:
+    """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
+    spec, hz = interface.observation[key], interface.control_hz
+    if isinstance(images, VideoSegment) and images.whole:
+        if (size := size_of(images.path)) != spec.shape[:2]:
+            raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
+        if copy_stream(images, path, hz):
+            return EpisodeVideo(path, len(images), images.stats or describe_frames(frames(images)))
+    encoder = VideoEncoder(path, key, spec, hz, config or VideoConfig())
+    try:
+        for t, image in enumerate(frames(images)):
+            encoder.put(picture(image, spec, (), key, f" at frame {t}"))
+        return encoder.finish()
+    except BaseException:
+        encoder.abort()
+        raise
+
+
+@contextmanager
+def new_folder(out: str | Path, together: Sequence[Path] = ()) -> Iterator[Path]:
+    """A folder to fill, which takes the place `out` when all went well and disappears otherwise.
+
+    Where `out` is a link, what it leads to is filled. A kill leaves it behind for `robolearn.data.writing.leftovers`.
+
+    Args:
+      together: all the folders that are filled together with this one.
+
+    Raises:
+      BadInput: `out` is there already, no folder can be made there, or another process is filling it.
+      RobolearnError: the filled folder cannot take its place; it is kept, and named.
+    """
+    check_new(out)
+    out = Path(os.path.realpath(out))
+    part = part_of(out)
+    try:
+        part.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out}", got=error.strerror, expected="a place for a new folder") from None
+    guard = layout.lock(part)  # held by nobody where a killed process left the folder behind
+    kept = False
+    try:
+        for child in part.iterdir():
+            if child.name != layout.LOCK_PATH:
+                _remove(child)
+        inner = part / INNER
+        inner.mkdir()
+        if together:
+            note_together(part, together)
+        yield inner
+        try:
+            check_new(out)
+            place_folder(inner, out)
+        except (BadInput, OSError) as error:
+            kept = True
+            said = error if isinstance(error, BadInput) else f"--out {out}: {error.strerror}"
+            raise RobolearnError(f"{said}. All is written, and kept in {inner}") from error
+    finally:
+        if not kept:
+            shutil.rmtree(part, ignore_errors=True)
+        guard.release()
+
+
+def check_new(out: str | Path) -> None:
+    """Raise `BadInput` where `out`, or what it leads to, is there and not an empty folder that can be replaced."""
+    out = Path(out)
+    if os.path.ismount(out):
+        raise BadInput(f"--out {out}", got="a mount point", expected="a new folder", hint="Name a folder in it")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        what = "a file" if not out.is_dir() else "a folder with content"
+        raise BadInput(f"--out {out}", got=what, expected="a new folder", hint="Nothing is overwritten")
+    if not out.name or out.name == "..":
+        raise BadInput("--out", got=out, expected="the name of a new folder")
+
+
+def concatenated(*sources: EpisodeSource) -> Iterator[EpisodeDraft]:
+    """The drafts of all `sources`, one after the other."""
+    for source in sources:
+        yield from source.drafts
+
+
+def stamps_of(episode: Episode) -> tuple[str, ...]:
+    """The names of the raw timestamps of `episode`."""
+    return tuple(getattr(episode, "stamps", {}) or {})
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

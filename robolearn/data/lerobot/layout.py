@@ -1,0 +1,151 @@
+"""Where the files of a LeRobotDataset v3.0 lie, and how they are read and replaced.
+
+    meta/info.json  meta/stats.json  meta/tasks.parquet
+    meta/episodes/chunk-000/file-000.parquet        one row per episode
+    data/chunk-000/file-000.parquet                 one row per frame
+    videos/observation.images.front/chunk-000/file-000.mp4      one per camera and episode
+    .running/                                       what `repair` needs of the episode at hand; see writer.py
+
+A file is replaced by writing ``<name>.tmp`` beside it, syncing that to the disk and renaming it. Readers of the
+format list ``*.parquet``, so a ``.tmp`` that a killed process left behind is invisible to them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from robolearn.core import BadInput
+from robolearn.data.lerobot.info import check_info, check_not_newer
+from robolearn.data.lerobot.remote import RemotePath
+from robolearn.io.commit import Commit
+from robolearn.io.json_files import json_in
+from robolearn.io.locks import Lock, LockHeld
+
+CHUNKS_SIZE = 1000  # files per chunk folder
+DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+INFO_PATH = "meta/info.json"
+A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
+INFO_TMP_PATH = "meta/info.json.tmp"
+STATS_PATH = "meta/stats.json"
+TASKS_PATH = "meta/tasks.parquet"
+LOCK_PATH = ".writer.lock"
+RUNNING_PATH = ".running"  # the journal and the growing videos of the episode at hand
+# Such folders of recordings that were killed, 000, 001, …, set aside by a resumed one; and in beyond-000, … what lay
+# beyond the counts of info.json and is no whole episode.
+UNFINISHED_PATH = ".unfinished"
+UNCOMMITTED = "beyond-"
+WEIGHTS_PATH = "meta/robolearn_weights.json"
+
+
+def numbered(pattern: str, number: int) -> str:
+    """The path of file `number`, counted over all chunks."""
+    chunk, file = divmod(number, CHUNKS_SIZE)
+    return pattern.format(chunk_index=chunk, file_index=file)
+
+
+def video_path(key: str, number: int) -> str:
+    """The mp4 of camera feature `key` and episode `number`."""
+    return numbered(VIDEO_PATH.replace("{video_key}", key), number)
+
+
+def lock(root: Path) -> Lock:
+    """Hold the data set `root` for writing.
+
+    Raises:
+      BadInput: another writer holds it.
+    """
+    try:
+        return Lock(root / LOCK_PATH)
+    except LockHeld as held:
+        got = f"another writer at work in it, process {held.holder}"
+        raise BadInput(f"data set {root}", got=got, expected="one writer at a time") from None
+
+
+def commit(root: Path, suffix: str = ".tmp") -> Commit:
+    """Files of the data set `root` that are to be replaced together."""
+    return Commit(root, f"data set {root}", suffix)
+
+
+def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False).encode()
+
+
+def parquet_bytes(table: pa.Table) -> pa.Buffer:
+    """One row group with page checksums, so that a damaged file is noticed when it is read."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="snappy",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    return sink.getvalue()
+
+
+def read_json(root: Path | RemotePath, name: str) -> dict[str, Any]:
+    """Raises `BadInput` where the file is missing or not a JSON object."""
+    path = root / name
+    try:
+        with path.open("rb") if isinstance(path, Path) else path.open() as file:
+            value = json_in(file)
+    except FileNotFoundError:
+        raise BadInput(f"data set {root}", got=f"no {name}", expected="a LeRobotDataset v3.0 folder") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"data set {root}: {name}", got=f"unreadable JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"data set {root}: {name}", got=type(value).__name__, expected="a JSON object")
+    return value
+
+
+def read_info(root: Path | RemotePath) -> dict[str, Any]:
+    """``meta/info.json`` of a set of any version.
+
+    Raises:
+      BadInput: it is missing or unreadable, lacks a key that a reader needs, or has values that nothing can be read
+        with; the message names the key.
+    """
+    info = read_json(root, INFO_PATH)
+    check_not_newer(info, f"data set {root}")
+    for key in ("codebase_version", "features", "fps", "total_episodes", "total_frames", "total_tasks"):
+        if key not in info:
+            raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)
+    check_info(info, f"data set {root}: {INFO_PATH}")
+    return info
+
+
+def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None = None) -> pa.Table:
+    """The table in file `name`, all its columns or those of `columns` that it has.
+
+    Raises `BadInput` where the file is missing or damaged.
+    """
+    try:
+        path = root / name
+        source = path.open() if isinstance(path, RemotePath) else path
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
+            if columns is not None:
+                columns = [column for column in columns if column in file.schema_arrow.names]
+            return file.read(columns=columns, use_threads=False)
+    except FileNotFoundError:
+        raise BadInput(f"data set {root}", got=f"no {name}", expected="that file") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(f"data set {root}: {name}", got=f"a corrupt parquet file ({_first_line(error)})") from None
+
+
+def less(column: pa.ChunkedArray, bound: int, what: str) -> pa.ChunkedArray:
+    """Where `column` of file `what` is below `bound`; raises `BadInput` where it holds no numbers."""
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise BadInput(f"{what}, episode_index", got=f"a column of type {column.type}", expected="whole numbers")
+    return pc.call_function("less", [column, pa.scalar(bound, pa.int64())])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,170 @@
+"""Arrow tables of the v3.0 format: frames, episodes and tasks, built from arrays and turned back into them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+from robolearn.data.lerobot.statistics import QUANTILES, Stats
+
+STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
+_WHERE = (
+    "data/chunk_index",
+    "data/file_index",
+    "dataset_from_index",
+    "dataset_to_index",
+    "meta/episodes/chunk_index",
+    "meta/episodes/file_index",
+)
+_INDEX_COLUMN = "__index_level_0__"
+
+
+def frames_table(schema: pa.Schema, frames: Mapping[str, NDArray]) -> pa.Table:
+    """One row per frame; a vector column takes (T, D), a plain one (T,)."""
+    columns = []
+    for field in schema:
+        values = frames[field.name]
+        if pa.types.is_fixed_size_list(field.type):
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1), type=field.type.value_type)
+            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type))
+        else:
+            columns.append(pa.array(np.ascontiguousarray(values).reshape(-1), type=field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def episodes_schema(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
+    """The columns of ``meta/episodes``, with LeRobot's types: extremes as the feature has them."""
+    columns: dict[str, pa.DataType] = {"episode_index": pa.int64(), "tasks": pa.list_(pa.string())}
+    columns |= {name: pa.int64() for name in ("length", *_WHERE[:4])}
+    for name, feature in features.items():
+        if feature["dtype"] == "video":
+            columns |= {f"videos/{name}/{key}": pa.int64() for key in ("chunk_index", "file_index")}
+            columns |= {f"videos/{name}/{key}": pa.float64() for key in ("from_timestamp", "to_timestamp")}
+        extreme = {"int64": pa.int64(), "bool": pa.bool_()}.get(feature["dtype"], pa.float64())
+        kinds = {"min": extreme, "max": extreme, "count": pa.int64()}
+        for key in STATISTICS:
+            kind = pa.list_(kinds.get(key, pa.float64()))
+            if feature["dtype"] == "video" and key != "count":  # (3, 1, 1)
+                kind = pa.list_(pa.list_(kind))
+            columns[f"stats/{name}/{key}"] = kind
+    columns |= {name: pa.int64() for name in _WHERE[4:]}
+    return pa.schema(columns.items())
+
+
+def episode_row(
+    schema: pa.Schema, facts: Mapping[str, int | float], tasks: Sequence[str], stats: Mapping[str, Stats]
+) -> pa.Table:
+    """The row of one episode: `facts` (the plain columns), its tasks, and ``stats/<feature>/<statistic>``."""
+    columns = {name: pa.array([value], type=schema.field(name).type) for name, value in facts.items()}
+    columns["tasks"] = pa.array([list(tasks)], type=pa.list_(pa.string()))
+    for feature, values in stats.items():
+        for name in STATISTICS:
+            key = f"stats/{feature}/{name}"
+            kind = schema.field(key).type.value_type
+            if pa.types.is_list(kind):
+                columns[key] = pa.array([values[name].reshape(-1, 1, 1).tolist()], type=schema.field(key).type)
+                continue
+            flat = pa.array(values[name].astype(kind.to_pandas_dtype(), copy=False), type=kind)
+            columns[key] = pa.ListArray.from_arrays(pa.array([0, len(flat)], type=pa.int32()), flat)
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def conformed(table: pa.Table, schema: pa.Schema, *, what: str) -> pa.Table:
+    """`table` with the columns, their order and types of `schema`; another tool may have appended to the set."""
+    lacking = [name for name in schema.names if name not in table.column_names]
+    if lacking:
+        raise BadInput(what, got=f"no column {lacking[0]!r}", expected="it")
+    try:
+        return table.select(schema.names).replace_schema_metadata(None).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise BadInput(what, got=f"columns of other types ({error})", expected=str(schema)) from None
+
+
+def stacked_stats(episodes: pa.Table, features: Sequence[str]) -> Stats:
+    """The statistics of E `episodes`, the features side by side: statistic → (E, Σ D)."""
+    stats: Stats = {}
+    for name in STATISTICS:
+        parts = [_matrix(episodes[f"stats/{feature}/{name}"]) for feature in features]
+        stats[name] = parts[0] if name == "count" else np.concatenate(parts, axis=1)
+    return stats
+
+
+def _matrix(column: pa.ChunkedArray) -> NDArray:
+    values = column.combine_chunks()
+    while _is_list(values.type):
+        values = values.flatten()
+    flat = values.to_numpy(zero_copy_only=False)
+    return flat.astype(np.int64 if flat.dtype == np.int64 else np.float64).reshape(len(column), -1)
+
+
+def tasks_table(tasks: Sequence[str]) -> pa.Table:
+    """Task i in words. The words are the pandas index, which LeRobot looks them up by."""
+    table = pa.table(
+        {
+            "task_index": pa.array(range(len(tasks)), type=pa.int64()),
+            _INDEX_COLUMN: pa.array(list(tasks), type=pa.string()),
+        }
+    )
+
+    def described(name: str | None, field: str, kind: str, numpy: str) -> dict[str, str | None]:
+        return {"name": name, "field_name": field, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
+
+    pandas = {
+        "index_columns": [_INDEX_COLUMN],
+        "column_indexes": [
+            {
+                "name": None,
+                "field_name": None,
+                "pandas_type": "unicode",
+                "numpy_type": "object",
+                "metadata": {"encoding": "UTF-8"},
+            }
+        ],
+        "columns": [
+            described("task_index", "task_index", "int64", "int64"),
+            described(None, _INDEX_COLUMN, "unicode", "object"),
+        ],
+        "creator": {"library": "pyarrow", "version": pa.__version__},
+        "pandas_version": "2.2.0",
+    }
+    return table.replace_schema_metadata({"pandas": json.dumps(pandas)})
+
+
+def tasks_of(table: pa.Table, *, what: str) -> list[str]:
+    """The inverse of `tasks_table`, whatever the index column is called."""
+    words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    if "task_index" not in table.column_names or not words:
+        raise BadInput(what, got=f"columns {table.column_names}", expected="task_index and the task in words")
+    order = np.argsort(table["task_index"].to_numpy())
+    names = table[words[0]].to_pylist()
+    return [str(names[i]) for i in order]
+
+
+def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, what: str) -> NDArray:
+    """A contiguous (N, *shape) array of a column of lists, nested lists or plain values.
+
+    Raises:
+      BadInput: a row with another number of components, or a null.
+    """
+    length = len(column)
+    flat = column.combine_chunks()
+    while _is_list(flat.type):
+        flat = flat.flatten()
+    if not any(kind(flat.type) for kind in (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)):
+        raise BadInput(what, got=f"a column of type {flat.type}", expected=dtype)
+    if flat.null_count and not pa.types.is_floating(flat.type):
+        raise BadInput(what, got="a null", expected="a value in every row")
+    if len(flat) != length * int(np.prod(shape)):
+        raise BadInput(what, got=f"{len(flat)} values in {length} rows", expected=f"{shape} in every row")
+    # A copy: Arrow's own memory is read-only, which torch refuses to share.
+    return np.array(flat.to_numpy(zero_copy_only=False), dtype=dtype).reshape(length, *shape)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)

@@ -1,0 +1,1 @@
+"""A data set on disk or on a server → arrays and pictures."""

@@ -1,0 +1,218 @@
+"""The tables of a data set, read and checked: what does not add up is refused with the place named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.features import INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
+from robolearn.data.lerobot.remote import RemotePath, first_missing
+from robolearn.data.lerobot.statistics import Stats, describe_many
+from robolearn.data.lerobot.tables import array_of
+from robolearn.data.video.readers import FrameReader, PictureReader, VideoReader
+
+_EPISODE_COLUMNS = [
+    "episode_index",
+    "length",
+    "data/chunk_index",
+    "data/file_index",
+    "dataset_from_index",
+    "dataset_to_index",
+]
+_VIDEO_COLUMNS = ("chunk_index", "file_index", "from_timestamp")
+
+
+def episodes_of(root: Path | RemotePath, info: Mapping[str, Any], interface: Interface) -> pa.Table:
+    """The committed rows of ``meta/episodes``, checked."""
+    what = f"data set {root}"
+    wanted = list(_EPISODE_COLUMNS)
+    for name in video_columns(info, interface):
+        wanted += [f"videos/{name}/{key}" for key in _VIDEO_COLUMNS]
+    count = int(info["total_episodes"])
+    tables: list[pa.Table] = []
+    for name, table in episode_files(root, info, wanted):
+        lacking = [key for key in wanted if key not in table.column_names]
+        if lacking:
+            raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it")
+        holes = [key for key in wanted if table[key].null_count]
+        if holes:
+            raise BadInput(f"{what}: {name}, {holes[0]}", got="a null", expected="a value in every row")
+        tables.append(table.select(wanted))
+    if not tables:
+        raise BadInput(what, got="no meta/episodes/*/*.parquet", expected="a LeRobotDataset v3.0 folder")
+    try:
+        table = pa.concat_tables(tables)
+    except pa.ArrowException as error:
+        raise BadInput(f"{what}: meta/episodes", got=f"files that do not fit each other ({error})") from None
+    # A writer that was killed may leave the row of an episode that was never committed.
+    table = table.filter(layout.less(table["episode_index"], count, f"{what}: meta/episodes")).combine_chunks()
+    if table.num_rows != count or not np.array_equal(table["episode_index"].to_numpy(), np.arange(count)):
+        raise BadInput(f"{what}: meta/episodes", got=f"{table.num_rows} rows", expected=f"episodes 0 to {count - 1}")
+    lengths = table["length"].to_numpy()
+    if lengths.min() < 1:
+        raise BadInput(f"{what}: episode {int(lengths.argmin())}", got=f"length {lengths.min()}", expected="at least 1")
+    ends = np.cumsum(lengths)
+    for name, expected in (("dataset_to_index", ends), ("dataset_from_index", ends - lengths)):
+        wrong = np.flatnonzero(table[name].to_numpy() != expected)
+        if len(wrong):
+            e = int(wrong[0])
+            raise BadInput(f"{what}: {name} of episode {e}", got=table[name][e].as_py(), expected=int(expected[e]))
+    if ends[-1] != info["total_frames"]:
+        raise BadInput(f"{what}: sum of episode lengths", got=int(ends[-1]), expected=f"{info['total_frames']} frames")
+    return table
+
+
+def frames_of(
+    root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface
+) -> dict[str, NDArray]:
+    """Column → (N, …) for the committed frames."""
+    what = f"data set {root}"
+    names = names_of(info)
+    specs = {names[key]: spec for key, spec in vectors(interface).items()} | {"action": interface.action}
+    plain = {"frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
+    optional = {"next.reward": "float32", "next.success": "bool", "next.terminated": "bool", "next.truncated": "bool"}
+    optional |= {INTERVENTION: "bool"} | {name: "float64" for name in info["features"] if name.startswith(STAMP)}
+    wanted = {name: (spec, stored_dtype(spec.dtype)) for name, spec in specs.items()}
+    wanted |= {name: (ArraySpec(()), kind) for name, kind in (plain | optional).items()}
+    pattern = str(info.get("data_path") or layout.DATA_PATH)
+    chunks, files = episodes["data/chunk_index"].to_pylist(), episodes["data/file_index"].to_pylist()
+    count = int(info["total_episodes"])
+    parts: dict[str, list[NDArray]] = {}
+    for chunk, file in dict.fromkeys(zip(chunks, files, strict=True)):
+        name = pattern.format(chunk_index=chunk, file_index=file)
+        table = layout.read_parquet(root, name, list(wanted))
+        lacking = [key for key in wanted if key not in table.column_names and key not in optional]
+        if lacking:
+            found = table.column_names
+            raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it", available=found)
+        table = table.filter(layout.less(table["episode_index"], count, f"{what}: {name}"))
+        for key in table.column_names:
+            spec, kind = wanted[key]
+            parts.setdefault(key, []).append(array_of(table[key], spec.shape, kind, what=f"{what}: {name}, {key}"))
+    frames = {key: np.concatenate(arrays) for key, arrays in parts.items()}
+    total = int(info["total_frames"])
+    for key, array in list(frames.items()):
+        if len(array) != total:
+            if key in optional and len(frames["index"]) == total:
+                del frames[key]  # some files have it, some do not
+                continue
+            raise BadInput(f"{what}: data", got=f"{len(array)} frames", expected=f"{total} frames")
+    return frames
+
+
+def check_frames(
+    root: Path | RemotePath,
+    frames: Mapping[str, NDArray],
+    lengths: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    numbers: Sequence[str],
+) -> None:
+    """Frames in order, and every one of the columns `numbers` finite."""
+    total = int(lengths.sum())
+    episode = np.repeat(np.arange(len(lengths)), lengths)
+    frame = np.arange(total) - np.repeat(starts, lengths)
+
+    def fail(row: int, name: str, got: Any, expected: Any) -> None:
+        where = f"data set {root}: episode {episode[row]}, frame {frame[row]}, {name}"
+        raise BadInput(where, got=got, expected=expected)
+
+    for name, expected in (("episode_index", episode), ("frame_index", frame), ("index", np.arange(total))):
+        wrong = np.flatnonzero(frames[name] != expected)
+        if len(wrong):
+            fail(int(wrong[0]), name, int(frames[name][wrong[0]]), int(expected[wrong[0]]))
+    for name in [*numbers, "next.reward"]:
+        if name in frames and not np.isfinite(frames[name]).all():
+            row = int(np.argwhere(~np.isfinite(frames[name]))[0][0])
+            fail(row, name, "NaN or infinity", "finite numbers")
+
+
+def stats_of(root: Path | RemotePath, numbers: Sequence[str], frames: Mapping[str, NDArray]) -> dict[str, Stats]:
+    if (root / layout.STATS_PATH).exists():
+        stored = layout.read_json(root, layout.STATS_PATH)
+        try:
+            stats = {feature: {name: _array(name, v) for name, v in part.items()} for feature, part in stored.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
+        if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
+            return stats
+    return describe_many({name: frames[name] for name in numbers})
+
+
+def episode_files(
+    root: Path | RemotePath, info: Mapping[str, Any], columns: list[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    """The files of ``meta/episodes`` in order, each with its name and those of `columns` that it has.
+
+    Of a server, which has no listing, they are read by number until they hold all episodes.
+    """
+    if isinstance(root, RemotePath):
+        chunk = int(info.get("chunks_size") or layout.CHUNKS_SIZE)
+        rows = number = 0
+        while rows < int(info["total_episodes"]):
+            name = layout.EPISODES_PATH.format(chunk_index=number // chunk, file_index=number % chunk)
+            table = layout.read_parquet(root, name, columns)
+            yield name, table
+            rows, number = rows + table.num_rows, number + 1
+    else:
+        for path in sorted(root.glob("meta/episodes/*/*.parquet")):
+            name = str(path.relative_to(root))
+            yield name, layout.read_parquet(root, name, columns)
+
+
+def _array(name: str, value: Any) -> NDArray:
+    return np.asarray(value, np.int64 if name == "count" else np.float64)
+
+
+def vectors(interface: Interface) -> dict[str, ArraySpec]:
+    """The observation features that are no pictures."""
+    return {key: spec for key, spec in interface.observation.items() if not is_image(spec)}
+
+
+def video_columns(info: Mapping[str, Any], interface: Interface) -> list[str]:
+    """The columns' names of those pictures of `interface` that are stored as videos."""
+    named = names_of(info)
+    names = [named[key] for key in image_keys(interface)]
+    return [name for name in names if info["features"].get(name, {}).get("dtype") == "video"]
+
+
+def readers_of(
+    root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, memo: Path | None = None
+) -> dict[str, FrameReader]:
+    """Picture feature → where its frames lie; the digests of their files are kept in the folder `memo`."""
+    lengths = episodes["length"].to_numpy().astype(np.int64)
+    videos, names = video_columns(info, interface), names_of(info)
+    readers: dict[str, FrameReader] = {}
+    for key in image_keys(interface):
+        name = names[key]
+        height, width, channels = interface.observation[key].shape
+        shape = (height, width, channels)
+        if name in videos:
+            pattern = str(info.get("video_path") or layout.VIDEO_PATH)
+            chunk, file, begin = (episodes[f"videos/{name}/{part}"].to_numpy() for part in _VIDEO_COLUMNS)
+            paths = [
+                pattern.format(video_key=name, chunk_index=int(c), file_index=int(f))
+                for c, f in zip(chunk, file, strict=True)
+            ]
+            if (path := first_missing(root, list(dict.fromkeys(paths)))) is not None:
+                e = paths.index(path)
+                raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
+            begins = begin.astype(np.float64)
+            readers[key] = VideoReader(root, key, shape, lengths, paths, begins, float(info["fps"]), memo)
+        elif info["features"].get(name, {}).get("dtype") == "image":
+            pattern = str(info.get("data_path") or layout.DATA_PATH)
+            chunk, file = episodes["data/chunk_index"].to_numpy(), episodes["data/file_index"].to_numpy()
+            paths = [pattern.format(chunk_index=int(c), file_index=int(f)) for c, f in zip(chunk, file, strict=True)]
+            first: dict[str, int] = {}
+            start = episodes["dataset_from_index"].to_numpy()
+            rows = np.array([int(s) - first.setdefault(p, int(s)) for p, s in zip(paths, start, strict=True)])
+            readers[key] = PictureReader(root, key, shape, lengths, paths, rows, name, memo)
+        else:
+            raise BadInput(f"data set {root}: features", got=f"no {name!r}", expected="it", available=info["features"])
+    return readers

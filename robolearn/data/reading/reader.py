@@ -1,0 +1,324 @@
+"""Read a LeRobotDataset v3.0 into contiguous arrays, and refuse one that does not add up.
+
+Sets that LeRobot itself wrote are read too: without our interface one is derived from their features. Vectors are
+read when the set is opened; images on first access, from the frame cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.core.specs import PROMPT
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.features import (
+    IMAGES,
+    INTERVENTION,
+    SUCCESS,
+    camera_name,
+    interface_of,
+    names_of,
+    stamp_name,
+)
+from robolearn.data.lerobot.info import check_version
+from robolearn.data.lerobot.remote import RemotePath
+from robolearn.data.lerobot.statistics import Stats, describe_many
+from robolearn.data.lerobot.tables import tasks_of
+from robolearn.data.reading.cache import Progress, cache_folder, cached_frames, place_of
+from robolearn.data.reading.loading import check_frames, episodes_of, frames_of, readers_of, stats_of, vectors
+from robolearn.data.reading.ondemand import LazyObservation, OnDemand
+from robolearn.data.reading.weights import read_weights
+from robolearn.data.video.readers import FrameReader
+from robolearn.io.hashes import sha256
+from robolearn.io.missing import no_such_folder
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """E episodes of N frames in all: vectors in memory, images through the frame cache.
+
+    Attributes:
+      path: the folder, or its address on a server.
+      info: ``meta/info.json``.
+      interface: what an observation and an action are.
+      tasks: the tasks in words, by task index.
+      stats: ``meta/stats.json``, or computed where that is missing or was not brought up to date by a writer
+        that was killed: feature → statistic → (D,). Its quantiles are LeRobot's approximation; `statistics`
+        has the exact ones.
+      lengths: (E,) steps per episode; `starts` (E,) their first frames.
+      observation: feature → (N, …) as it is stored, float32 or a kind that has more digits, vectors only; for
+        pictures see `images`.
+      action: (N, Da) float32; reward: (N,) float32.
+      task_index: (N,) int64.
+      success, terminated, truncated: (E,) bool. Where a set does not record it, an episode is not a success, and
+        has been truncated.
+      intervention: (N,) bool, true where a teleoperator overrode the policy.
+      stamps: name → (N,) float64 [s], when a value was measured or sent.
+      readers: picture feature → where its frames lie.
+      cache: the folder of the frame cache, or None where images are decoded on demand.
+    """
+
+    path: Path | RemotePath
+    info: Mapping[str, Any]
+    interface: Interface
+    tasks: list[str]
+    stats: dict[str, Stats]
+    lengths: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    observation: dict[str, NDArray]
+    action: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    task_index: NDArray[np.int64]
+    success: NDArray[np.bool_]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    intervention: NDArray[np.bool_]
+    stamps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    readers: dict[str, FrameReader] = field(default_factory=dict)
+    cache: Path | None = None
+    _frames: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @staticmethod
+    def open(path: str | Path, *, images: bool = True, cache: str | Path | bool | None = None) -> Dataset:
+        """Read and check the data set in the folder `path`, or at the address ``http(s)://…`` (see `remote`).
+
+        Args:
+          images: False leaves the pictures out, of the interface too.
+          cache: where decoded frames are kept: see `robolearn.data.reading.cache.cache_folder`. No image is decoded
+            before the first access.
+
+        Raises:
+          BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
+            number that is not finite; the message names the file, or the episode and the frame.
+        """
+        return _open(place_of(path, cache), images, cache)
+
+    def seeing(self, features: Sequence[str] = ()) -> Dataset:
+        """This set with some of its observation features only, by default without what is privileged where it has
+        pictures: see `robolearn.core.Interface.seeing`.
+
+        Raises:
+          BadInput: a feature that it has not.
+        """
+        interface = self.interface.seeing(features, what=f"data set {self.path}")
+        kept = interface.observation
+        return replace(
+            self,
+            interface=interface,
+            observation={key: array for key, array in self.observation.items() if key in kept},
+            readers={key: reader for key, reader in self.readers.items() if key in kept},
+        )
+
+    def with_words(self, embed: Callable[[Sequence[str]], NDArray[np.float32]]) -> Dataset:
+        """This set with the sentence of each frame's task as the observation feature `PROMPT`.
+
+        The sentences and their vectors stand in the interface's ``extra["words"]``, so that a policy has them with it.
+
+        Args:
+          embed: n sentences → (n, D).
+        """
+        table = embed(self.tasks)
+        words = {task: vector.tolist() for task, vector in zip(self.tasks, table, strict=True)}
+        interface = replace(
+            self.interface,
+            observation={**self.interface.observation, PROMPT: ArraySpec(table.shape[1:])},
+            extra={**self.interface.extra, "words": words},
+        )
+        return replace(self, interface=interface, observation={**self.observation, PROMPT: table[self.task_index]})
+
+    def knowing(self, words: Mapping[str, list[float]]) -> Dataset:
+        """This set whose interface lists the sentences `words`, e.g. those of sets that are learned from beside it."""
+        return replace(self, interface=replace(self.interface, extra={**self.interface.extra, "words": dict(words)}))
+
+    @property
+    def features(self) -> Mapping[str, Mapping[str, Any]]:
+        """LeRobot's feature dictionary."""
+        return self.info["features"]
+
+    @property
+    def outcomes(self) -> bool:
+        """Whether the set records which episodes succeeded."""
+        return SUCCESS in self.features
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.lengths)
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        return len(self.action)
+
+    @property
+    def cameras(self) -> list[str]:
+        """The names of the cameras."""
+        return [camera_name(key) for key in self.readers]
+
+    def __len__(self) -> int:
+        return self.episodes
+
+    @property
+    def weights(self) -> list[float] | None:
+        """(E,) how often a frame of each episode is to be drawn relative to others; None where the set has no weights.
+
+        Raises:
+          BadInput: the file does not fit; the set may have grown since it was made.
+        """
+        return read_weights(self.path, self.episodes)
+
+    def images(self, camera: str, progress: Progress | None = None) -> Any:
+        """All frames of `camera` (or picture feature) as (N, H, W, 3) uint8, in memory.
+
+        The first call decodes what the frame cache does not have; `progress` is called with (frames done, in all).
+        Where the cache is off, or memory has no room for all of them, the result only looks like an array, and decodes
+        on every access: `ondemand.OnDemand`.
+
+        Raises:
+          BadInput: no such camera, or a video that is damaged or short.
+          RobolearnError: no room for the cache.
+        """
+        key = camera if camera in self.readers else IMAGES + camera
+        if key not in self.readers:
+            raise BadInput(f"camera of {self.path}", got=camera, available=self.cameras, expected="one it has")
+        if key not in self._frames:
+            reader = self.readers[key]
+            self._frames[key] = OnDemand(reader) if self.cache is None else cached_frames(reader, self.cache, progress)
+        return self._frames[key]
+
+    def build_cache(self, progress: Progress | None = None) -> None:
+        """Decode the images of all cameras now; `progress` is called with (frames done, in all) over all of them."""
+        total = self.frames * len(self.readers)
+        for done, key in enumerate(self.readers):
+
+            def report(count: int, _: int, done: int = done) -> None:
+                if progress is not None:
+                    progress(done * self.frames + count, total)
+
+            self.images(key, report)
+
+    def content(self) -> str:
+        """A digest of all vectors and of what the images are decoded from: the same for the same data."""
+        vectors = (self.observation[key] for key in sorted(self.observation))
+        images = (self.readers[key].identity(e) for key in sorted(self.readers) for e in range(self.episodes))
+        return sha256(self.action, *vectors, *images)
+
+    def episode(self, index: int) -> Episode:
+        """Episode `index`; its arrays are views of the data set's. Images are decoded when they are looked at."""
+        if not 0 <= index < self.episodes:
+            raise BadInput(f"episode of {self.path}", got=index, expected=f"0 to {self.episodes - 1}")
+        start = int(self.starts[index])
+        rows = slice(start, start + int(self.lengths[index]))
+        observation: Mapping[str, NDArray] = {key: array[rows] for key, array in self.observation.items()}
+        if self.readers:
+            made = {key: self._maker(key, index, rows) for key in self.readers}
+            observation = LazyObservation(observation, made)
+        tasks = [self.tasks[index] for index in self.task_index[rows]]
+        return Episode(
+            observation=observation,
+            action=self.action[rows],
+            reward=self.reward[rows],
+            success=bool(self.success[index]),
+            terminated=bool(self.terminated[index]),
+            truncated=bool(self.truncated[index]),
+            task=tasks[0],
+            intervention=self.intervention[rows],
+            stamps={name: times[rows] for name, times in self.stamps.items()},
+            frame_tasks=tuple(tasks) if len(set(tasks)) > 1 else (),
+        )
+
+    def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
+        frames = self._frames.get(key)
+        if isinstance(frames, np.ndarray):
+            return lambda: frames[rows]
+        return lambda: self.readers[key].decode(episode)
+
+    def frames_of(self, episodes: Sequence[int] | None = None) -> NDArray[np.int64]:
+        """The frame numbers of `episodes` (default all), in order."""
+        if episodes is None:
+            return np.arange(self.frames)
+        chosen = [int(e) for e in episodes]
+        for index in chosen:
+            if not 0 <= index < self.episodes:
+                raise BadInput(f"episode of {self.path}", got=index, expected=f"0 to {self.episodes - 1}")
+        ranges = [np.arange(self.starts[e], self.starts[e] + self.lengths[e]) for e in chosen]
+        return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
+
+    def statistics(self, episodes: Sequence[int] | None = None) -> dict[str, Stats]:
+        """Exact statistics over the frames of `episodes` (default all): observation key or ``action`` → stats.
+
+        They have the shapes of the features, ``count`` apart.
+        """
+        rows = self.frames_of(episodes)
+        arrays = {**{key: a[rows] for key, a in self.observation.items()}, "action": self.action[rows]}
+        shapes = {key: array.shape[1:] for key, array in arrays.items()}
+        return {
+            key: {name: value if name == "count" else value.reshape(shapes[key]) for name, value in stats.items()}
+            for key, stats in describe_many(arrays).items()
+        }
+
+
+def _open(root: Path | RemotePath, images: bool, cache: str | Path | bool | None) -> Dataset:
+    what = f"data set {root}"
+    if isinstance(root, Path) and not root.is_dir():
+        raise BadInput(f"{what}: {no_such_folder(root)}", hint=layout.A_SET)
+    info = layout.read_info(root)
+    if isinstance(root, RemotePath):
+        root.check_ranges(layout.INFO_PATH)
+    check_version(info, what)
+    interface = interface_of(info, what=what)
+    if not images:
+        interface = replace(interface, observation=vectors(interface))
+    if not info["total_episodes"]:
+        raise BadInput(what, got="no episodes", expected="at least one")
+    episodes = episodes_of(root, info, interface)
+    frames = frames_of(root, info, episodes, interface)
+
+    lengths = episodes["length"].to_numpy().astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    names = names_of(info)
+    numbers = [*(names[key] for key in vectors(interface)), "action"]
+    check_frames(root, frames, lengths, starts, numbers)
+    tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
+    task_index = frames["task_index"]
+    if task_index.min() < 0 or task_index.max() >= len(tasks):
+        raise BadInput(f"{what}: task_index", got=int(task_index.max()), expected=f"0 to {len(tasks) - 1}")
+
+    def flagged(name: str) -> NDArray[np.bool_] | None:
+        return np.logical_or.reduceat(frames[name], starts) if name in frames else None
+
+    success = flagged(SUCCESS)
+    success = np.zeros(len(lengths), bool) if success is None else success
+    terminated = flagged("next.terminated")
+    truncated = flagged("next.truncated")
+    terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
+    truncated = ~terminated if truncated is None else truncated
+    observation = {key: frames[names[key]] for key in vectors(interface)}
+    folder = cache_folder(root, cache)
+    reward = frames.get("next.reward")
+    return Dataset(
+        path=root,
+        info=info,
+        interface=interface,
+        tasks=tasks,
+        stats=stats_of(root, numbers, frames),
+        lengths=lengths,
+        starts=starts,
+        observation=observation,
+        action=frames["action"],
+        reward=np.zeros(len(task_index), np.float32) if reward is None else reward,
+        task_index=task_index,
+        success=success,
+        terminated=terminated,
+        truncated=truncated,
+        intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
+        stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
+        readers=readers_of(root, info, episodes, interface, folder),
+        cache=folder,
+    )

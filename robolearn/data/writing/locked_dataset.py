@@ -1,0 +1,387 @@
+"""The committed state of a data set that is being written, and how finished episodes join it.
+
+The frames of an episode join the newest data file, which is written anew beside the old one and renamed over it,
+until it has grown to `DATA_BYTES`; then the next file begins. The episode's row in ``meta/episodes`` goes the same
+way, its videos are files of their own, and ``meta/info.json``, renamed last, is the commit point: readers ignore
+what it does not count, and a writer that resumes removes of that what a killed commit left, by `find_uncommitted`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from robolearn.core import BadInput, Episode, Interface, RobolearnError
+from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.features import (
+    INTERFACE_KEY,
+    INTERVENTION,
+    column,
+    features_of,
+    image_keys,
+    interface_of,
+    schema_of,
+    stamp_name,
+)
+from robolearn.data.lerobot.frame_columns import frame_columns
+from robolearn.data.lerobot.info import VERSION
+from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
+from robolearn.data.lerobot.tables import (
+    conformed,
+    episode_row,
+    episodes_schema,
+    frames_table,
+    stacked_stats,
+    tasks_of,
+    tasks_table,
+)
+from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, check_encodable
+from robolearn.data.writing.append_file import AppendFile
+from robolearn.data.writing.cleanup import clean_up, unfinished_folder
+from robolearn.data.writing.steps import unfinished_steps
+from robolearn.data.writing.uncommitted import Uncommitted, find_uncommitted
+from robolearn.io.atomic import move, sync_folder
+
+log = logging.getLogger(__name__)
+
+DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
+META_ROWS = 64  # the same for a file of episode rows
+STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
+
+
+@dataclass(frozen=True)
+class CheckedEpisode:
+    """An episode that may be committed: its vectors checked, its videos written."""
+
+    episode: Episode
+    videos: Mapping[str, EpisodeVideo] = field(default_factory=dict)  # picture feature → its mp4
+
+
+class LockedDataset:
+    """The data set in the folder `root`, locked for writing until `close`.
+
+    Attributes:
+      features: LeRobot's feature dictionary. A set that an older version began keeps its own.
+      episodes, frames: how many are committed.
+      tasks: in words.
+      adopted: (episode, frames) of finished ones that ``meta/info.json`` did not count.
+
+    Args:
+      adopt: whether such episodes are counted again; otherwise a set that has some is refused.
+      durable: false for a set that nobody needs if this process dies: what is committed need not be on the disk then.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        interface: Interface,
+        *,
+        resume: bool,
+        stamps: Sequence[str],
+        video: VideoConfig,
+        outcomes: bool = True,
+        adopt: bool = False,
+        durable: bool = True,
+    ) -> None:
+        self._durable = durable
+        self.root, self.interface, self.stamps = root, interface, tuple(stamps)
+        self.episodes = self.frames = 0
+        self.tasks: list[str] = []
+        self.adopted: list[tuple[int, int]] = []
+        self._pictures = image_keys(interface)
+        self._set_features(features_of(interface, self.stamps, outcomes=outcomes))
+        self._stats: Stats = {}  # over all frames, the vector features side by side
+        self._pixels: dict[str, Stats] = {}  # picture feature → statistics
+        self._stats_frames = 0  # frames that stats.json covers
+        self._data = AppendFile(layout.DATA_PATH)
+        self._meta = AppendFile(layout.EPISODES_PATH)
+
+        if root.exists() and not root.is_dir():
+            raise BadInput(f"data set {root}", got="a file", expected="a folder")
+        self._check_path(resume)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"data set {root}", got=error.strerror, expected="a folder that can be made") from error
+        self._lock = layout.lock(root)
+        try:
+            self._check_path(resume)
+            hz = interface.control_hz
+            infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
+            self._set_features(features_of(interface, self.stamps, infos, outcomes))
+            if (root / layout.INFO_PATH).exists():
+                self._resume(adopt)
+            else:
+                self._clean_up(torn=True)
+                commit = layout.commit(root)
+                commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(), indent=4))
+                commit.publish(durable=durable)
+                if durable:
+                    sync_folder(root.parent)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def running(self) -> Path:
+        """The folder for the episode at hand."""
+        return self.root / layout.RUNNING_PATH
+
+    @property
+    def closed(self) -> bool:
+        return not self._lock.held
+
+    def close(self) -> None:
+        """Bring stats.json up to date and let go of the folder."""
+        if self.closed:
+            return
+        try:
+            if self._stats_frames < self.frames:
+                commit = layout.commit(self.root)
+                commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
+                commit.publish(durable=self._durable)
+        finally:
+            self._lock.release()
+
+    def commit(self, checked: Sequence[CheckedEpisode]) -> None:
+        """Store episodes, all of them or none, durably."""
+        if self.closed:
+            raise RobolearnError(f"data set {self.root}: the writer is closed")
+        data, meta, stats, pixels = self._data, self._meta, self._stats, dict(self._pixels)
+        count, frames, tasks = self.episodes, self.frames, list(self.tasks)
+        commit = layout.commit(self.root)
+        for episode, videos in ((one.episode, one.videos) for one in checked):
+            own_tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
+            tasks += [task for task in own_tasks if task not in tasks]
+            columns = frame_columns(episode, self.interface, self.stamps, count, frames, tasks)
+            side_by_side = [columns[name].reshape(len(episode), -1) for name in self._sizes]
+            own = describe(np.concatenate(side_by_side, axis=1, dtype=np.float64))
+            stats = merge(stats, own) if stats else own
+            if data.full(DATA_BYTES):
+                if data is not self._data:  # a file begun within this commit is complete now
+                    commit.stage(data.path, data.content())
+                data = data.next()
+            if meta.full(rows=META_ROWS):
+                if meta is not self._meta:
+                    commit.stage(meta.path, meta.content())
+                meta = meta.next()
+            facts: dict[str, int | float] = {
+                "episode_index": count,
+                "length": len(episode),
+                "data/chunk_index": data.number // layout.CHUNKS_SIZE,
+                "data/file_index": data.number % layout.CHUNKS_SIZE,
+                "dataset_from_index": frames,
+                "dataset_to_index": frames + len(episode),
+                "meta/episodes/chunk_index": meta.number // layout.CHUNKS_SIZE,
+                "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
+            }
+            for key in self._pictures:
+                name, video = column(key), videos[key]
+                commit.adopt(layout.video_path(name, count), video.path)
+                facts[f"videos/{name}/chunk_index"] = count // layout.CHUNKS_SIZE
+                facts[f"videos/{name}/file_index"] = count % layout.CHUNKS_SIZE
+                facts[f"videos/{name}/from_timestamp"] = 0.0
+                facts[f"videos/{name}/to_timestamp"] = len(episode) / self.interface.control_hz
+                pixels[key] = merge(pixels[key], video.stats) if key in pixels else video.stats
+            described = split(own, self._sizes) | {column(key): videos[key].stats for key in self._pictures}
+            data = data.appended(frames_table(self._schema, columns))
+            meta = meta.appended(episode_row(self._rows, facts, own_tasks, described))
+            count += 1
+            frames += len(episode)
+
+        commit.stage(data.path, data.content())
+        if len(tasks) > len(self.tasks):
+            commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(tasks)))
+        fresh = frames >= STATS_GROWTH * self._stats_frames
+        if fresh:
+            commit.stage(layout.STATS_PATH, self._stats_bytes(stats, pixels))
+        commit.stage(meta.path, meta.content())
+        commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
+        commit.publish(durable=self._durable)
+
+        self._data, self._meta, self._stats, self._pixels, self.tasks = data, meta, stats, pixels, tasks
+        self.episodes, self.frames = count, frames
+        self._stats_frames = frames if fresh else self._stats_frames
+
+    def _set_features(self, features: dict[str, dict[str, Any]]) -> None:
+        self.features = features
+        self._schema = schema_of(features)
+        self._rows = episodes_schema(features)
+        self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] != "video"}
+
+    def _stats_bytes(self, stats: Stats, pixels: Mapping[str, Stats]) -> bytes:
+        parts = split(stats, self._sizes)
+        for key, own in pixels.items():
+            parts[column(key)] = {n: value if n == "count" else value.reshape(-1, 1, 1) for n, value in own.items()}
+        return layout.json_bytes(
+            {feature: {name: value.tolist() for name, value in part.items()} for feature, part in parts.items()}
+        )
+
+    def _info(self, episodes: int = 0, frames: int = 0, tasks: int = 0) -> dict[str, Any]:
+        hz = float(self.interface.control_hz)
+        return {
+            "codebase_version": VERSION,
+            "robot_type": self.interface.embodiment,
+            "total_episodes": episodes,
+            "total_frames": frames,
+            "total_tasks": tasks,
+            "chunks_size": layout.CHUNKS_SIZE,
+            "data_files_size_in_mb": 100,
+            "video_files_size_in_mb": 200,
+            "fps": int(hz) if hz.is_integer() else hz,
+            "splits": {"train": f"0:{episodes}"},
+            "data_path": layout.DATA_PATH,
+            "video_path": layout.VIDEO_PATH if self._pictures else None,
+            "features": self.features,
+            INTERFACE_KEY: self.interface.to_json(),
+        }
+
+    def _check_path(self, resume: bool) -> None:
+        """Refuse what must not be written to."""
+        root = self.root
+        if (root / layout.INFO_PATH).exists():
+            if not resume:
+                hint = "Choose another folder, or resume"
+                raise BadInput(f"data set {root}", got="an existing data set", expected="a new folder", hint=hint)
+        elif root.exists():
+            # A writer that was killed before its first commit leaves folders, its lock and .tmp files.
+            strange = [
+                name
+                for name in root.rglob("*")
+                if not name.is_dir() and name.name != layout.LOCK_PATH and name.suffix != ".tmp"
+            ]
+            if strange:
+                raise BadInput(f"folder {root}", got=f"other files ({strange[0].name})", expected="a new folder")
+
+    def _resume(self, adopt: bool) -> None:
+        """Take up the committed state and remove what a killed commit left."""
+        what = f"data set {self.root}"
+        info = layout.read_info(self.root)
+        if INTERFACE_KEY not in info:
+            raise BadInput(what, got="one that robolearn did not write", expected="one of its own to resume")
+        theirs = interface_of(info, what=what).to_json()
+        ours = self._info(info["total_episodes"], info["total_frames"], info["total_tasks"])
+        # Compared as JSON text, in which tuples and lists are the same.
+        for key, value in ours[INTERFACE_KEY].items():
+            if layout.json_bytes(theirs[key]) != layout.json_bytes(value):
+                raise BadInput(
+                    f"{what}: interface, {key}",
+                    got=_short(value),
+                    expected=f"{_short(theirs[key])}, as the episodes have it that are there",
+                )
+        for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
+            if info.get(key) != ours[key]:
+                raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
+        self._take_features(info["features"], what)
+        more = find_uncommitted(self.root, info)
+        if more.lengths and not adopt:
+            got = f"{info['total_episodes'] + len(more.lengths)} episodes in its files"
+            expected = f"{info['total_episodes']}, as {layout.INFO_PATH} says"
+            raise BadInput(what, got=got, expected=expected, hint="`robolearn dataset repair` counts all of them")
+        self._count(info, more)
+        self._set_aside()
+        if not self.episodes:
+            self._clean_up(torn=more.torn)
+            (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
+            return
+        names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
+        if not names:
+            raise BadInput(what, got="no meta/episodes/*/*.parquet", expected=f"{self.episodes} episodes")
+        rows = pa.concat_tables([self._read(name, self._rows) for name in names])
+        rows = rows.filter(layout.less(rows["episode_index"], self.episodes, what)).combine_chunks()
+        if rows.num_rows != self.episodes:
+            raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
+        if (frames := rows["dataset_to_index"][-1].as_py()) != self.frames:
+            raise BadInput(f"{what}: meta/episodes", got=f"{frames} frames", expected=f"{self.frames} frames")
+        # A killed commit may have added words; those of counted episodes stay, whatever the count in info.json.
+        words = tasks_of(layout.read_parquet(self.root, layout.TASKS_PATH), what=what)
+        used = {word for spoken in rows["tasks"].to_pylist() for word in spoken or ()}
+        known = 1 + max((index for index, word in enumerate(words) if word in used), default=-1)
+        self.tasks = words[: max(more.tasks, known)]
+        self._stats = aggregate(stacked_stats(rows, list(self._sizes)))
+        self._pixels = {key: aggregate(stacked_stats(rows, [column(key)])) for key in self._pictures}
+        self._stats_frames = self.frames
+
+        def number(kind: str) -> int:
+            return rows[f"{kind}/chunk_index"][-1].as_py() * layout.CHUNKS_SIZE + rows[f"{kind}/file_index"][-1].as_py()
+
+        meta = AppendFile(layout.EPISODES_PATH, number("meta/episodes"))
+        data = AppendFile(layout.DATA_PATH, number("data"))
+        newest_meta = self._read(meta.path, self._rows)
+        newest_data = self._read(data.path, self._schema)
+        kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes, what))
+        kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes, what))
+        self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
+        cut = [
+            file.path
+            for file, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
+            if newest.num_rows != kept.num_rows
+        ]
+        self._clean_up(torn=more.torn, cut=cut)
+        if cut and more.torn:
+            log.warning("%s: an unfinished episode is removed", self.root)
+        # Beside info.json.tmp, which marks a killed commit until nothing of it remains.
+        commit = layout.commit(self.root, ".again.tmp")
+        commit.stage(data.path, self._data.content())
+        commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
+        commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
+        commit.stage(meta.path, self._meta.content())
+        commit.stage(
+            layout.INFO_PATH, layout.json_bytes(self._info(self.episodes, self.frames, len(self.tasks)), indent=4)
+        )
+        commit.publish()
+        (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
+
+    def _count(self, info: Mapping[str, Any], more: Uncommitted) -> None:
+        """The episodes of `info`, and the finished ones that it does not count."""
+        self.episodes, self.frames = info["total_episodes"], info["total_frames"]
+        for length in more.lengths:
+            self.adopted.append((self.episodes, length))
+            self.episodes, self.frames = self.episodes + 1, self.frames + length
+
+    def _take_features(self, stored: dict[str, dict[str, Any]], what: str) -> None:
+        """Go on with the features that the set has; they must hold what this writer is given."""
+        stamps = [stamp for name in stored if (stamp := stamp_name(name)) is not None]
+        if sorted(stamps) != sorted(self.stamps):
+            raise BadInput(f"{what}: stamps", got=list(self.stamps) or "none", expected=stamps or "none")
+        lacking = [name for name in self.features if name not in stored and name != INTERVENTION]
+        if lacking:
+            raise BadInput(f"{what}: features", got=f"no {lacking[0]!r}", expected="it", available=stored)
+        self._set_features({name: feature for name, feature in stored.items() if name in self.features})
+
+    def _set_aside(self) -> None:
+        """Keep the running episode of a recording that was killed, for `repair`."""
+        if not self.running.exists():
+            return
+        if unfinished_steps(self.running, self.episodes):
+            move(self.running, unfinished_folder(self.root))
+            log.warning("%s: an unfinished episode is set aside; `robolearn dataset repair` can save it", self.root)
+        else:
+            shutil.rmtree(self.running)
+
+    def _read(self, name: str, schema: pa.Schema) -> pa.Table:
+        return conformed(layout.read_parquet(self.root, name), schema, what=f"data set {self.root}: {name}")
+
+    def _clean_up(self, *, torn: bool, cut: Sequence[str] = ()) -> None:
+        """Leave no file after the newest that committed episodes lie in; see `clean_up`."""
+        newest = {file.pattern: file.number if file.table is not None else -1 for file in (self._data, self._meta)}
+        newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
+        clean_up(self.root, newest, torn=torn, cut=cut)
+
+
+def _short(value: Any) -> str:
+    """A part of an interface in a line: of features their names, sizes and first numbers."""
+    if not isinstance(value, dict) or not all(isinstance(spec, dict) for spec in value.values()):
+        return str(value)
+    parts = []
+    for name, spec in value.items():
+        first = f": {spec['names'][0]}, …" if spec.get("names") else ""
+        parts.append(f"{name} ({'×'.join(map(str, spec.get('shape', ())))}{first})")
+    return ", ".join(parts)

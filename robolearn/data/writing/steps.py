@@ -1,0 +1,142 @@
+"""The steps of the episode at hand: in memory, and in a journal that outlives the process.
+
+A record of the journal is one step, fixed in size: all vectors as they will be stored, the action and the reward as
+float32, the stamps as float64, and whether the teleoperator intervened. The first record describes the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Episode, Interface
+from robolearn.data.lerobot.features import is_image, stored_dtype
+from robolearn.data.video.encoder import VideoConfig
+from robolearn.io.append_only import Journal, records
+
+ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, checked; images are with their encoders."""
+
+    row: Mapping[str, NDArray]
+    action: NDArray[np.float32]
+    reward: float
+    intervention: bool
+    stamps: Mapping[str, NDArray[np.float64]]
+
+
+def episode_of(
+    steps: Sequence[Step], interface: Interface, *, success: bool, terminated: bool, truncated: bool, task: str
+) -> Episode:
+    """The episode that `steps` make; its observation has no images."""
+    return Episode(
+        observation={key: np.stack([step.row[key] for step in steps]) for key in _vectors(interface)},
+        action=np.stack([step.action for step in steps]),
+        reward=np.asarray([step.reward for step in steps], np.float32),
+        success=success,
+        terminated=terminated,
+        truncated=truncated,
+        task=task,
+        intervention=np.asarray([step.intervention for step in steps], bool),
+        stamps={name: np.asarray([step.stamps[name] for step in steps], np.float64) for name in steps[0].stamps},
+    )
+
+
+class StepJournal:
+    """The journal of episode number `episode`, in the folder `folder`."""
+
+    def __init__(
+        self, folder: Path, interface: Interface, stamps: Sequence[str], video: VideoConfig, episode: int, task: str
+    ) -> None:
+        self._stamps = list(stamps)
+        kinds = {key: stored_dtype(interface.observation[key].dtype) for key in _vectors(interface)}
+        self._record = _record(interface, kinds, self._stamps)
+        self._journal = Journal(folder / ROWS_JOURNAL)
+        header: dict[str, Any] = {
+            "episode": episode,
+            "task": task,
+            "interface": interface.to_json(),
+            "stamps": self._stamps,
+            "video": asdict(video) | {"codec": video.encoder()},
+        }
+        if others := {key: kind for key, kind in kinds.items() if kind != "float32"}:
+            header["dtypes"] = others
+        self._journal.append(json.dumps(header).encode())
+
+    def append(self, step: Step) -> None:
+        """Raises `OSError` where the disk is full."""
+        record = np.zeros((), self._record)
+        for key, values in step.row.items():
+            record["row"][key] = values
+        record["action"], record["reward"], record["intervention"] = step.action, step.reward, step.intervention
+        record["stamps"] = [step.stamps[name] for name in self._stamps]
+        self._journal.append(record.tobytes())
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+@dataclass(frozen=True)
+class RecoveredEpisode:
+    """What the journal of a killed recording holds."""
+
+    episode: int
+    task: str
+    interface: Interface
+    stamps: list[str]
+    video: VideoConfig
+    steps: list[Step]
+
+
+def read_journal(folder: Path) -> RecoveredEpisode | None:
+    """The journal in `folder`, up to where it is whole; None without one."""
+    journal = records(folder / ROWS_JOURNAL)
+    first = next(journal, None)
+    if first is None:
+        return None
+    header: dict[str, Any] = json.loads(first)
+    interface, stamps = Interface.from_json(header["interface"]), list(header["stamps"])
+    kinds = dict.fromkeys(_vectors(interface), "float32") | header.get("dtypes", {})
+    layout = _record(interface, kinds, stamps)
+    steps = []
+    for record in journal:
+        found = np.frombuffer(record, layout)[0]
+        row = {key: found["row"][key] for key in kinds}
+        times = dict(zip(stamps, found["stamps"], strict=True))
+        steps.append(Step(row, found["action"], float(found["reward"]), bool(found["intervention"]), times))
+    return RecoveredEpisode(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
+
+
+def unfinished_steps(folder: Path, episodes: int) -> int:
+    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
+    journal = records(folder / ROWS_JOURNAL)
+    header = next(journal, None)
+    if header is None or json.loads(header)["episode"] < episodes:
+        return 0
+    return sum(1 for _ in journal)
+
+
+def _record(interface: Interface, kinds: Mapping[str, str], stamps: Sequence[str]) -> np.dtype:
+    """The bytes of one step; `kinds` is the kind of number of each vector."""
+    return np.dtype(
+        [
+            ("row", [(key, kind, interface.observation[key].shape) for key, kind in kinds.items()]),
+            ("action", "float32", interface.action.shape),
+            ("reward", "float32"),
+            ("stamps", "float64", (len(stamps),)),
+            ("intervention", "bool"),
+        ]
+    )
+
+
+def _vectors(interface: Interface) -> list[str]:
+    return [key for key, spec in interface.observation.items() if not is_image(spec)]

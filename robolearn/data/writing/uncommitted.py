@@ -1,0 +1,113 @@
+"""What ``meta/info.json`` does not count: the rest of a killed commit, or finished episodes.
+
+A commit renames ``meta/info.json`` last. Where one was killed on its way, ``meta/info.json.tmp`` is still there with
+the number of episodes that there would have been; those were never finished. Without it they are finished ones, and
+``meta/info.json`` is older than they are: it came back from a backup, from git, or with a tool that syncs folders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robolearn.core import BadInput
+from robolearn.data.lerobot import layout
+from robolearn.data.video.container import video_stream
+
+_COLUMNS = ["episode_index", "length", "dataset_from_index", "data/chunk_index", "data/file_index"]
+
+
+@dataclass(frozen=True)
+class Uncommitted:
+    """What a set of ours holds that its ``meta/info.json`` does not count.
+
+    Attributes:
+      torn: it is the rest of a commit that was killed.
+      lengths: of the finished episodes that follow the counted ones: those of which the row, the frames and the videos
+        are there, up to the first that lacks something.
+      tasks: how many tasks there are, those of these episodes included.
+    """
+
+    torn: bool
+    lengths: list[int]
+    tasks: int
+
+
+def find_uncommitted(root: Path, info: Mapping[str, Any]) -> Uncommitted:
+    """Look at the files of the set `root`, in the layout of `layout`; `info` is its ``meta/info.json``."""
+    count, frames, tasks = info["total_episodes"], info["total_frames"], info["total_tasks"]
+    cameras = [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
+    columns = _COLUMNS + [f"videos/{name}/{key}" for name in cameras for key in ("chunk_index", "file_index")]
+    rows: dict[int, dict[str, Any]] = {}
+    for path in sorted(root.glob("meta/episodes/*/*.parquet")):
+        try:
+            table = layout.read_parquet(root, str(path.relative_to(root)), columns)
+        except BadInput:
+            continue  # where counted episodes are in it, reading them raises
+        if "episode_index" in table.column_names and pa.types.is_integer(table["episode_index"].type):
+            rows |= {row["episode_index"]: row for row in _from(table, count).to_pylist()}
+    if is_torn(root, count, max(rows, default=count)):
+        return Uncommitted(True, [], tasks)
+    lengths: list[int] = []
+    while (index := count + len(lengths)) in rows:
+        found = _whole(root, rows[index], frames + sum(lengths), cameras)
+        if found is None:
+            break
+        lengths.append(found[0])
+        tasks = max(tasks, found[1] + 1)
+    return Uncommitted(False, lengths, tasks)
+
+
+def is_torn(root: Path, count: int, newest: int) -> bool:
+    """Whether episodes `count` to `newest` are the rest of a commit that was killed."""
+    try:
+        total = json.loads((root / layout.INFO_TMP_PATH).read_bytes())["total_episodes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return isinstance(total, int) and max(count, newest) < total
+
+
+def _whole(root: Path, row: Mapping[str, Any], first: int, cameras: list[str]) -> tuple[int, int] | None:
+    """(length, highest task) of the episode of `row`, which begins at frame `first`; None where something lacks."""
+    index, length = row["episode_index"], row.get("length")
+    where = {"chunk_index": row.get("data/chunk_index"), "file_index": row.get("data/file_index")}
+    if not length or row.get("dataset_from_index") != first or None in where.values():
+        return None
+    try:
+        table = layout.read_parquet(root, layout.DATA_PATH.format(**where), ["episode_index", "index", "task_index"])
+        known = layout.read_parquet(root, layout.TASKS_PATH).num_rows
+    except BadInput:
+        return None
+    if table.num_columns < 3:
+        return None
+    mine = table.filter(pc.call_function("equal", [table["episode_index"], pa.scalar(index, pa.int64())]))
+    task = max(mine["task_index"].to_pylist(), default=known)
+    if mine["index"].to_pylist() != list(range(first, first + length)) or task >= known:
+        return None
+    return (length, task) if all(_frames(root, row, name) == length for name in cameras) else None
+
+
+def _frames(root: Path, row: Mapping[str, Any], name: str) -> int:
+    """Of the video of feature `name`, by its index; 0 where there is none."""
+    import av
+    from av.error import FFmpegError
+
+    where = {key: row.get(f"videos/{name}/{key}") for key in ("chunk_index", "file_index")}
+    if None in where.values():
+        return 0
+    try:
+        with av.open(str(root / layout.VIDEO_PATH.format(video_key=name, **where))) as container:
+            return sum(packet.pts is not None for packet in container.demux(video_stream(container)))
+    except (FFmpegError, OSError, IndexError, ValueError):
+        return 0
+
+
+def _from(table: pa.Table, count: int) -> pa.Table:
+    """The rows of episodes from `count` on."""
+    return table.filter(pc.call_function("greater_equal", [table["episode_index"], pa.scalar(count, pa.int64())]))
