@@ -32,6 +32,11 @@ def generate_launch_description() -> LaunchDescription:
                 "words", default_value="", description="what to do, in a sentence, for a policy trained with words"
             ),
             DeclareLaunchArgument(
+                "goals",
+                default_value="",
+                description="a data set whose ends are goals, for a policy trained with a goal",
+            ),
+            DeclareLaunchArgument(
                 "device",
                 default_value="auto",
                 description="where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>",
@@ -53,6 +58,7 @@ def generate_launch_description() -> LaunchDescription:
                         "contract": ParameterValue(LaunchConfiguration("robot"), value_type=str),
                         "policy": ParameterValue(LaunchConfiguration("policy"), value_type=str),
                         "words": ParameterValue(LaunchConfiguration("words"), value_type=str),
+                        "goals": ParameterValue(LaunchConfiguration("goals"), value_type=str),
                         "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
                     }
                 ],

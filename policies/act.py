@@ -63,7 +63,7 @@ class ActPolicy(nn.Module):
     def decode(self, z: Tensor, cond: Tensor) -> Tensor:
         """Style z (B, latent) and condition (B, C) → (B, Tp, Da)."""
         memory = self.memory(torch.cat((self.latent(z)[:, None], self.condition(cond)), dim=1))
-        return self.leave(self.decoder(self.queries.expand(len(z), -1, -1), memory))
+        return self.leave(self.decoder(self.queries.expand(z.shape[0], -1, -1), memory))
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
         """Condition (B, C) and z (B, latent) → actions (B, Tp, Da) in [-1, 1]."""

@@ -6,13 +6,16 @@ the first noise, and 1, the ancestral sampler of DDPM. Everything here is normal
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch import Tensor, nn
 
+from policies.guidance import check_guidance, goal_condition, guided
 from policies.loss import step_weight, weighted_mean
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import build_encoder
@@ -51,34 +54,43 @@ class DiffusionPolicy(nn.Module):
         self.field = build_field(
             net, horizon=config.horizon, action_dim=self.action_dim, embedding=net.embedding, tokens=self.encoder.tokens
         )
-        chunk = (config.horizon, self.action_dim)
+        self.forward_process = DDPMScheduler(**_schedule(config))
+        self._prepare_sampler()
+        self.goal = goal_condition(self.encoder, config)
+
+    def _prepare_sampler(self) -> None:
+        config, chunk = self.config, (self.config.horizon, self.action_dim)
         self.noise_shape = chunk if config.eta == 0.0 else (1 + config.steps, *chunk)
-        shared = {
-            "num_train_timesteps": config.train_steps,
-            "beta_schedule": config.schedule,
-            "prediction_type": config.prediction,
-            "clip_sample": True,
-        }
-        self.forward_process = DDPMScheduler(**shared)
-        self.scheduler = DDIMScheduler(**shared, timestep_spacing=config.spacing)
+        self.scheduler = DDIMScheduler(**_schedule(config), timestep_spacing=config.spacing)
         self.scheduler.set_timesteps(config.steps)
+
+    def with_config(self, config: DiffusionConfig) -> DiffusionPolicy:
+        """The same weights, sampled with other settings."""
+        check_guidance(self.encoder, config)
+        net = copy.copy(self)
+        net.config = config
+        net._prepare_sampler()
+        return net
 
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
         """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
         return self.encoder(observation)
 
     def predict(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
-        """What `config.prediction` names, (B, Tp, Da), for noisy chunks x at schedule steps t (B,)."""
+        """What `config.prediction` names, (B, Tp, Da), not guided, for noisy chunks x at schedule steps t (B,)."""
         return self.field(x, self.time(t / self.config.train_steps), cond)
+
+    def _guided(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
+        return guided(self.field, self.goal, self.config.guidance, x, self.time(t / self.config.train_steps), cond)
 
     def time_grid(self) -> Tensor:
         """(K+1,) flow times τ_k = k/K of the denoising steps, from noise to action."""
         return torch.linspace(0.0, 1.0, self.config.steps + 1, device=self.time.frequency.device)
 
     def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor:
-        """μ_k for (B, Tp, Da) states: step k of DDIM (η = 0), not cut."""
+        """μ_k for (B, Tp, Da) states: step k of DDIM (η = 0), not cut, and guided as `sample`."""
         t = self.scheduler.timesteps[k]
-        prediction = self.predict(x, t.to(x.device).expand(len(x)), cond)
+        prediction = self._guided(x, t.to(x.device).expand(len(x)), cond)
         return self.scheduler.step(prediction, int(t), x, eta=0.0, use_clipped_model_output=True, return_dict=False)[0]
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
@@ -86,7 +98,7 @@ class DiffusionPolicy(nn.Module):
         eta = self.config.eta
         x, extra = (x0, None) if eta == 0.0 else (x0[:, 0], x0[:, 1:])
         for k, t in enumerate(self.scheduler.timesteps.tolist()):
-            prediction = self.predict(x, torch.full((x.shape[0],), t, device=x.device), cond)
+            prediction = self._guided(x, torch.full((x.shape[0],), t, device=x.device), cond)
             step = self.scheduler.step(
                 prediction,
                 t,
@@ -114,10 +126,14 @@ class DiffusionPolicy(nn.Module):
         return weighted_mean(error, weight), self.parts(error.detach(), weight, draws)
 
     def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """What is random in the loss of a batch like `action` (B, Tp, Da), each (B, …): t and ε."""
+        """What is random in the loss of a batch like `action` (B, Tp, Da), each (B, …): t, ε, and of policies with a
+        goal whether it is dropped."""
         like = {"generator": generator, "device": action.device}
         t = torch.randint(self.config.train_steps, (len(action),), **like)
-        return {"t": t, "noise": torch.randn(action.shape, dtype=action.dtype, **like)}
+        draws = {"t": t, "noise": torch.randn(action.shape, dtype=action.dtype, **like)}
+        if self.goal is not None:
+            draws["dropped"] = torch.rand(len(action), **like) < self.config.goal_dropout
+        return draws
 
     def weight(self, action: Tensor, is_pad: Tensor | None) -> Tensor:
         """(B, Tp) how much each action counts in the loss."""
@@ -132,6 +148,8 @@ class DiffusionPolicy(nn.Module):
     ) -> Tensor:
         """(B, Tp) squared errors, whose `weighted_mean` is the loss: rows do not depend on each other."""
         cond, t, noise = self.encode(observation), draws["t"], draws["noise"]
+        if self.goal is not None:
+            cond = self.goal.drop(cond, draws["dropped"])
         # x_t = √ᾱ_t x1 + √(1 − ᾱ_t) ε
         noisy = self.forward_process.add_noise(action, noise, t)  # type: ignore[arg-type]
         if self.config.prediction == "epsilon":
@@ -145,3 +163,13 @@ class DiffusionPolicy(nn.Module):
     def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The loss by its name, of what `errors` gave."""
         return {"loss": weighted_mean(error, weight)}
+
+
+def _schedule(config: DiffusionConfig) -> dict[str, Any]:
+    """What the schedulers of training and of sampling have in common."""
+    return {
+        "num_train_timesteps": config.train_steps,
+        "beta_schedule": config.schedule,
+        "prediction_type": config.prediction,
+        "clip_sample": True,
+    }

@@ -7,12 +7,14 @@ Flow time τ runs from 0 (noise) to 1 (action). Everything here is normalised: s
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
+from policies.guidance import check_guidance, goal_condition, guided
 from policies.loss import step_weight, weighted_mean
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import build_encoder
@@ -56,6 +58,14 @@ class FlowPolicy(nn.Module):
             tokens=self.encoder.tokens,
         )
         self.noise_shape = (config.horizon, self.action_dim)
+        self.goal = goal_condition(self.encoder, config)
+
+    def with_config(self, config: FlowConfig) -> FlowPolicy:
+        """The same weights, sampled with other settings."""
+        check_guidance(self.encoder, config)
+        net = copy.copy(self)
+        net.config = config
+        return net
 
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
         """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
@@ -68,7 +78,7 @@ class FlowPolicy(nn.Module):
         return torch.cat((self.time(tau), self.time(torch.zeros_like(tau) if d is None else d)), dim=1)
 
     def velocity(self, x: Tensor, tau: Tensor, cond: Tensor, d: Tensor | None = None) -> Tensor:
-        """v(x, τ, condition, d), of the shape of `x`.
+        """v(x, τ, condition, d), of the shape of `x`, without guidance.
 
         Args:
           x: (B, Tp, Da), or flat (B, Tp·Da).
@@ -93,10 +103,11 @@ class FlowPolicy(nn.Module):
         return torch.tensor(grid, device=self.time.frequency.device)
 
     def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor:
-        """μ_k = x + Δτ_k v(x, τ_k, condition, Δτ_k) for (B, Tp, Da) states: step k of `sample`, not cut."""
+        """μ_k = x + Δτ_k v(x, τ_k, condition, Δτ_k) for (B, Tp, Da) states: step k of `sample`, not cut, and guided as
+        it is."""
         grid = self.time_grid()
         tau, dtau = grid[k].expand(len(x)), grid.diff()[k].expand(len(x))
-        return x + dtau[:, None, None] * self.velocity(x, tau, cond, dtau)
+        return x + dtau[:, None, None] * self._guided(x, self.embed(tau, dtau), cond)
 
     def sample(self, cond: Tensor, x0: Tensor, steps: int | None = None) -> Tensor:
         """Noise x0 (B, Tp, Da) → actions (B, Tp, Da) in [-1, 1], deterministically.
@@ -108,9 +119,12 @@ class FlowPolicy(nn.Module):
         embeddings = self.embed(grid[:-1], sizes)
         x = x0
         for embedding, size in zip(embeddings.unbind(), sizes.tolist(), strict=True):
-            v = self.field(x, embedding.expand(x.shape[0], -1), cond)
+            v = self._guided(x, embedding.expand(x.shape[0], -1), cond)
             x = torch.add(x, v, alpha=size)
         return x.clamp(-1.0, 1.0)
+
+    def _guided(self, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
+        return guided(self.field, self.goal, self.config.guidance, x, embedding, cond)
 
     def loss(
         self,
@@ -136,7 +150,7 @@ class FlowPolicy(nn.Module):
 
     def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """What is random in the loss of a batch like `action` (B, Tp, Da), each (B, …): x_0, τ, and of shortcut models
-        the step d, 0 where the flow itself is trained."""
+        the step d, 0 where the flow itself is trained; of policies with a goal whether it is dropped."""
         batch, like = len(action), {"device": action.device, "dtype": action.dtype}
         draws = {"x0": torch.randn(action.shape, generator=generator, **like)}
         consistent = max(1, round(batch * self.config.consistency)) if self.config.kind == "shortcut" else 0
@@ -144,6 +158,8 @@ class FlowPolicy(nn.Module):
         if consistent:
             draws["d"] = torch.zeros(batch, **like)
             draws["d"][:consistent], draws["tau"][:consistent] = self._shortcut_steps(consistent, generator, action)
+        if self.goal is not None:
+            draws["dropped"] = torch.rand(batch, generator=generator, **like) < self.config.goal_dropout
         return draws
 
     def weight(self, action: Tensor, is_pad: Tensor | None) -> Tensor:
@@ -154,7 +170,7 @@ class FlowPolicy(nn.Module):
         self, observation: Mapping[str, Tensor], action: Tensor, draws: Mapping[str, Tensor], target: FlowPolicy | None
     ) -> Tensor:
         """(B, Tp) squared errors, whose `weighted_mean` is the loss: rows do not depend on each other."""
-        cond = self.encode(observation)
+        cond = self._condition(observation, draws)
         x0, tau, d = draws["x0"], draws["tau"], draws.get("d")
         # x_τ = τ x1 + (1 − τ) x0,  target u = x1 − x0
         x = torch.lerp(x0, action, tau[:, None, None])
@@ -163,9 +179,15 @@ class FlowPolicy(nn.Module):
             teacher = self if target is None else target
             c = slice(0, consistent)
             with torch.no_grad():
-                teacher_cond = cond[c] if target is None else teacher.encode({k: v[c] for k, v in observation.items()})
+                own = {k: v[c] for k, v in observation.items()}, {k: v[c] for k, v in draws.items()}
+                teacher_cond = cond[c] if target is None else teacher._condition(*own)
                 u[c] = teacher._two_half_steps(x[c], tau[c], d[c], teacher_cond)
         return (self.velocity(x, tau, cond, d) - u).square().mean(dim=2)
+
+    def _condition(self, observation: Mapping[str, Tensor], draws: Mapping[str, Tensor]) -> Tensor:
+        """As `encode`, in training: some of the goals are dropped."""
+        cond = self.encode(observation)
+        return cond if self.goal is None else self.goal.drop(cond, draws["dropped"])
 
     def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The loss and its named parts, of what `errors` gave."""

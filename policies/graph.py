@@ -41,11 +41,12 @@ def example_inputs(policy: LearnedPolicy, worlds: int, seed: int = 0) -> tuple[d
     """Features and noise as `policy` may meet them, on its device: vectors spread as its statistics say, random
     pictures."""
     statistics = policy.normalizer if isinstance(policy, ChunkPolicy) else policy.statistics
-    observe = policy.net.config.observe if isinstance(policy, ChunkPolicy) else 1
+    observe: dict[str, int] = policy.net.encoder.steps if isinstance(policy, ChunkPolicy) else {}
     random = torch.Generator().manual_seed(seed)
     observation: dict[str, Tensor] = {}
     for key, spec in sorted(policy.interface.observation.items()):
-        shape = (worlds, *((observe,) if observe > 1 else ()), *spec.shape)
+        steps = observe.get(key, 1)
+        shape = (worlds, *((steps,) if steps > 1 else ()), *spec.shape)
         if is_image(spec):
             observation[key] = torch.randint(256, shape, generator=random, dtype=torch.uint8).to(policy.device)
         else:

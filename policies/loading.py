@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from policies.backends import check_backend, use_backend
 from policies.config_file import CONFIG, interface_of, policy_folder, read_config
 from policies.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
-from policies.prompted import WORDS, PromptedPolicy, is_prompted, refuse_words, without_words
+from policies.prompted import WORDS, PromptedPolicy, is_prompted, refuse_goals, refuse_words, told_by, without_told
+from policies.settings import DENOISING
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
+if TYPE_CHECKING:
+    from policies.kinds import LearnedPolicy
+
 LEROBOT = "lerobot:"
+SAMPLER_FLAGS = {"steps": "--denoise-steps", "guidance": "--guidance"}
 
 
 def open_policy(
-    name: str | os.PathLike[str], device: str = "cpu", backend: str = "torch", precision: str = "float32"
+    name: str | os.PathLike[str],
+    device: str = "cpu",
+    backend: str = "torch",
+    precision: str = "float32",
+    sampling: Mapping[str, Any] | None = None,
 ) -> Policy:
-    """The policy that `name` says, ready to act; one that was trained with words wants to be told some before.
+    """The policy that `name` says, ready to act; one that was trained with words or goals is to be told some before.
 
     Args:
       name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
@@ -24,15 +35,21 @@ def open_policy(
       device: where its tensors live, as torch names it.
       backend: what computes its decisions, with which precision; see `policies.backends`. A file is computed by
         onnxruntime whatever it says.
+      sampling: settings of the sampler in the place of those that the policy was stored with, where they are not None;
+        see `policies.policy.ChunkPolicy.sampling`.
 
     Raises:
       BadInput: there is none, it is damaged, LeRobot or onnxruntime is not installed, or no such backend.
     """
     check_backend(backend, precision)
     text = os.fspath(name)
+    changed = {key: value for key, value in (sampling or {}).items() if value is not None}
+    if changed and (is_onnx(text) or text.startswith(LEROBOT)):
+        flag, value = next((SAMPLER_FLAGS[key], value) for key, value in changed.items())
+        raise BadInput(f"policy {text}: {flag}", got=value, expected="none: its sampler is as it was stored")
     if is_onnx(text):
         policy = load_onnx_policy(text)
-        return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
+        return PromptedPolicy(policy) if told_by(policy.interface) else policy
     if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
         raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
     if text.startswith(LEROBOT):
@@ -42,9 +59,23 @@ def open_policy(
     from policies.checkpoint import load_policy
 
     policy = load_policy(text, device)
+    if changed:
+        policy = resampled(policy, changed, what=f"policy {text}")
     if (backend, precision) != ("torch", "float32"):
         use_backend(policy, backend, precision)
-    return PromptedPolicy(policy) if is_prompted(policy.interface) else policy
+    return PromptedPolicy(policy) if told_by(policy.interface) else policy
+
+
+def resampled(policy: LearnedPolicy, settings: Mapping[str, Any], *, what: str) -> LearnedPolicy:
+    """`policy` with other settings of its sampler; raises `BadInput` for a kind or a network that has none."""
+    from policies.policy import ChunkPolicy
+
+    for key, value in settings.items():
+        if not isinstance(policy, ChunkPolicy) or policy.net.name not in DENOISING:
+            kind = policy.net.name if isinstance(policy, ChunkPolicy) else type(policy).__name__
+            raise BadInput(f"{what}: {SAMPLER_FLAGS[key]}", got=f"{value} for one of kind {kind}", available=DENOISING)
+        policy = policy.sampling(**{key: value})
+    return policy
 
 
 def needed_by(name: str | os.PathLike[str]) -> Interface:
@@ -54,11 +85,11 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     """
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
-    return without_words(_stated(name))
+    return without_told(stated_by(name))
 
 
-def _stated(name: str | os.PathLike[str]) -> Interface:
-    """The interface that a policy of ours was stored with, words included."""
+def stated_by(name: str | os.PathLike[str]) -> Interface:
+    """The interface that a policy of ours was stored with, what it is told included."""
     if is_onnx(name):
         return onnx_interface(name)
     file = policy_folder(name) / CONFIG
@@ -71,13 +102,19 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
     Raises:
       BadInput: words for a policy that was trained without, or none for one that was trained with some.
     """
-    interface = None if os.fspath(name).startswith(LEROBOT) else _stated(name)
+    interface = None if os.fspath(name).startswith(LEROBOT) else stated_by(name)
     if interface is None or not is_prompted(interface):
         refuse_words(words, what=what)
         return ""
     if not (words or usual):
         raise BadInput(f"{what}: words", got="none", expected="a sentence", available=interface.extra.get(WORDS, {}))
     return words or usual
+
+
+def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -> None:
+    """Raise `BadInput` where the policy that `name` says wants goals and none are `given`, or the other way round."""
+    of_lerobot = os.fspath(name).startswith(LEROBOT)
+    refuse_goals(needed_by(name) if of_lerobot else stated_by(name), given, what=what)
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:

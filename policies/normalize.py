@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from policies.networks.encoder import seen_key, stored_key
 from robolearn.core import BadInput, Interface
-from robolearn.core.specs import PROMPT, is_image
+from robolearn.core.specs import PROMPT, is_image, of_goal
 
 Statistics = Mapping[str, Mapping[str, ArrayLike]]
 """Feature name, or "action" → {"mean", "std", "min", "max", …} → one number per component."""
@@ -30,7 +30,7 @@ HALF_FLOOR = 0.05  # of an action component's half-range: what demonstrations ha
 class Normalizer(nn.Module):
     """Statistics as buffers, so that they travel inside ``model.safetensors``.
 
-    Observation vectors: z = clip((x − mean) / max(std, floor), ±10).
+    Observation vectors: z = clip((x − mean) / max(std, floor), ±10), goals by the statistics of what they are of.
     The vector of a sentence, of length 1: z = √D v, whatever the sentences of the demonstrations were.
     Images: uint8 HWC → floats CHW in [0, 1].
     Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].
@@ -64,7 +64,8 @@ class Normalizer(nn.Module):
             if key == PROMPT:
                 self.get_buffer(_buffer(key, "inverse_std")).fill_(math.sqrt(interface.observation[key].size))
                 continue
-            mean, std = (_statistic(statistics, key, name, shape) for name in ("mean", "std"))
+            # A goal is what the feature shall be: the same numbers mean the same.
+            mean, std = (_statistic(statistics, of_goal(key), name, shape) for name in ("mean", "std"))
             self.get_buffer(_buffer(key, "mean")).copy_(mean)
             self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))
         low, high = (_statistic(statistics, "action", name, interface.action.shape) for name in ("min", "max"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from policies.noise import WorldNoise
 from policies.normalize import Normalizer
 from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
+from robolearn.core.specs import is_goal
 
 
 class ChunkNet(Protocol):
@@ -106,9 +106,17 @@ class ChunkPolicy(nn.Module):
 
     def with_initial_noise(self, std: float) -> ChunkPolicy:
         """The same weights with another standard deviation of the noise that denoising begins with."""
-        net = copy.copy(self.net)
-        net.config = replace(self.net.config, initial_noise_std=std)
-        return ChunkPolicy(net, self.normalizer, self.interface)
+        return self.sampling(initial_noise_std=std)
+
+    def sampling(self, **settings: Any) -> ChunkPolicy:
+        """The same weights of a flow or diffusion policy with other settings of its sampler: `initial_noise_std`,
+        `steps`, `guidance`.
+
+        Raises:
+          BadInput: settings that do not fit each other or what was trained.
+        """
+        net = self.net.with_config(replace(self.net.config, **settings))
+        return ChunkPolicy(net, self.normalizer, self.interface).train(self.training)
 
     @property
     def device(self) -> torch.device:
@@ -160,8 +168,12 @@ class ChunkPolicy(nn.Module):
         return self.normalizer.action_back(self.net.sample(cond, noise * self.net.initial_noise_std))
 
     def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
-        """Push the newest observation; (N, To, …), oldest first. A fresh world repeats what it sees."""
+        """Push the newest observation; (N, To, …), oldest first, goals as they are. A fresh world repeats what it
+        sees."""
         for key, value in observation.items():
+            if is_goal(key):
+                self._history[key] = value
+                continue
             old = self._history.get(key)
             if old is None or len(old) != len(value):
                 self._history[key] = np.repeat(value[:, None], self._observe, axis=1)

@@ -1,18 +1,20 @@
-"""A policy that was trained with words, told what to do."""
+"""A policy that was trained with words or with goals, told what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.goals import GoalBook, Goals, goals_of
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
-from robolearn.core.specs import PROMPT
+from robolearn.core.specs import PROMPT, is_told
 
 WORDS = "words"  # of an interface's extra: sentence → vector
+GOALS_HINT = "--goals DATASET has ends of demonstrations"
 
 
 def is_prompted(interface: Interface) -> bool:
@@ -20,27 +22,38 @@ def is_prompted(interface: Interface) -> bool:
     return PROMPT in interface.observation
 
 
-def without_words(interface: Interface) -> Interface:
-    """What a world or an arm has to offer to such a policy: everything but the words, which are told to it."""
-    return replace(interface, observation={k: spec for k, spec in interface.observation.items() if k != PROMPT})
+def told_by(interface: Interface) -> bool:
+    """Whether a policy with this interface is told anything: words, or a goal."""
+    return any(is_told(key) for key in interface.observation)
+
+
+def without_told(interface: Interface) -> Interface:
+    """What a world or an arm has to offer to such a policy: everything but words and goals, which are told to it."""
+    return replace(interface, observation={k: spec for k, spec in interface.observation.items() if not is_told(k)})
 
 
 class PromptedPolicy:
-    """`policy` with a sentence as its observation `PROMPT`; implements `robolearn.core.Policy`.
+    """`policy` with a sentence as its observation `PROMPT`, and with goals; implements `robolearn.core.Policy`.
 
-    A sentence that it was trained with comes with the checkpoint; any other is encoded.
+    A sentence that it was trained with comes with the checkpoint; any other is encoded. A goal is picked when an
+    episode begins.
 
     Attributes:
       sentence: what it was told; empty until `tell`.
+      wants_words, wants_goals: what it is told.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.interface = without_words(policy.interface)
+        self.interface = without_told(policy.interface)
+        self.wants_words, self.wants_goals = is_prompted(policy.interface), goals_of(policy.interface)
         self.execute_steps, self.observes_every_step = policy.execute_steps, policy.observes_every_step
         self.sentence, self._vector = "", np.zeros(0, np.float32)
-        size = policy.interface.observation[PROMPT].size
-        self._known = _vectors(policy.interface.extra.get(WORDS, {}), size)
+        self._known: dict[str, NDArray[np.float32]] = {}
+        if self.wants_words:
+            size = policy.interface.observation[PROMPT].size
+            self._known = _vectors(policy.interface.extra.get(WORDS, {}), size)
+        self._goals: GoalBook | None = None
 
     def tell(self, sentence: str) -> None:
         """Do what `sentence` says from now on.
@@ -65,6 +78,10 @@ class PromptedPolicy:
             ) from None
         self._vector = encoder([sentence])[0]
 
+    def aim(self, goals: Goals) -> None:
+        """Reach one of the `goals` in each episode from now on."""
+        self._goals = GoalBook(goals)
+
     def bind(self, offered: Interface) -> None:
         """See `Policy.bind`."""
         self.policy.bind(offered)
@@ -72,10 +89,14 @@ class PromptedPolicy:
     def reset(self, seed: int) -> None:
         """See `Policy.reset`."""
         self.policy.reset(seed)
+        if self._goals is not None:
+            self._goals.reset(seed)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """See `Policy.begin`."""
         self.policy.begin(worlds)
+        if self._goals is not None:
+            self._goals.begin(worlds)
 
     def observe(self, observation: Observation) -> None:
         """See `Policy.observe`."""
@@ -86,10 +107,15 @@ class PromptedPolicy:
         return self.policy.act(self._told(observation))
 
     def _told(self, observation: Observation) -> Observation:
-        if not self.sentence:
+        if self.wants_words and not self.sentence:
             raise BadInput("words", got="nothing", expected="a sentence before the policy acts", available=self._known)
-        count = len(next(iter(observation.values())))
-        return {**observation, PROMPT: np.broadcast_to(self._vector, (count, len(self._vector)))}
+        if self.wants_goals and self._goals is None:
+            raise BadInput("goals", got="none", expected="some before the policy acts", hint=GOALS_HINT)
+        told = {} if self._goals is None else dict(self._goals.told(observation))
+        if self.wants_words:
+            count = len(next(iter(observation.values())))
+            told[PROMPT] = np.broadcast_to(self._vector, (count, len(self._vector)))
+        return {**observation, **told}
 
 
 def tell(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
@@ -98,10 +124,34 @@ def tell(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy"
     Raises:
       BadInput: a sentence for a policy that was trained without words.
     """
-    if isinstance(policy, PromptedPolicy):
+    if isinstance(policy, PromptedPolicy) and policy.wants_words:
         policy.tell(sentence or usual)
     else:
         refuse_words(sentence, what=what)
+
+
+def aim(policy: Policy, goals: Callable[[Interface], Goals] | None, *, what: str = "policy") -> None:
+    """Let `policy` reach `goals`, which are made for its interface, goals included.
+
+    Raises:
+      BadInput: goals for a policy that was trained without, or none for one that was trained with some.
+    """
+    if isinstance(policy, PromptedPolicy):
+        refuse_goals(policy.policy.interface, goals is not None, what=what)
+        if goals is not None:
+            policy.aim(goals(policy.policy.interface))
+    elif goals is not None:
+        refuse_goals(policy.interface, True, what=what)
+
+
+def refuse_goals(interface: Interface, given: bool, *, what: str) -> None:
+    """Raise `BadInput` where a policy with this interface wants goals that are not given, or the other way round."""
+    wanted = goals_of(interface)
+    if given and not wanted:
+        hint = "`robolearn train --goal …` makes one that reaches a goal"
+        raise BadInput(f"{what}: --goals", got="some", expected="none: it was trained without a goal", hint=hint)
+    if wanted and not given:
+        raise BadInput(f"{what}: --goals", got="none", expected=f"what gives {', '.join(wanted)}", hint=GOALS_HINT)
 
 
 def refuse_words(sentence: str, *, what: str) -> None:

@@ -59,11 +59,11 @@ class RegressionPolicy(nn.Module):
 
     def predict(self, x: Tensor, step: int, cond: Tensor) -> Tensor:
         """π(x, s, condition), (B, Tp, Da): a prediction from nothing (s = 0) or from a chunk (s = 1)."""
-        return self.field(x, self.time(x.new_full((len(x),), float(step))), cond)
+        return self.field(x, self.time(x.new_full((x.shape[0],), float(step))), cond)
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
         """Condition (B, C) → actions (B, Tp, Da) in [-1, 1]; `x0` is not used."""
-        x = cond.new_zeros(len(cond), self.config.horizon, self.action_dim)
+        x = cond.new_zeros(cond.shape[0], self.config.horizon, self.action_dim)
         for step in range(self.config.steps):
             x = self.predict(x, step, cond)
         return x.clamp(-1.0, 1.0)

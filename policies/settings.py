@@ -92,6 +92,12 @@ class FlowConfig:
     """Share of a batch that trains self-consistency (shortcut only)."""
     levels: int = 4
     """The smallest trained step of a shortcut model is 2^-levels."""
+    goal_dropout: float = 0.1
+    """p, share of a batch that is trained without its goal, so that --guidance has what to compare with (policies with
+    --goal only)."""
+    guidance: float = 1.0
+    """w, how much of what the goal changes is taken when the policy acts: v + w (v with the goal - v), v being without;
+    1: no guidance (policies with --goal only)."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("rectified", "shortcut"):
@@ -99,6 +105,7 @@ class FlowConfig:
         if self.time_sampling not in TIME_SAMPLING:
             raise BadInput("time sampling", got=self.time_sampling, available=TIME_SAMPLING)
         check_chunk(self.steps, self.horizon, self.execute, self.observe)
+        check_goal(self.goal_dropout, self.guidance)
         if not 0.0 <= self.initial_noise_std <= 1.0:
             raise BadInput("initial noise std", got=self.initial_noise_std, expected="0 to 1")
         if self.kind == "shortcut" and not (0 < self.consistency < 1 and 1 <= self.levels <= 10):
@@ -137,9 +144,16 @@ class DiffusionConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     mask_padding: Annotated[bool, switch("mask-padding")] = True
     """As of a flow policy."""
+    goal_dropout: float = 0.1
+    """p, share of a batch that is trained without its goal, so that --guidance has what to compare with (policies with
+    --goal only)."""
+    guidance: float = 1.0
+    """w, how much of what the goal changes is taken when the policy acts: v + w (v with the goal - v), v being without;
+    1: no guidance (policies with --goal only)."""
 
     def __post_init__(self) -> None:
         check_chunk(self.steps, self.horizon, self.execute, self.observe)
+        check_goal(self.goal_dropout, self.guidance)
         if not self.steps <= self.train_steps <= MOST:
             expected = f"at most train_steps = {self.train_steps}, and that at most {MOST}"
             raise BadInput("denoising steps K", got=self.steps, expected=expected)
@@ -297,6 +311,14 @@ def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:
         raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected=f"at most {MOST} each")
     if execute > horizon:
         raise BadInput("executed steps Ta", got=execute, expected=f"at most the horizon Tp = {horizon}")
+
+
+def check_goal(dropout: float, guidance: float) -> None:
+    """Raise `BadInput` unless a goal can be dropped so often, and be followed with that guidance."""
+    if not 0.0 <= dropout < 1.0:
+        raise BadInput("--goal-dropout", got=dropout, expected="0 to less than 1")
+    if not 0.0 <= guidance <= 100.0:
+        raise BadInput("--guidance", got=guidance, expected="0 to 100; 1 is without guidance")
 
 
 def check_heads(heads: int, width: int) -> None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -41,6 +41,10 @@ EARLY_S = 0.0005
 ALIVE_S = 0.02  # between heartbeats
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
+# How a policy is opened: parameter → its default.
+HOW: dict[str, Any] = {"device": "auto", "words": "", "backend": "torch", "precision": "float32"}
+HOW |= {"goals": "", "goal_choice": "nearest", "denoise_steps": 0, "guidance": -1.0}
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -55,14 +59,13 @@ class PolicyNode(StationNode):
     """Runs a policy on observations and publishes its action chunks.
 
     Args:
-      load: opens the policy that the parameter `policy` names, on the device that `device` names, tells it `words`, and
-        lets what `backend` and `precision` name compute it.
+      load: opens the policy that the parameter `policy` names, with the values of the parameters `HOW`: on which
+        device, what it is told, what computes it, how it is sampled.
       station: see `StationNode`.
     """
 
-    def __init__(self, load: Callable[[str, str, str, str, str], Policy], **station: Unpack[StationOptions]) -> None:
-        defaults = {"policy": "", "words": "", "objects": "", "seed": 0, "device": "auto", "tail_steps": 0}
-        defaults |= {"backend": "torch", "precision": "float32"}
+    def __init__(self, load: Callable[..., Policy], **station: Unpack[StationOptions]) -> None:
+        defaults = {"policy": "", "objects": "", "seed": 0, "tail_steps": 0, **HOW}
         super().__init__("policy", defaults, **station)
         self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
@@ -71,8 +74,7 @@ class PolicyNode(StationNode):
     def configure(self) -> None:
         contract = self.station()
         path = self.value("policy")
-        how = [self.value(name) for name in ("device", "words", "backend", "precision")]
-        self.policy = self._load(path, *how)
+        self.policy = self._load(path, **{name: self.value(name) for name in HOW})
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
         contract = contract.with_picture_sizes(self.policy.interface.observation)

@@ -13,7 +13,7 @@ from policies.networks.backbones import build_camera
 from policies.networks.spatial import BackboneEncoder
 from policies.settings import NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.core.specs import is_image
+from robolearn.core.specs import is_goal, is_image, of_goal
 
 SHARED = "shared"
 
@@ -33,11 +33,13 @@ class ObservationEncoder(nn.Module):
 
     Attributes:
       features: names in the order in which they are concatenated (sorted, so that a dict's order is nothing).
+      steps: feature → observed steps, To; a goal has one.
       tokens: (steps, size) of each feature: the condition is their concatenation.
       size: length of the condition.
       frozen: whether what a backbone makes of a picture stays the same (`stored`).
 
-    An input feature is (B, …) or (B, To, …); the To axis is flattened into the condition, oldest step first.
+    An input feature is (B, …) or (B, To, …); the To axis is flattened into the condition, oldest step first. The
+    picture of a goal passes the encoder of its camera.
     """
 
     def __init__(
@@ -59,13 +61,14 @@ class ObservationEncoder(nn.Module):
         for key in images:
             if min(self.shapes[key][:2]) < self.crop:
                 raise BadInput("--random-crop", got=self.crop, expected=f"at most {min(self.shapes[key][:2])} ({key})")
-        own = images[:1] if self.shared else images
+        cameras = {of_goal(key): observation[key] for key in images}  # the picture of a goal has its camera's encoder
+        own = sorted(cameras)[:1] if self.shared else sorted(cameras)
         if self.shared and len(kinds := {self.shapes[key][2] for key in images}) > 1:
             raise BadInput("--share-encoder", got=f"cameras of {sorted(kinds)} channels", expected="the same of all")
         self.cameras = nn.ModuleDict(
             {
                 SHARED if self.shared else _module_name(key): build_camera(
-                    observation[key].shape[-1], self._seen(self.shapes[key][:2]), image_features, config
+                    cameras[key].shape[-1], self._seen(cameras[key].shape[:2]), image_features, config
                 )
                 for key in own
             }
@@ -73,7 +76,8 @@ class ObservationEncoder(nn.Module):
         self.images = frozenset(images)
         self.frozen = config.freeze and bool(images)
         sizes = (image_features if key in self.images else observation[key].size for key in self.features)
-        self.tokens = tuple((observe, size) for size in sizes)
+        self.steps = {key: 1 if is_goal(key) else observe for key in self.features}
+        self.tokens = tuple(zip(self.steps.values(), sizes, strict=True))
         self.size = sum(steps * size for steps, size in self.tokens)
 
     @property
@@ -84,7 +88,20 @@ class ObservationEncoder(nn.Module):
 
     def camera(self, key: str) -> Any:
         """The encoder of the pictures `key`."""
-        return self.cameras[SHARED if self.shared else _module_name(key)]
+        return self.cameras[SHARED if self.shared else _module_name(of_goal(key))]
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether a part of the condition is a goal."""
+        return any(is_goal(key) for key in self.features)
+
+    def of_goals(self) -> Tensor:
+        """(size,) true where the condition is that of a goal."""
+        parts = [
+            torch.full((steps * size,), is_goal(key))
+            for key, (steps, size) in zip(self.features, self.tokens, strict=True)
+        ]
+        return torch.cat(parts)
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         """{feature: (B, …) or (B, To, …)} → (B, size); images as (B, [To,] c, H, W) floats in [0, 1], or their
@@ -119,7 +136,7 @@ class ObservationEncoder(nn.Module):
         """Picture feature → where its encoder looks in the newest observed step: rows and columns (B, F), each in
         [-1, 1] over the picture. Of spatial softmaxes alone."""
         found = {}
-        for key in sorted(self.images):
+        for key in sorted(key for key in self.images if not is_goal(key)):
             frames = observation[key].reshape(-1, self.observe, *observation[key].shape[-3:])[:, -1]
             middle = self._middle(frames)
             points = self.camera(key).keypoints(middle)

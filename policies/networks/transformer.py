@@ -35,7 +35,7 @@ class ConditionTokens(nn.Module):
         """(B, C) → (B, n, width)."""
         parts = cond.split([steps * size for steps, size in self.tokens], dim=1)
         found = [
-            layer(part.view(len(part), *shape))
+            layer(part.view(part.shape[0], *shape))
             for layer, part, shape in zip(self.inputs, parts, self.tokens, strict=True)
         ]
         return torch.cat(found, dim=1) + self.positions
@@ -74,5 +74,7 @@ class TransformerField(nn.Module):
     def forward(self, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
         """x (B, Tp, Da), embedding (B, E), cond (B, C) → (B, Tp, Da)."""
         memory = torch.cat((self.time(embedding)[:, None], self.condition(cond)), dim=1)
-        h = self.decoder(self.enter(x) + self.positions, memory, tgt_mask=self.get_buffer("later"))
+        # Whether a mask is the causal one is a question that no exported graph can ask.
+        later = self.get_buffer("later")
+        h = self.decoder(self.enter(x) + self.positions, memory, tgt_mask=later, tgt_is_causal=False)
         return self.leave(h)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policies.backends import BackendName, InferencePrecision, backend_device, check_backend, need_onnx
+from policies.goals import GoalChoice
 from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 
 if TYPE_CHECKING:
     from robolearn.deploy import Simulation
+    from robots.stations import Contract
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,16 @@ class Deploy(Command):
     """On a simulated arm behind a double of the station's driver: its topics, stamps and habits."""
     words: str = ""
     """What to do, in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
+    goals: str = ""
+    """Where the goals of a policy that was trained with --goal come from: a data set, of whose successful
+    demonstrations one lends its end to each episode, or in simulation expert: the end of the scripted expert's own
+    demonstration from the same start."""
+    goal_choice: GoalChoice = "nearest"
+    """Which demonstration of that set: the one whose start is nearest, or one that is drawn by --seed."""
+    denoise_steps: int | None = None
+    """K, denoising steps; by default as trained."""
+    guidance: float | None = None
+    """w of a policy that was trained with a goal; by default as trained."""
     episodes: int = 50
     """How many."""
     seed: int = 1000
@@ -61,9 +74,7 @@ class Deploy(Command):
     """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.terminal_operator import TerminalOperator
         from robolearn.core import BadInput
-        from robolearn.deploy import Deployment, deploy
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
@@ -88,6 +99,34 @@ class Deploy(Command):
                 f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
                 hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
             )
+        with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
+            return self._deploy(contract, simulation, self._goals(contract, Path(folder)))
+
+    def _goals(self, contract: Contract, folder: Path) -> str:
+        """What the policy node takes as its goals; those of the expert are written into `folder`."""
+        from robolearn.cli.goals import EXPERT, GoalSource, check_goal_flags
+
+        check_goal_flags(self.goals, self.goal_choice)
+        if self.goals != EXPERT:
+            return str(Path(self.goals).absolute()) if self.goals else ""
+        import numpy as np
+
+        from policies.goals import save_goals
+        from policies.loading import check_goals_given, stated_by
+        from robolearn.core import BadInput
+
+        if not contract.simulated:
+            raise BadInput(f"--goals {EXPERT}", got=f"the arm {contract.name}", expected="a data set, or robot sim")
+        check_goals_given(self.policy, True, what=f"policy {self.policy}")
+        options = {"robot": contract.interface.embodiment}
+        source = GoalSource(EXPERT, self.goal_choice, self.task, np.array([self.episodes]), self.seed, options)
+        save_goals(source.demonstrated(stated_by(self.policy)), folder / "goals.safetensors")
+        return str(folder / "goals.safetensors")
+
+    def _deploy(self, contract: Contract, simulation: Simulation | None, goals: str) -> dict[str, Any]:
+        from robolearn.cli.terminal_operator import TerminalOperator
+        from robolearn.deploy import Deployment, deploy
+
         deployment = Deployment(
             policy=str(self.policy),
             robot=self.robot,
@@ -95,6 +134,10 @@ class Deploy(Command):
             episodes=self.episodes,
             seed=self.seed,
             words=self.words,
+            goals=goals,
+            goal_choice=self.goal_choice,
+            denoise_steps=self.denoise_steps,
+            guidance=self.guidance,
             limit_s=self.seconds,
             device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
             backend=self.backend,

@@ -12,6 +12,7 @@ from policies.settings import DENOISING, POLICIES
 from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
+from robolearn.core.specs import is_told
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
 
@@ -77,23 +78,26 @@ class Distill(Command):
             raise BadInput("--observe", got="nothing", expected="e.g. proprio images.front images.wrist")
         device = resolve_device(self.device)
         teacher = load_chunk_policy(self.teacher, device)
+        if told := [key for key in teacher.interface.observation if is_told(key)]:
+            got = f"one that is told {', '.join(told)}"
+            raise BadInput(f"teacher {self.teacher}", got=got, expected="one that sees what it needs")
         begun = time.perf_counter()
         cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
         options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
         options |= {"looks": self.looks}
         env = make_env(self.task, self.worlds, **options)
-        bind_policy(teacher, env.interface, what=f"teacher in {self.task}")
-        stored = {
-            "command": "distill",
-            "teacher": str(self.teacher),  # may move before a resumption, but not change
-            "sha256": sha256(*(value.cpu().numpy() for value in teacher.state_dict().values())),
-            "task": self.task,
-            "interface": env.interface.seeing(self.observe, what=f"task {self.task}").to_json(),
-            "worlds": self.worlds,
-            "looks": self.looks,
-            "settings": plain(config),
-        }
         try:
+            bind_policy(teacher, env.interface, what=f"teacher in {self.task}")
+            stored = {
+                "command": "distill",
+                "teacher": str(self.teacher),  # may move before a resumption, but not change
+                "sha256": sha256(*(value.cpu().numpy() for value in teacher.state_dict().values())),
+                "task": self.task,
+                "interface": env.interface.seeing(self.observe, what=f"task {self.task}").to_json(),
+                "worlds": self.worlds,
+                "looks": self.looks,
+                "settings": plain(config),
+            }
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
                 write_flags(self, "distill", run.path)

@@ -8,12 +8,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from policies.backends import BackendName, InferencePrecision
+from policies.goals import GoalChoice
 from robolearn.cli.choices import SimRobot
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
 from robolearn.core import BadInput
+
+if TYPE_CHECKING:
+    from robolearn.cli.goals import GoalSource
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +31,7 @@ class Evaluate(Command):
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
     task: str = "lift"
-    """lift, pick_place, peg_insert, peg_insert_tight, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    """lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name> or gym:<module>:<Id-v0>."""
     robot: SimRobot = ""
     """The arm of our tasks, for a policy of LeRobot's whose files name none; by default the policy's own, or panda."""
     episodes: int = 200
@@ -36,6 +40,16 @@ class Evaluate(Command):
     """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
     words: str = ""
     """What to do, in a sentence, for policies that were trained with words; by default the task's own sentence."""
+    goals: str = ""
+    """Where the goals of policies that were trained with --goal come from: a data set, of whose successful
+    demonstrations one lends its end to each episode, or expert: the end of the scripted expert's own demonstration from
+    the same start (our tasks)."""
+    goal_choice: GoalChoice = "nearest"
+    """Which demonstration of that set: the one whose start is nearest, or one that is drawn by --seed."""
+    denoise_steps: int | None = None
+    """K, denoising steps of --policy; by default as trained. --against is sampled as trained."""
+    guidance: float | None = None
+    """w of --policy, which was trained with a goal; by default as trained."""
     shuffle: tuple[str, ...] = ()
     """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
     falls to says how much it relies on them. --against is shown its own."""
@@ -56,7 +70,7 @@ class Evaluate(Command):
     def run(self) -> dict[str, Any]:
         from policies.backends import backend_device, check_backend
         from policies.loading import open_policy
-        from policies.prompted import tell
+        from policies.prompted import aim, tell
         from policies.shuffled import ShuffledPolicy
         from robolearn.core import bind_policy
         from robolearn.eval import compare
@@ -71,7 +85,8 @@ class Evaluate(Command):
         device = backend_device(self.backend, self.device)
         begun = time.perf_counter()
         paths = [self.policy] + ([self.against] if self.against else [])
-        policies = [open_policy(self.policy, device, self.backend, self.precision)]
+        sampling = {"steps": self.denoise_steps, "guidance": self.guidance}
+        policies = [open_policy(self.policy, device, self.backend, self.precision, sampling)]
         policies += [open_policy(path, device) for path in paths[1:]]
         for path in paths:
             warn_of_trained_starts(path, self.seed)
@@ -81,6 +96,7 @@ class Evaluate(Command):
             options["robot"] = self.robot
         if self.looks != "none":
             options["looks"] = self.looks
+        goals = self._goals(worlds, options)
         env = make_env(self.task, worlds, **options)
         try:
             if self.shuffle and worlds < 2:
@@ -88,6 +104,7 @@ class Evaluate(Command):
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
                 tell(policy, self.words, env.prompt, what=f"policy {path}")
+                aim(policy, goals, what=f"policy {path}")
             if self.shuffle:
                 policies[0] = ShuffledPolicy(policies[0], self.shuffle)
             if self.out is not None:
@@ -97,6 +114,8 @@ class Evaluate(Command):
             done = [evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path))
                     for p, path in zip(policies, paths, strict=True)]  # fmt: skip
             result = {"policy": str(self.policy), **done[0].to_json()}
+            if self.goals:
+                result["goals"] = {"from": self.goals, "choice": self.goal_choice}
             result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
             verdict = None
             if self.against:
@@ -152,6 +171,15 @@ class Evaluate(Command):
         )
         return write_report(self.out / "report.html", data)
 
+    def _goals(self, worlds: int, options: Mapping[str, Any]) -> GoalSource | None:
+        from robolearn.cli.goals import GoalSource, check_goal_flags
+        from robolearn.rollout.quotas import spread
+
+        check_goal_flags(self.goals, self.goal_choice)
+        if not self.goals:
+            return None
+        return GoalSource(self.goals, self.goal_choice, self.task, spread(self.episodes, worlds), self.seed, options)
+
     def _command(self) -> str:
         """What does it again; the starts depend on the number of worlds, too."""
         words = ["robolearn", "evaluate", "--policy", self.policy]
@@ -162,6 +190,10 @@ class Evaluate(Command):
         words += ["--backend", self.backend] if self.backend != "torch" else []
         words += ["--precision", self.precision] if self.precision != "float32" else []
         words += ["--words", self.words] if self.words else []
+        words += ["--goals", self.goals] if self.goals else []
+        words += ["--goal-choice", self.goal_choice] if self.goal_choice != "nearest" else []
+        words += ["--denoise-steps", self.denoise_steps] if self.denoise_steps is not None else []
+        words += ["--guidance", self.guidance] if self.guidance is not None else []
         words += ["--shuffle", *self.shuffle] if self.shuffle else []
         words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))

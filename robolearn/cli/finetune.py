@@ -80,6 +80,7 @@ class Finetune(Command):
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.rl.runner import Runner
+        from robolearn.rl.tunable import check_tunable
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
@@ -90,6 +91,7 @@ class Finetune(Command):
         check_seed(self.seed)
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
+        check_tunable(policy)
         config = self.settings
         stored = {
             "command": "finetune",

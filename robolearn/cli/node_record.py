@@ -115,13 +115,14 @@ def supervised(device: Device, path: str | Path, contract: Contract, seed: int, 
     from hardware.teleop.clutch import clutched
     from hardware.teleop.supervised import Supervised
     from policies.loading import open_policy
-    from policies.prompted import tell
+    from policies.prompted import aim, tell
     from robolearn.core import bind_policy
 
     try:
         policy = open_policy(path)
         bind_policy(policy, contract.interface, what=f"policy {path} on contract {contract.name}")
         tell(policy, "", task)
+        aim(policy, None, what=f"policy {path}")  # who is taken over from has no goal of its own
         return Supervised(clutched(device), ChunkPlayer(policy, seed), contract.interface)
     except BaseException:
         device.close()

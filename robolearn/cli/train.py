@@ -53,6 +53,9 @@ class Train(Command):
     """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
     the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt is
     the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
+    goal: tuple[str, ...] = ()
+    """Features that the policy is told a later value of, as in --goal objects or --goal images.front; --hindsight says
+    which. evaluate and deploy then want --goals."""
     images: Annotated[bool, switch("images")] = True
     """Let the policy see the cameras of the set; --no-images leaves them out, as --observe proprio objects does."""
     mix: tuple[float, ...] = ()
@@ -101,6 +104,9 @@ class Train(Command):
         check_seed(self.settings.seed)
         if self.keep.every and not self.eval_task:
             raise BadInput("--eval-every", got=self.keep.every, expected="--eval-task with it, to evaluate in")
+        if self.goal and self.eval_task:
+            got = f"{self.eval_task} for a policy with a goal"
+            raise BadInput("--eval-task", got=got, expected="none; `robolearn evaluate --goals …` has goals for it")
         if self.eval_task:
             make_env(self.eval_task, 1).close()  # an unknown task is refused before anything is written
         if not self.data:
@@ -206,7 +212,7 @@ class Train(Command):
         from robolearn.data.reading.reader import Dataset
 
         features = tuple(name for name in self.observe if name != PROMPT)
-        datasets = [Dataset.open(path, images=self.images).seeing(features) for path in self.data]
+        datasets = [Dataset.open(path, images=self.images).aiming(self.goal, features) for path in self.data]
         if PROMPT in self.observe:
             from policies.words import SentenceEncoder
 

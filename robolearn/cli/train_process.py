@@ -15,6 +15,7 @@ SAME = (
     "data",
     "start",
     "observe",
+    "goal",
     "images",
     "mix",
     "weights",

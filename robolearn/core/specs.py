@@ -13,6 +13,8 @@ OBJECTS = "objects"
 """The task's vector of a simulated world, privileged by its name."""
 PROMPT = "prompt"
 """The task in words, as the vector of a sentence."""
+GOAL = "goal."
+"""Begins the name of a feature that is a goal: ``goal.objects`` is what ``objects`` shall be in the end."""
 LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels
 
 
@@ -44,6 +46,21 @@ class ArraySpec:
 def is_image(spec: ArraySpec) -> bool:
     """Whether a feature is an HWC picture rather than a vector."""
     return spec.dtype == "uint8" and len(spec.shape) == 3
+
+
+def is_goal(key: str) -> bool:
+    """Whether the feature `key` is a goal."""
+    return key.startswith(GOAL)
+
+
+def is_told(key: str) -> bool:
+    """Whether a policy is told the feature `key`, instead of seeing it in the world: words and goals."""
+    return key == PROMPT or is_goal(key)
+
+
+def of_goal(key: str) -> str:
+    """The feature that the goal `key` is a later value of; any other feature is its own."""
+    return key.removeprefix(GOAL)
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,15 @@ class Interface:
                     f"observation of {what}", got=f"no {key!r}", expected="what it has", available=self.observation
                 )
         return replace(self, observation={key: spec for key, spec in self.observation.items() if key in chosen})
+
+    def aiming(self, goals: Sequence[str], *, what: str) -> Interface:
+        """This interface with a goal for each feature in `goals`; ``images`` stands for all cameras.
+
+        A goal is told, not seen, so it is nothing privileged. Raises as `seeing`.
+        """
+        specs = self.seeing(goals, what=what).observation if goals else {}
+        told = {GOAL + key: replace(spec, privileged=False) for key, spec in specs.items()}
+        return replace(self, observation={**self.observation, **told})
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict for ``config.json`` files."""

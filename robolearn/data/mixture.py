@@ -86,6 +86,15 @@ class Mixture:
             found[owner == s] = begin + self._parts[s].newest(index.cpu()[owner == s] - begin).cpu()
         return found
 
+    def remaining(self, index: Tensor) -> Tensor:
+        """As of `Windows`."""
+        owner = torch.from_numpy(np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1)
+        found = torch.zeros(len(index), dtype=torch.int64)
+        for s in torch.unique(owner).tolist():
+            own = index.cpu()[owner == s] - int(self._begin[s])
+            found[owner == s] = self._parts[s].remaining(own).cpu()
+        return found
+
     def gather(self, index: Tensor, *, pictures: bool = True) -> Batch:
         """The windows `index` (B,) int64, on request without their pictures."""
         owner = np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1

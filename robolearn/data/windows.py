@@ -105,6 +105,11 @@ class Windows:
         # Every frame of an episode is a window, in order.
         return index[:, None] - (frame - torch.maximum(frame + self._past, first))
 
+    def remaining(self, index: Tensor) -> Tensor:
+        """(B,) how many windows of the same episode follow the windows `index`."""
+        index = index.to(self._frame.device)
+        return self._last[index] - self._frame[index]
+
     def gather(self, index: Tensor, *, pictures: bool = True) -> Batch:
         """The windows `index` (B,) int64, on request without their pictures."""
         index = index.to(self._frame.device)

@@ -54,6 +54,8 @@ class Deployment:
       episodes: how many.
       seed: of starts and of the policy's noise.
       words: what a policy that was trained with words is told.
+      goals, goal_choice: what a policy that was trained with a goal is told; see `policies.goals.stored_goals`.
+      denoise_steps, guidance: of its sampler, None as it was stored.
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
       backend, precision: what computes its decisions; see `policies.backends`.
@@ -69,6 +71,10 @@ class Deployment:
     episodes: int
     seed: int
     words: str = ""
+    goals: str = ""
+    goal_choice: str = "nearest"
+    denoise_steps: int | None = None
+    guidance: float | None = None
     limit_s: float
     device: str = "auto"
     backend: str = "torch"
@@ -98,7 +104,7 @@ def deploy(
       RobolearnError: a node died or did not get ready, the safety filter stopped the arm, or the operator refused.
     """
     from hardware.ros2.environment import prepare
-    from policies.loading import check_policy, check_words, needed_by
+    from policies.loading import check_goals_given, check_policy, check_words, needed_by
 
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
         resolve_device(deployment.device)
@@ -108,6 +114,7 @@ def deploy(
     check_policy(deployment.policy, contract.interface, what=what, simulated=contract.simulated)
     usual = "" if deployment.simulation is None else deployment.simulation.prompt
     words = check_words(deployment.policy, deployment.words, usual, what=what)
+    check_goals_given(deployment.policy, bool(deployment.goals), what=what)
     deployment = dataclasses.replace(deployment, words=words)
     prepare()
     choose_domain(domain, deployment.simulation is not None)
@@ -142,6 +149,9 @@ def programs(deployment: Deployment) -> list[Program]:
         "backend": deployment.backend,
         "precision": deployment.precision,
         **({"words": deployment.words} if deployment.words else {}),
+        **({"goals": deployment.goals, "goal_choice": deployment.goal_choice} if deployment.goals else {}),
+        **({} if deployment.denoise_steps is None else {"denoise_steps": deployment.denoise_steps}),
+        **({} if deployment.guidance is None else {"guidance": float(deployment.guidance)}),
         **objects,
     }
 

@@ -30,6 +30,10 @@ def main_policy(argv: Sequence[str] | None = None) -> int:
             "device",
             "backend",
             "precision",
+            "goals",
+            "goal_choice",
+            "denoise_steps",
+            "guidance",
             "tail_steps",
             "realtime_priority",
         ),
@@ -87,21 +91,46 @@ def _policy_node() -> Any:
     return PolicyNode(load)
 
 
-def load(path: str, device: str, words: str = "", backend: str = "torch", precision: str = "float32") -> Policy:
-    """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words`; raises `BadInput`."""
+def load(
+    path: str,
+    device: str,
+    words: str = "",
+    backend: str = "torch",
+    precision: str = "float32",
+    goals: str = "",
+    goal_choice: str = "nearest",
+    denoise_steps: int = 0,
+    guidance: float = -1.0,
+) -> Policy:
+    """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words` and `goals`.
+
+    Args:
+      goals: as `policies.goals.stored_goals` takes it; none for a policy without goals.
+      denoise_steps, guidance: of the sampler; 0 and less than 0 for those that the policy was stored with.
+
+    Raises:
+      BadInput: there is no such policy, or it does not take what it is given.
+    """
     if not path:
         expected = "a run, a checkpoint folder, FILE.onnx or lerobot:FOLDER"
         raise BadInput("parameter policy", got="nothing", expected=expected)
     import torch
 
     from policies.backends import backend_device, check_backend
+    from policies.goals import stored_goals
     from policies.loading import open_policy
-    from policies.prompted import tell
+    from policies.prompted import aim, tell
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(backend, precision)
-    policy = open_policy(path, backend_device(backend, device), backend, precision)
+    sampling = {"steps": denoise_steps or None, "guidance": guidance if guidance >= 0 else None}
+    policy = open_policy(path, backend_device(backend, device), backend, precision, sampling)
     tell(policy, words, what=f"policy {path}")
+    aim(
+        policy,
+        (lambda interface: stored_goals(goals, interface, goal_choice)) if goals else None,
+        what=f"policy {path}",
+    )
     return policy
 
 

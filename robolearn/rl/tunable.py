@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from policies.goals import goals_of
 from policies.policy import ChunkPolicy
 from policies.settings import DENOISING
 from robolearn.core import BadInput
@@ -9,6 +10,9 @@ from robolearn.core import BadInput
 
 def check_tunable(policy: ChunkPolicy) -> None:
     """Raise `BadInput` unless `policy` has a likelihood step by step, and sees one moment, as its critics do."""
+    if goals := goals_of(policy.interface):
+        got = f"one that is told a goal ({', '.join(goals)})"
+        raise BadInput("policy for fine-tuning", got=got, expected="one without: worlds of RL give none")
     if policy.net.name not in DENOISING:
         raise BadInput("policy for fine-tuning", got=f"the kind {policy.net.name!r}", available=DENOISING)
     if (steps := policy.net.config.observe) > 1:

@@ -58,7 +58,7 @@ def collect(
     engine.reset(seed)
     teleoperator.reset(np.ones(env.num_envs, dtype=bool))
     try:
-        for turn in engine.turns(_Recording(teleoperator), Episodes(spread(episodes, env.num_envs))):
+        for turn in engine.turns(RecordingAgent(teleoperator), Episodes(spread(episodes, env.num_envs))):
             observed, action = turn.decision.aux, turn.decision.chunk[:, 0]
             for w in np.flatnonzero(turn.worlds):
                 running[w].add(observed, action, turn.rewards[:, 0], int(w))
@@ -79,7 +79,7 @@ def collect(
     return Collected(done, successes, frames)
 
 
-class _Recording(TeleoperatorAgent):
+class RecordingAgent(TeleoperatorAgent):
     """Keeps the observation that each command answers: the next step may write over its arrays."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:

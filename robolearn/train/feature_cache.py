@@ -86,13 +86,18 @@ class CachedFeatures:
         """As of the source."""
         return self._source.order(seed, epoch)
 
-    def gather(self, index: Tensor) -> Cached:
-        """The windows `index` (B,): features (B, To, …) under `stored_key`, in the place of pictures."""
-        frames = self._source.newest(index).cpu()
-        self._fill(frames)
+    def remaining(self, index: Tensor) -> Tensor:
+        """As of a source whose windows are those of episodes."""
+        return self._source.remaining(index)  # type: ignore[attr-defined]
+
+    def gather(self, index: Tensor, *, pictures: bool = True) -> Cached:
+        """The windows `index` (B,): features (B, To, …) under `stored_key` in the place of pictures, or neither."""
         batch = self._source.gather(index, pictures=False)
         observation = {key: value for key, value in batch.observation.items() if key not in self._images}
-        for key in self._images:
+        frames = self._source.newest(index).cpu()
+        if pictures:
+            self._fill(frames)
+        for key in self._images if pictures else ():
             found = self._kept[key].index_select(0, frames.reshape(-1))
             observation[stored_key(key)] = found.reshape(*frames.shape, *found.shape[1:])
         return Cached(observation, batch.action, batch.action_is_pad)

@@ -23,7 +23,9 @@ from policies.loss import has_parts
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
+from robolearn.core.specs import is_goal, of_goal
 from robolearn.data import Dataset
+from robolearn.data.hindsight import HindsightWindows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
@@ -127,6 +129,7 @@ class ImitationTrainer:
         self._generator, self._augmenting = torch.Generator(self.device), torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
         self._encoder: EncoderConfig = self.net.config.network.encoder
+        self._caches: list[CachedFeatures] = []
         self.windows = self._remembered(windows, capacity)
         self._held = None if validation is None or not len(validation) else self._remembered(validation)
         self._validation: tuple[dict[str, Tensor], Tensor, Tensor] | None = None
@@ -280,18 +283,25 @@ class ImitationTrainer:
 
     def _forget_encodings(self) -> None:
         """The encoder may have other weights."""
-        for source in (self.windows, self._held):
-            if isinstance(source, CachedFeatures):
-                source.forget()
+        for cache in self._caches:
+            cache.forget()
         self._validation = None
 
     def _remembered(self, source: Any, capacity: int = 0) -> WindowSource:
-        """`source`, with what a frozen encoder makes of its pictures kept, where that can be."""
-        if not (self.config.cache_features and self.net.encoder.frozen) or self._encoder.augments:
+        """`source`, with what a frozen encoder makes of its pictures kept, where that can be, and with its goals."""
+        if self.config.cache_features and self.net.encoder.frozen and not self._encoder.augments:
+            images = frozenset(of_goal(key) for key in self.normalizer.images)
+            if CachedFeatures.fits(source, images, self._encode, capacity):
+                source = CachedFeatures(source, images, self._encode, capacity)
+                self._caches.append(source)
+        goals = tuple(key for key in self.interface.observation if is_goal(key))
+        if not goals:
             return source
         images = self.normalizer.images
-        fits = CachedFeatures.fits(source, images, self._encode, capacity)
-        return CachedFeatures(source, images, self._encode, capacity) if fits else source
+        looks = any(not is_goal(key) for key in images)
+        return HindsightWindows(
+            source, goals, self.config.hindsight, looks=looks, shows=any(is_goal(key) for key in images)
+        )
 
     @torch.no_grad()
     def _encode(self, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:

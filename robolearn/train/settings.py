@@ -52,6 +52,9 @@ class ImitationConfig:
 
     cache_features: Annotated[bool, switch("cache-features")] = True
     """Keep what a frozen encoder (--freeze-encoder) makes of each frame, instead of encoding it anew in every epoch."""
+    hindsight: Literal["end", "later"] = "end"
+    """What a window's goal is, with --goal: the last observation of its episode, or any later one, drawn anew in every
+    epoch."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "steps_per_iteration", "batch", "threads", "accumulate"):
@@ -59,6 +62,8 @@ class ImitationConfig:
                 raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
         if self.accumulate > self.batch:
             raise BadInput("--accumulate", got=self.accumulate, expected=f"at most the {self.batch} windows of a batch")
+        if self.hindsight not in ("end", "later"):
+            raise BadInput("--hindsight", got=self.hindsight, available=("end", "later"))
         if self.precision not in get_args(Precision):
             raise BadInput("imitation: precision", got=self.precision, available=get_args(Precision))
         for name in ("ema", "validation"):

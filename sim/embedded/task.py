@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
@@ -132,4 +132,18 @@ class Task(Protocol):
 
     def progress(self, state: State) -> Array:
         """(N,) in [0, 1], larger nearer to success: the potential that shapes the dense reward."""
+        ...
+
+
+@runtime_checkable
+class GoalTask(Task, Protocol):
+    """A task with a goal that nothing in the world shows: worlds offer it as the privileged feature `target`."""
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Components of the `target` vector."""
+        ...
+
+    def target(self, state: State) -> Array:
+        """(N, len(target_names)) the goal of each world's episode."""
         ...

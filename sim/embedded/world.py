@@ -31,7 +31,7 @@ from robots.proprio import proprio, proprio_spec
 from sim.embedded.camera import IMAGE_SIZE, Cameras
 from sim.embedded.looks import Wardrobe, looks_named
 from sim.embedded.physics import Physics
-from sim.embedded.task import Array, State, Task
+from sim.embedded.task import Array, GoalTask, State, Task
 from sim.embedded.view import TaskView
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
 from sim.starts import episode_rng, start_ids
@@ -113,6 +113,10 @@ class MujocoWorlds(VectorEnv):
             "objects": ArraySpec((len(task.observation_names),), names=task.observation_names),
             **self._cameras.specs,
         }
+        self._goal_task = task if isinstance(task, GoalTask) else None
+        if self._goal_task is not None:
+            names = self._goal_task.target_names
+            observation["target"] = ArraySpec((len(names),), names=names, privileged=True)
         self.interface = Interface(observation, self._control.spec, CONTROL_HZ, robot.name, action_kind)
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_fps": CONTROL_HZ}
         self.single_observation_space = gym.spaces.Dict({k: _space(s) for k, s in observation.items()})
@@ -288,10 +292,13 @@ class MujocoWorlds(VectorEnv):
 
     def _numbers(self, state: State) -> dict[str, NDArray]:
         """feature → (M, …) of the M worlds that are in `state`: all but pictures."""
-        return {
+        numbers = {
             "proprio": proprio(state.q, state.width, state.tcp_pos, state.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
         }
+        if self._goal_task is not None:
+            numbers["target"] = self._goal_task.target(state).astype(np.float32)
+        return numbers
 
     def _look(self, observation: dict[str, NDArray], worlds: NDArray[np.int64]) -> dict[str, NDArray]:
         """Add pictures to `observation`: new ones of `worlds` (M,), of the others those that it has, or the last."""

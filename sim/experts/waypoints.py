@@ -148,11 +148,13 @@ class ScriptedExpert:
             raise BadInput("strategies", got=quality.strategies, expected=f"1 to {script.strategies}")
         self._script, self._quality, self._num_envs = script, quality, num_envs
         self._proprio = {name: i for i, name in enumerate(interface.observation["proprio"].names)}
-        self._objects = interface.observation["objects"].names
         if interface.embodiment not in ROBOTS:
             raise BadInput("scripted expert: embodiment", got=interface.embodiment, available=ROBOTS)
         self._robot = ROBOTS[interface.embodiment]
         self._joints = JointMotion(self._robot) if interface.action_kind == "joint_position" else None
+        # `target` of tasks with a goal that nothing shows, beside what is seen of the objects
+        self._known = [key for key in ("objects", "target") if key in interface.observation]
+        self._names = [name for key in self._known for name in interface.observation[key].names]
         self._rngs = [np.random.default_rng([seed, w, 1]) for w in range(num_envs)]
         self._offset = np.random.default_rng([seed, 2]).random(3)
         self._episodes = np.zeros(num_envs, dtype=np.int64)  # begun in each world
@@ -236,7 +238,7 @@ class ScriptedExpert:
 
     def _view(self, observation: Observation) -> View:
         proprio = np.asarray(observation["proprio"], dtype=np.float64)
-        objects = np.asarray(observation["objects"], dtype=np.float64)
+        objects = np.concatenate([np.asarray(observation[key], np.float64) for key in self._known], 1)
 
         def column(name: str) -> Array:
             return proprio[:, self._proprio[name]]
@@ -247,7 +249,7 @@ class ScriptedExpert:
             tcp_pos=np.stack([column(f"tcp_{c}") for c in "xyz"], -1),
             tcp_rot=np.stack([x, y, np.cross(x, y)], -1),
             width=column("gripper_width"),
-            objects={name: objects[:, i] for i, name in enumerate(self._objects)},
+            objects={name: objects[:, i] for i, name in enumerate(self._names)},
             grip=np.array(self._robot.gripper.grip),
             ceiling=np.inf if len(self._robot.joints) >= 6 else CEILING,
         )

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from sim.embedded.task import Task
 from sim.tasks.lift import Lift
+from sim.tasks.lift_to import LiftTo
 from sim.tasks.peg_insert import PegInsert, peg_insert_tight
 from sim.tasks.pick_place import PickPlace
 
 TASKS: dict[str, Callable[..., Task]] = {
     "lift": Lift,
+    "lift_to": LiftTo,
     "pick_place": PickPlace,
     "peg_insert": PegInsert,
     "peg_insert_tight": peg_insert_tight,

@@ -53,7 +53,7 @@ def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monke
 @pytest.mark.parametrize("command", ["collect", "deploy", "record"])
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
-    assert "available: lift, pick_place, peg_insert, peg_insert_tight, stack" in words(capsys, command)
+    assert "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, stack" in words(capsys, command)
 
 
 @pytest.mark.parametrize("command", ["train", "distill"])

@@ -17,7 +17,7 @@ from robolearn.cli.main import main
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
-TASKS = "lift, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
+TASKS = "lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
 SAYS: dict[str, str] = {
     # --- the command line
     "trian": "command: got trian (did you mean train?), expected one that robolearn --help lists",

@@ -52,6 +52,14 @@ def test_the_nodes_of_a_simulated_arm_in_the_order_in_which_they_end() -> None:
     assert flags(arm.command)["--task"] == "lift" and flags(arm.command)["--seed"] == "7"
 
 
+def test_the_policy_node_is_told_goals_and_how_to_sample() -> None:
+    told = {"goals": "data/set", "goal_choice": "drawn", "denoise_steps": 3, "guidance": 2}
+    asked = flags(programs(station(True, **told))[0].command)
+    wanted = {"--goals": "data/set", "--goal-choice": "drawn", "--denoise-steps": "3", "--guidance": "2.0"}
+    assert {key: asked.get(key) for key in wanted} == wanted
+    assert not wanted.keys() & flags(programs(station(True))[0].command).keys()
+
+
 def test_files_of_the_current_folder_are_no_part_of_our_nodes(tmp_path: Path) -> None:
     """Somebody's own hardware.py beside a policy is what they call it, and must not stand between policy and arm."""
     for name in ("hardware", "robots", "numpy"):

@@ -72,7 +72,7 @@ def station(contract: Contract, profile: QoSProfile) -> Iterator[tuple[SafetyCli
         options: Any = {"contract": contract, "context": background.context}
         arm = StillArm(profile, context=background.context)
         nodes = [arm, SafetyNode(**options), StreamerNode(**options)]
-        nodes.append(PolicyNode(lambda *_: Swing(contract.with_cameras(())), **options))
+        nodes.append(PolicyNode(lambda *_, **__: Swing(contract.with_cameras(())), **options))
         for node in nodes:
             background.add(node)
             node.start()

@@ -68,7 +68,9 @@ def main(role: str, *args: str) -> int:
     if role == "policy":
         from hardware.ros2.policy_node import PolicyNode
 
-        return spin(lambda: PolicyNode(lambda *_: Swing(contract.with_cameras(())), contract=contract), [role, *args])
+        return spin(
+            lambda: PolicyNode(lambda *_, **__: Swing(contract.with_cameras(())), contract=contract), [role, *args]
+        )
     if role == "arm":
         return spin(lambda: Arm(contract), [role, *args])
     from robolearn.deploy.nodes import main_safety, main_streamer

@@ -133,7 +133,10 @@ def graph() -> Iterator[dict[str, dict[str, set[str]]]]:
         names = make_world(CONTRACT, "lift", 0).objects()[0]
         seen = CONTRACT.with_objects(names)
         start(
-            PolicyNode(lambda *_: Blank(seen), overrides={"policy": "blank"}, contract=seen, context=ros[0].context), 0
+            PolicyNode(
+                lambda *_, **__: Blank(seen), overrides={"policy": "blank"}, contract=seen, context=ros[0].context
+            ),
+            0,
         )
         start(StreamerNode(**placed), 0)
         start(SafetyNode(**placed), 0)

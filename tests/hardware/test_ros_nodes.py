@@ -61,7 +61,7 @@ class Station:
         self.arm = a.add(Arm(CONTRACT, context=a.context))
         self.safety = b.add(SafetyNode(contract=CONTRACT, context=b.context))
         self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context, overrides={"grace_ms": 150.0}))
-        self.policy = d.add(PolicyNode(lambda *_: self.swing, contract=CONTRACT, context=d.context))
+        self.policy = d.add(PolicyNode(lambda *_, **__: self.swing, contract=CONTRACT, context=d.context))
         for node in (self.arm, self.safety, self.streamer, self.policy):
             node.start()
         self.operator = SafetyClient(a)
@@ -353,6 +353,6 @@ def test_parameters_are_fixed(station: Station) -> None:
 def test_a_policy_for_another_arm_does_not_start() -> None:
     swing = Swing(load_contract("ur5e"))
     with Background() as background:
-        node = background.add(PolicyNode(lambda *_: swing, contract=CONTRACT, context=background.context))
+        node = background.add(PolicyNode(lambda *_, **__: swing, contract=CONTRACT, context=background.context))
         with pytest.raises(BadInput, match="expected ur5e"):
             node.start()

@@ -125,7 +125,7 @@ def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
     a, b = backgrounds
     policy = Looks(CONTRACT)
     arm = a.add(CartesianArm(CONTRACT, context=a.context))
-    nodes = [arm, b.add(PolicyNode(lambda *_: policy, contract=CONTRACT, context=b.context))]
+    nodes = [arm, b.add(PolicyNode(lambda *_, **__: policy, contract=CONTRACT, context=b.context))]
     for node in nodes:
         node.start()
     operator = SafetyClient(a)

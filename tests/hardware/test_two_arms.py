@@ -64,7 +64,7 @@ def sides(tmp_path: Path) -> Iterator[list[Side]]:
             contract = load_contract(path)
             placed: dict[str, Any] = {"context": ros.context, "overrides": {"contract": path}}
             arm = Arm(contract, context=ros.context, namespace=f"/{name}")
-            policy = PolicyNode(lambda *_, c=contract: Swing(c.with_cameras(())), **placed)
+            policy = PolicyNode(lambda *_, c=contract, **__: Swing(c.with_cameras(())), **placed)
             for node in (arm, policy, StreamerNode(**placed), SafetyNode(**placed)):
                 node.start()
                 ros.add(node)

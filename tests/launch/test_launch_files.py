@@ -98,7 +98,7 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
 def test_a_deployment_in_simulation(launch: Launch) -> None:
     context = launch("deploy", policy="runs/7", task="pick_place", seed="3")
     assert {process.executable: process.parameters for process in context.started} == {
-        "policy_node": {"contract": "sim", "policy": "runs/7", "words": "", "device": "auto"},
+        "policy_node": {"contract": "sim", "policy": "runs/7", "words": "", "goals": "", "device": "auto"},
         "safety_node": {"contract": "sim", "dry_run": False, "targets": "joints", "realtime_priority": 0},
         "streamer_node": {"contract": "sim", "realtime_priority": 0},
         "sim_arm_node": {"contract": "sim", "task": "pick_place", "seed": 3},
@@ -169,7 +169,7 @@ def test_an_argument_that_is_unknown_is_named(launch: Launch, monkeypatch: pytes
 def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
     """`policy:=1` and `robot:=on` would reach a node as a number and a truth value."""
     started = launch("deploy", policy="1", robot="on").started
-    assert started[0].parameters == {"contract": "on", "policy": "1", "words": "", "device": "auto"}
+    assert started[0].parameters == {"contract": "on", "policy": "1", "words": "", "goals": "", "device": "auto"}
 
 
 def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:

@@ -97,7 +97,7 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             "record_node": RecordNode(lambda _: None, defaults=node_defaults(**RECORD), **context),  # type: ignore
             "hil_node": RecordNode(lambda _: None, name="hil", defaults=node_defaults(**HIL), **context),  # type: ignore
             "teleop_node": TeleopNode(lambda *_: None, defaults=node_defaults(), **context),  # type: ignore
-            "policy_node": PolicyNode(lambda *_: None, **context),  # type: ignore[arg-type,return-value]
+            "policy_node": PolicyNode(lambda *_, **__: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "gripper_node": GripperNode(**context),
             "servos_node": ServosNode(lambda *_: None, **context),  # type: ignore[arg-type,return-value]

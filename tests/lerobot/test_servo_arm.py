@@ -136,7 +136,7 @@ def test_the_filter_drives_the_servos_and_they_hold_when_it_is_gone(servos, stat
         ros, room = rooms
         witness = Witness(ros, contract)
         ended.enter_context(Processes(nodes, tmp_path / "logs", {"ROS_DOMAIN_ID": str(DOMAIN)}))
-        room.add(PolicyNode(lambda *_: Waves(contract), contract=contract, context=room.context)).start()
+        room.add(PolicyNode(lambda *_, **__: Waves(contract), contract=contract, context=room.context)).start()
         operator = SafetyClient(ros, station=contract.namespace)
         operator.wait_ready(60)
         assert witness.commands == [], "nothing is commanded before the arm is armed"

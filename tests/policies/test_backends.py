@@ -23,13 +23,24 @@ from policies.normalize import Normalizer
 from policies.onnx_export import OnnxExport, export_onnx
 from policies.onnx_policy import load_onnx_policy
 from policies.policy import ChunkPolicy
-from policies.settings import ActorConfig, ChosenConfig, DiffusionConfig, FlowConfig, GaussianConfig, NetworkConfig
+from policies.settings import (
+    ActConfig,
+    ActorConfig,
+    ChosenConfig,
+    DiffusionConfig,
+    FlowConfig,
+    GaussianConfig,
+    NetworkConfig,
+    PolicyConfig,
+    RegressionConfig,
+)
 from policies.steered import SteeredPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
 pytestmark = pytest.mark.long
 
 SMALL = NetworkConfig(width=16, depth=2, image_features=8)
+ATTENDING = NetworkConfig(kind="transformer", width=16, depth=1, heads=2, image_features=8)
 UNET = NetworkConfig(kind="unet1d", channels=(8, 16), image_features=8)
 STATE = Interface({"proprio": ArraySpec((5,)), "objects": ArraySpec((3,))}, ArraySpec((4,)), control_hz=20.0)
 SEEING = Interface(
@@ -46,7 +57,7 @@ def normalizer(interface: Interface) -> Normalizer:
     return Normalizer.from_statistics(interface, statistics)
 
 
-def flow(interface: Interface = STATE, config: FlowConfig | DiffusionConfig | None = None) -> ChunkPolicy:
+def flow(interface: Interface = STATE, config: PolicyConfig | None = None) -> ChunkPolicy:
     torch.manual_seed(0)
     net = build_net(config or FlowConfig(network=SMALL, initial_noise_std=0.7), interface)
     with torch.no_grad():
@@ -65,6 +76,9 @@ KINDS = {
     "flow": flow,
     "unet": lambda: flow(STATE, FlowConfig(steps=2, network=UNET, horizon=5)),
     "history": lambda: flow(SEEING, FlowConfig("shortcut", steps=3, network=SMALL, observe=2, execute=1)),
+    "transformer": lambda: flow(SEEING, FlowConfig(steps=2, network=ATTENDING, horizon=6, observe=2)),
+    "act": lambda: flow(SEEING, ActConfig(network=ATTENDING, horizon=6, execute=2, latent=4)),
+    "regression": lambda: flow(STATE, RegressionConfig(network=SMALL)),
     "ddpm": lambda: flow(STATE, DiffusionConfig(steps=3, eta=1.0, network=SMALL)),
     "chosen": chosen,
     "steered": lambda: SteeredPolicy(flow(), ActorConfig(width=16)).eval(),

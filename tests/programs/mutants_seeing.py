@@ -28,6 +28,8 @@ SPATIAL, LIBRARIES = "policies/networks/spatial.py", "policies/networks/librarie
 FEATURES = "robolearn/train/feature_cache.py"
 PIECES = ("tests/train/test_imitation.py",)
 BACKENDS = ("tests/policies/test_backends.py",)
+GUIDANCE, HINDSIGHT = ("tests/policies/test_guidance.py",), ("tests/data/test_hindsight.py",)
+GOALS, ENDS = ("tests/policies/test_goals.py",), ("tests/rollout/test_ends.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "encoder-batch-norm-follows-the-batch": Mutant(SPATIAL, "        self.backbone.eval()\n", "", RL_ENCODERS),
@@ -187,9 +189,7 @@ MUTANTS: dict[str, Mutant] = {
     "act-divergence-the-wrong-way": Mutant("policies/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
     "act-style-without-noise": Mutant("policies/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT),
     "act-attends-to-padding": Mutant("policies/act.py", "        if is_pad is not None:", "        if False:", ACT),
-    "transformer-sees-later-actions": Mutant(
-        "policies/networks/transformer.py", ', tgt_mask=self.get_buffer("later")', "", TRANSFORMER
-    ),
+    "transformer-sees-later-actions": Mutant("policies/networks/transformer.py", "tgt_mask=later, ", "", TRANSFORMER),
     "transformer-forgets-the-time": Mutant(
         "policies/networks/transformer.py",
         "self.time(embedding)[:, None]",
@@ -204,6 +204,80 @@ MUTANTS: dict[str, Mutant] = {
     "words-are-not-of-length-one": Mutant("policies/words.py", "F.normalize(", "torch.nn.Identity()(", WORDS),
     "words-nobody-hears-are-taken": Mutant(
         "policies/prompted.py", "    if sentence:\n        hint", "    if False:\n        hint", WORDS
+    ),
+    "guidance-the-wrong-way": Mutant(
+        "policies/guidance.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
+    ),
+    "guidance-from-the-conditional-side": Mutant(
+        "policies/guidance.py", "free + w * (conditional - free)", "conditional + w * (conditional - free)", GUIDANCE
+    ),
+    "guidance-halves-are-swapped": Mutant(
+        "policies/guidance.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
+    ),
+    "guidance-is-not-in-the-likelihood": Mutant(
+        "policies/flow.py",
+        "self._guided(x, self.embed(tau, dtau), cond)",
+        "self.velocity(x, tau, cond, dtau)",
+        GUIDANCE,
+    ),
+    "guidance-is-not-in-the-likelihood-of-diffusion": Mutant(
+        "policies/diffusion.py", "self._guided(x, t.to(x.device)", "self.predict(x, t.to(x.device)", GUIDANCE
+    ),
+    "guidance-takes-the-whole-observation-away": Mutant(
+        "policies/networks/encoder.py",
+        "torch.full((steps * size,), is_goal(key))",
+        "torch.full((steps * size,), True)",
+        GUIDANCE,
+    ),
+    "goals-are-never-dropped": Mutant("policies/flow.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE),
+    "goals-are-dropped-from-the-others": Mutant(
+        "policies/guidance.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
+    ),
+    "hindsight-of-the-next-episode": Mutant(
+        "robolearn/data/hindsight.py",
+        "return index + left",
+        "return (index + left + 1).clamp(max=len(self) - 1)",
+        HINDSIGHT,
+    ),
+    "hindsight-is-now": Mutant(
+        "robolearn/data/hindsight.py", "1 + (share * left).long()", "(share * left).long()", HINDSIGHT
+    ),
+    "hindsight-is-drawn-once": Mutant(
+        "robolearn/data/hindsight.py", "[seed, epoch, STREAM]", "[seed, STREAM]", HINDSIGHT
+    ),
+    "hindsight-draws-from-elsewhere": Mutant(
+        "robolearn/data/hindsight.py", "default_rng([seed, epoch, STREAM])", "default_rng()", (*HINDSIGHT, *GOALS)
+    ),
+    "goal-of-the-episode-before": Mutant(
+        "policies/prompted.py", "            self._goals.begin(worlds)\n", "            pass\n", GOALS
+    ),
+    "goal-goes-to-another-world": Mutant(
+        "policies/goals.py", "self._told[key][rows] = value", "self._told[key][rows] = value[::-1]", GOALS
+    ),
+    "goal-of-a-failed-demonstration": Mutant(
+        "policies/goals.py", "np.flatnonzero(dataset.success)", "np.arange(dataset.episodes)", GOALS
+    ),
+    "goal-is-where-it-began": Mutant(
+        "policies/goals.py", "(dataset.starts + dataset.lengths - 1)[good]", "dataset.starts[good]", GOALS
+    ),
+    "goal-of-the-farthest-start": Mutant("policies/goals.py", ".argmin(1)", ".argmax(1)", GOALS),
+    "goal-of-a-start-in-other-units": Mutant(
+        "policies/goals.py", "np.maximum(starts.std(0), FLOOR)", "np.ones(starts.shape[1:])", GOALS
+    ),
+    "goals-nobody-follows-are-taken": Mutant(
+        "policies/prompted.py", "    if given and not wanted:", "    if False and not wanted:", GOALS
+    ),
+    "goals-that-lack-are-not-missed": Mutant(
+        "policies/prompted.py", "    if wanted and not given:", "    if False and not given:", GOALS
+    ),
+    "goal-ends-are-of-the-next-episode": Mutant(
+        "robolearn/rollout/ends.py", "turn.decision.aux[key][w]", "turn.observation[key][w - 1]", ENDS
+    ),
+    "goal-is-seen-among-the-objects": Mutant(
+        "sim/tasks/lift_to.py",
+        "return observe_cube(state)",
+        "return observe_cube(state) + self.target(state)[:, :1]",
+        ENDS,
     ),
 }
 

@@ -148,7 +148,7 @@ def test_what_an_expert_cannot_do_is_bad_input() -> None:
         BadInput, match=r"quality: got expret; available: expert, narrow, fair, mixed, poor \(did you mean expert"
     ):
         make_expert("lift", env.interface, 1, "expret", 0)
-    with pytest.raises(BadInput, match="got robosuite:Lift; available: lift, pick_place, peg_insert"):
+    with pytest.raises(BadInput, match="got robosuite:Lift; available: lift, lift_to, pick_place, peg_insert"):
         make_expert("robosuite:Lift", env.interface, 1, "expert", 0)
     for strategies in (0, 3):
         with pytest.raises(BadInput, match=f"strategies: got {strategies}, expected 1 to 2"):

@@ -13,7 +13,7 @@ from sim.registry import make_env, robot_names, task_names
 
 
 def test_embedded_tasks_by_name() -> None:
-    assert task_names() == ("lift", "pick_place", "peg_insert", "peg_insert_tight")
+    assert task_names() == ("lift", "lift_to", "pick_place", "peg_insert", "peg_insert_tight")
     for name in task_names():
         env = make_env(name, 2, threads=1)
         assert isinstance(env, MujocoWorlds)
@@ -32,7 +32,7 @@ def test_options_reach_the_world() -> None:
 @pytest.mark.parametrize("task", ["lft", "", "isaac:Lift", "Lift", "robosuite", "gym"])
 def test_an_unknown_task_lists_the_known(task: str) -> None:
     with pytest.raises(
-        BadInput, match=r"available: lift, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:"
+        BadInput, match=r"lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:"
     ):
         make_env(task, 1)
 

@@ -200,3 +200,18 @@ def test_only_what_follows_the_backbone_learns(dataset: Dataset) -> None:
     assert not torch.equal(
         after["encoder.cameras.images/front.reduce.weight"], before["encoder.cameras.images/front.reduce.weight"]
     )
+
+
+@pytest.mark.parametrize("hindsight", ["end", "later"])
+def test_goals_are_kept_as_the_frames_that_they_are(dataset: Dataset, hindsight: Any) -> None:
+    """Of a camera that the policy does not see otherwise: its frozen encoder is asked once for each frame."""
+    aimed, found = dataset.aiming(CAMERAS[:1], ("proprio", CAMERAS[1])), []
+    for cache in (True, False):
+        made = ImitationTrainer.of_dataset(config(observe=2, cache_features=cache, hindsight=hindsight), aimed)
+        made.windows.order(0, 0)
+        batch = made.windows.gather(torch.tensor([0, 40]))
+        assert ("goal.images.front/stored" in batch.observation) == cache
+        assert ("goal.images.front" in batch.observation) != cache
+        found.append(rows(made, 0, 3))
+    for kept, anew in zip(*found, strict=True):
+        assert kept["loss"] == pytest.approx(anew["loss"], abs=1e-5)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.core.specs import PROMPT
+from robolearn.core.specs import PROMPT, is_goal, of_goal
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import (
     IMAGES,
@@ -113,6 +113,25 @@ class Dataset:
             interface=interface,
             observation={key: array for key, array in self.observation.items() if key in kept},
             readers={key: reader for key, reader in self.readers.items() if key in kept},
+        )
+
+    def aiming(self, goals: Sequence[str], features: Sequence[str] = ()) -> Dataset:
+        """This set as `seeing` makes it of `features`, and with `goals`: features whose later values are goals.
+
+        What goals are of is there too, though the interface may not have it; goals themselves are taken from it when
+        windows are gathered (`robolearn.data.hindsight`).
+
+        Raises:
+          BadInput: a feature that it has not.
+        """
+        seen, aimed = self.seeing(features), self.interface.aiming(goals, what=f"data set {self.path}").observation
+        needed = {of_goal(key) for key in aimed if is_goal(key)} | seen.interface.observation.keys()
+        told = {key: spec for key, spec in aimed.items() if is_goal(key)}
+        return replace(
+            self,
+            interface=replace(seen.interface, observation={**seen.interface.observation, **told}),
+            observation={key: array for key, array in self.observation.items() if key in needed},
+            readers={key: reader for key, reader in self.readers.items() if key in needed},
         )
 
     def with_words(self, embed: Callable[[Sequence[str]], NDArray[np.float32]]) -> Dataset:

@@ -1,0 +1,81 @@
+"""Where goals of policies that were trained with --goal come from: a data set, or the expert of an embedded task."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from policies.goals import EpisodeGoals, Goals, check_goals, goals_of, stored_goals
+from robolearn.core import BadInput
+from robolearn.core.specs import is_image, of_goal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from robolearn.core import Interface
+
+log = logging.getLogger(__name__)
+
+EXPERT = "expert"
+"""As a value of --goals: the end of the scripted expert's demonstration from the same start."""
+
+
+def check_goal_flags(goals: str, choice: str) -> None:
+    """Raise `BadInput` for a choice among goals where there is none."""
+    if choice != "nearest" and goals in ("", EXPERT):
+        got = choice + (" of the expert's own ends" if goals else " of no goals")
+        raise BadInput("--goal-choice", got=got, expected="--goals with a data set")
+
+
+@dataclass(frozen=True)
+class GoalSource:
+    """What --goals and --goal-choice say.
+
+    Attributes:
+      name: a data set, or `EXPERT`.
+      choice: which demonstration of a data set; see `policies.goals`.
+      task: an embedded task, for the expert.
+      each: (N,) episodes of each world.
+      seed: of the starts.
+      options: of the worlds, as `sim.registry.make_env` takes them.
+    """
+
+    name: str
+    choice: str
+    task: str
+    each: NDArray[np.int64]
+    seed: int
+    options: Mapping[str, Any]
+
+    def __call__(self, interface: Interface) -> Goals:
+        """Goals for a policy with this `interface`."""
+        if self.name != EXPERT:
+            return stored_goals(self.name, interface, self.choice)
+        return self.demonstrated(interface)
+
+    def demonstrated(self, interface: Interface) -> EpisodeGoals:
+        """The ends of the expert's demonstrations."""
+        from robolearn.rollout.ends import ends_of
+        from sim.experts import make_expert
+        from sim.registry import make_env
+
+        told = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
+        pictures = {key: spec for key, spec in told.items() if is_image(spec)}
+        # What an episode begins with depends on its seed and world alone: other worlds may have other cameras.
+        options = {k: v for k, v in self.options.items() if k in ("robot", "looks")}
+        if pictures:
+            options["cameras"] = tuple(key.removeprefix("images.") for key in pictures)
+            options["image_size"] = next(iter(pictures.values())).shape[0]
+        env = make_env(self.task, len(self.each), **options)
+        try:
+            expert = make_expert(self.task, env.interface, len(self.each), EXPERT, self.seed)
+            check_goals(interface, env.interface, what=f"--goals {EXPERT} of {self.task}")
+            ends, success = ends_of(env, expert, self.each, self.seed, tuple(told))
+        finally:
+            env.close()
+        if success < 1.0:
+            log.warning("of the expert's demonstrations, whose ends are the goals, %.0f%% succeed", 100 * success)
+        return EpisodeGoals({key: ends[of_goal(key)] for key in goals_of(interface)})

@@ -1,0 +1,65 @@
+"""Lift to a goal: bring the cube of `lift` to a place in the air that differs from episode to episode.
+
+Nothing in the world shows the place, so a policy has to be told: it is the `target` of the observation, beside
+`objects`, and the end of a demonstration from the same start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.embedded.task import Array, Start, State, draw
+from sim.tasks.lift import CUBE_NAMES, HALF, STARTS, add_cube, cube_pose, observe_cube
+
+NEAR = 0.04  # largest distance of the cube's centre from the goal [m]
+SLOW = 0.10  # speed below which it has arrived [m/s]
+
+GOALS = np.array([(0.42, 0.58), (-0.12, 0.12), (0.10, 0.22)])  # where the cube's centre is to come [m]
+
+
+@dataclass(frozen=True)
+class LiftTo:
+    """Reward 1 and the end of the episode when the cube is within 4 cm of its goal, and slow."""
+
+    name: str = "lift_to"
+    prompt: str = "lift the cube to the goal"
+    max_episode_steps: int = 100
+    timestep: float = 0.005
+    bodies: tuple[str, ...] = ("cube", "target")
+    randomised: tuple[str, ...] = ("cube",)
+    observation_names: tuple[str, ...] = CUBE_NAMES
+    target_names: tuple[str, ...] = ("target_x", "target_y", "target_z")
+    start_range: float = 1.0
+
+    def build(self, spec: mujoco.MjSpec) -> None:
+        add_cube(spec, (0.85, 0.22, 0.18, 1.0))
+        spec.worldbody.add_body(name="target", mocap=True)  # without a shape: no camera sees it
+
+    def start(self, rng: np.random.Generator) -> Start:
+        x, y, yaw, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
+        target = np.concatenate([draw(rng, GOALS, self.start_range), [1.0, 0.0, 0.0, 0.0]])
+        return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw), "target": target})
+
+    def observe(self, state: State) -> Array:
+        return observe_cube(state)
+
+    def target(self, state: State) -> Array:
+        return state.bodies["target"].pos
+
+    def success(self, state: State) -> NDArray[np.bool_]:
+        slow = np.linalg.norm(state.bodies["cube"].linear, axis=-1) < SLOW
+        return (self._distance(state) < NEAR) & slow
+
+    def failure(self, state: State) -> NDArray[np.bool_]:
+        return state.bodies["cube"].pos[:, 2] < -HALF  # it fell off the table
+
+    def progress(self, state: State) -> Array:
+        reach = 1.0 - np.tanh(8.0 * np.linalg.norm(state.bodies["cube"].pos - state.tcp_pos, axis=-1))
+        return 0.4 * reach + 0.6 * (1.0 - np.tanh(6.0 * self._distance(state)))
+
+    def _distance(self, state: State) -> Array:
+        return np.linalg.norm(state.bodies["cube"].pos - state.bodies["target"].pos, axis=-1)
