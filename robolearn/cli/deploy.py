@@ -95,7 +95,10 @@ class Deploy(Command):
             names, simulation = _simulation(self.task, driver, self.seconds)
             contract = contract.with_objects(names)
         elif not self.yes and not sys.stdin.isatty():
-            raise BadInput("a real arm", got="no terminal to ask on", expected="a person, or --yes")
+            raise BadInput(
+                f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
+                hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
+            )
         with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
             return self._deploy(contract, simulation, self._goals(contract, Path(folder)))
 

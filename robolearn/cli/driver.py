@@ -11,6 +11,7 @@ from typing import Any
 
 from robolearn.cli.choices import Station
 from robolearn.cli.command import Command
+from robolearn.core import BadInput
 
 LIMP = "moves by hand"
 HOLDS = "holds where it is, and follows the safety filter"
@@ -46,6 +47,11 @@ class Driver(Command):
 
         check_domain(self.domain)
         contract = load_contract(self.robot)
+        if contract.servos is None:
+            raise BadInput(
+                f"contract {contract.name}: it names no servos, and this drives nothing else",
+                hint="Start the arm's own ROS driver, or name port and calibration under servos there",
+            )
         if self.domain is not None:
             os.environ["ROS_DOMAIN_ID"] = str(self.domain)
         prepare()

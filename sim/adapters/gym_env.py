@@ -11,6 +11,7 @@ continuing where its attribute ``continuing`` says so, or where it is one of Gym
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -118,7 +119,7 @@ def parse(task: str) -> tuple[str, str]:
     """``"gym:module:Id-v0"`` → (module, id)."""
     parts = task.split(":", 2)
     if len(parts) != 3 or parts[0] != "gym" or not parts[1] or not parts[2]:
-        raise BadInput("task", got=repr(task), expected="gym:<module>:<Id-v0>", hint="E.g. gym:gymnasium:Pendulum-v1")
+        raise BadInput(f"task {task}: it is gym:<module>:<Id-v0>, as in gym:gymnasium:Pendulum-v1")
     return parts[1], parts[2]
 
 
@@ -154,12 +155,9 @@ def _import_user_module(task: str, module: str) -> None:
             got = f"module {module!r}, which needs {missing!r}, not installed"
             raise BadInput(f"task {task!r}", got=got) from error
         local = sorted(path.stem for path in Path(here).glob("*.py"))
-        raise BadInput(
-            f"task {task!r}: module",
-            got=module,
-            expected="an importable module or a file in the current directory",
-            available=local,
-        ) from None
+        meant = difflib.get_close_matches(module, local, n=1, cutoff=0.5)
+        hint = f"Did you mean {meant[0]}?" if meant else ""
+        raise BadInput(f"task {task}: no module {module} is installed, and no {module}.py is here", hint=hint) from None
     except (Exception, SystemExit) as error:  # whatever the user's file raises at import
         raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while importing {module}: {error}") from error
 

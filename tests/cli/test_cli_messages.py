@@ -57,6 +57,22 @@ SAYS: dict[str, str] = {
         "iterations of 10240 (128 worlds x 80 steps). --worlds 7 are as many as that pays for",
     "finetune --policy runs/bc --out n --critic-observe objcts": "observation of the critic's worlds: got no 'objcts', "
         "expected what it has; available: proprio, objects (did you mean objects?)",
+    "hil run --policy runs/bc --out n --task lft": f"task: got lft; available: {TASKS} (did you mean lift?)",
+    "evaluate --policy runs/bc --task gym:nomodule": "task gym:nomodule: it is gym:<module>:<Id-v0>, as in "
+        "gym:gymnasium:Pendulum-v1",
+    "evaluate --policy runs/bc --task gym:nomodule:X-v0":
+        "task gym:nomodule:X-v0: no module nomodule is installed, and no nomodule.py is here",
+    "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
+        "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
+    "evaluate --policy runs/bc --robot so101": "policy runs/bc in lift: embodiment: got so101, expected panda",
+    # --- arms
+    "deploy --policy runs/bc --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
+        "this in a terminal, or with --yes where somebody holds the emergency stop",
+    "driver --robot fr3": "contract fr3: it names no servos, and this drives nothing else. Start the arm's own ROS driver, "
+        "or name port and calibration under servos there",
+    "driver --robot nope": "contract: got nope; available: fr3, sim, so101, ur5e, <path>.yaml",
+    # --- a hub
+    "hub push runs/bc lift": "hub: name: got lift, expected OWNER/NAME, e.g. me/lift-fr3",
     "calibrate --robot fr3": "contract fr3: it has no camera. Describe one there first",
     # --- policies, sets and runs
     "evaluate --policy nope": f"policy nope: there is no such folder. {A_POLICY}",
