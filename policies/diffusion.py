@@ -61,8 +61,9 @@ class DiffusionPolicy(nn.Module):
     def _prepare_sampler(self) -> None:
         config, chunk = self.config, (self.config.horizon, self.action_dim)
         self.noise_shape = chunk if config.eta == 0.0 else (1 + config.steps, *chunk)
-        self.scheduler = DDIMScheduler(**_schedule(config), timestep_spacing=config.spacing)
-        self.scheduler.set_timesteps(config.steps)
+        with torch.device("cpu"):  # it takes its numbers to where the chunks are, step by step
+            self.scheduler = DDIMScheduler(**_schedule(config), timestep_spacing=config.spacing)
+            self.scheduler.set_timesteps(config.steps)
 
     def with_config(self, config: DiffusionConfig) -> DiffusionPolicy:
         """The same weights, sampled with other settings."""

@@ -269,7 +269,7 @@ def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
 ) -> None:
     """Of an arm that nobody calls simulated one is asked before it moves, and here is nobody."""
     path = edited(tmp_path, "sim", simulated=None)
-    assert "a person, or --yes" in refused(capsys, "--policy", policy, "--robot", path)
+    assert "or with --yes where" in refused(capsys, "--policy", policy, "--robot", path)
     wrong = edited(tmp_path, "mine", simulated="perhaps")
     assert "simulated: got perhaps, expected true or false" in refused(capsys, "--policy", policy, "--robot", wrong)
     # By any other name it is simulated, and what is wrong then is its task.
@@ -284,4 +284,4 @@ def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: 
     assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
     assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")
     assert "--episodes" in refused(capsys, "--policy", policy, "--episodes", 0)
-    assert "a person, or --yes" in refused(capsys, "--policy", policy, "--robot", "fr3")
+    assert "or with --yes where" in refused(capsys, "--policy", policy, "--robot", "fr3")

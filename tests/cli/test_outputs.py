@@ -19,6 +19,7 @@ from robolearn.io.paths import check_writable
 
 NOWHERE = "/proc/robolearn/x"  # nobody may make a folder there, not even root
 INPUTS = {"policy", "against", "teacher", "data", "demos", "folder", "lerobot_python", "certs", "path", "start", "runs"}
+INPUTS |= {"what"}  # of hub push
 
 COMMANDS = [
     ("collect", "--out", NOWHERE),

@@ -12,8 +12,8 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.reading import fingerprints
 from robolearn.data.validate import validate
+from robolearn.data.video import fingerprints
 from robolearn.data.video.encoder import VideoConfig
 from robolearn.data.video.fingerprints import fingerprint
 from robolearn.data.video.segments import VideoSegment, array

@@ -18,8 +18,8 @@ import robolearn
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.lerobot import remote
 from robolearn.data.lerobot.remote import RemotePath
-from robolearn.data.reading import remote
 from robolearn.data.reading.weights import write_weights
 from robolearn.data.video.readers import VideoReader
 from robolearn.train.settings import ImitationConfig
@@ -201,5 +201,5 @@ def test_a_path_passes_through_six_files(served: Served, on_server: bool):
         dataset.images("front")
     finally:
         sys.setprofile(None)
-    assert {"reader.py", "layout.py", "loading.py", "video/readers.py"} <= seen
+    assert {"reading/reader.py", "lerobot/layout.py", "reading/loading.py", "video/readers.py"} <= seen
     assert len(seen) <= 6, sorted(seen)

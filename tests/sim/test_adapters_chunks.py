@@ -142,7 +142,7 @@ def test_bad_tasks_name_what_there_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_file.py").write_text("import a_library_nobody_has\n")
     (tmp_path / "broken_file.py").write_text("1 / 0\n")
-    with pytest.raises(BadInput, match="did you mean my_file"):
+    with pytest.raises(BadInput, match="Did you mean my_file"):
         make_gym("gym:my_fale:X-v0", 1)
     with pytest.raises(BadInput, match="needs 'a_library_nobody_has'"):
         make_gym("gym:my_file:X-v0", 1)
