@@ -66,6 +66,7 @@ class Station:
             node.start()
         self.operator = SafetyClient(a)
         self.operator.wait_ready(30)
+        self.before = 0  # violations of the tests before
 
     def calm(self) -> None:
         """Disarmed, and nothing broken."""
@@ -79,6 +80,15 @@ class Station:
             self.operator.reset()
         self.arm.monitor.new_motion()
         self.operator.wait_ready(10)
+
+    @property
+    def violations(self) -> int:
+        """So far, of all tests."""
+        return self.arm.monitor.summary()["violations"]
+
+    def expect_no_violation(self) -> None:
+        """In this test: what another one saw is not this one's."""
+        assert self.violations == self.before, self.arm.monitor.summary()
 
     def move(self) -> None:
         """Armed and in motion; a machine that is too busy for a moment stops the arm, and then once more."""
@@ -110,7 +120,7 @@ class Station:
         assert why in report.reason, report.reason
         with pytest.raises(RobolearnError, match="latched"):
             self.operator.arm(0.5)
-        assert self.arm.monitor.summary()["violations"] == 0, self.arm.monitor.summary()
+        self.expect_no_violation()
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +134,7 @@ def the_station() -> Iterator[Station]:
 
 @pytest.fixture
 def station(the_station: Station) -> Station:
+    the_station.before = the_station.violations
     the_station.calm()
     return the_station
 
@@ -138,7 +149,7 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
     commands = station.arm.commands[begun:]
     seconds = commands[-1][0] - commands[0][0]
     assert 50 < len(commands) / seconds < 220  # 200 Hz, less what a busy machine leaves to four nodes in one process
-    assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
+    station.expect_no_violation()
     assert at_rest(commands, CONTRACT), commands[-3:]
     assert station.arm.width == pytest.approx(0.08, abs=0.001)
     assert station.operator.reason.startswith("disarmed")
@@ -189,7 +200,7 @@ def test_silent_joint_states_are_a_stop(station: Station) -> None:
     report = station.operator.wait_for("latched", 3)
     assert "joint state" in report.reason
     station.arm.talks = True
-    assert station.arm.monitor.summary()["violations"] == 0
+    station.expect_no_violation()
 
 
 @pytest.mark.parametrize("held_s", [0.05, 0.4])
@@ -219,7 +230,7 @@ def test_a_command_whose_publishing_is_held_up(
         station.move()
     monkeypatch.undo()
     assert held_s < GAP_S or any("did not run" in reason for reason in reasons), reasons
-    assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
+    station.expect_no_violation()
 
 
 def test_the_dead_man_released(station: Station) -> None:
@@ -319,7 +330,7 @@ def test_a_second_publisher_of_joint_states(station: Station) -> None:
     publish()
     report = station.operator.wait_for("latched", 3)
     assert "2 publishers at once" in report.reason and "/joint_state_publisher" in report.reason
-    assert station.arm.monitor.summary()["violations"] == 0, station.arm.monitor.summary()
+    station.expect_no_violation()
     node.destroy_publisher(publisher)
 
 

@@ -5,6 +5,7 @@ What three.js draws is compared with where MuJoCo has its geoms, before and afte
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -120,6 +121,17 @@ def test_every_body_stands_where_mujoco_has_it(chromium: Chromium, task: str) ->
         tab.close()
 
 
+def click_open(tab: Any, small: str) -> None:
+    """Click the picture until it is large: while the page is being built it moves away under the pointer."""
+    for _ in range(10):
+        x, y = tab.js(f"(() => {{ const r = {small}.getBoundingClientRect(); return [r.x + 20, r.y + 20]; }})()")
+        tab.path([(x, y)])
+        with contextlib.suppress(TimeoutError):
+            tab.wait("!document.querySelector('#robolearn-large').hidden", 3.0)
+            return
+    raise AssertionError("no click opens the picture")
+
+
 def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) -> None:
     with Rig(heartbeat_s=3.0) as rig:
         pixels = np.zeros((480, 640, 3), np.uint8)
@@ -136,8 +148,7 @@ def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) ->
         tab.wait(f"{small}?.naturalWidth > 0", 60.0)
         assert tab.js(f"{small}.naturalWidth") == 448 and tab.js(f"{small}.clientWidth") < 300
         assert tab.js("document.querySelector('#robolearn-large').hidden")
-        x, y = tab.js(f"(() => {{ const r = {small}.getBoundingClientRect(); return [r.x + 20, r.y + 20]; }})()")
-        tab.path([(x, y)])
+        click_open(tab, small)
         tab.wait("document.querySelector('#robolearn-large img').clientWidth > 500")
         # And each comes as it was taken, to everybody while anybody looks closely.
         tab.wait("document.querySelector('#robolearn-large img').naturalWidth === 1280")
@@ -145,8 +156,7 @@ def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) ->
         tab.key("Escape")
         tab.wait("document.querySelector('#robolearn-large').hidden")
         tab.wait(f"{small}?.naturalWidth === 448")
-        tab.path([(x, y)])
-        tab.wait("!document.querySelector('#robolearn-large').hidden")
+        click_open(tab, small)
         tab.press("#robolearn-large")
         tab.wait("document.querySelector('#robolearn-large').hidden")
         tab.close()
