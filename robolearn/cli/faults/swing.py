@@ -77,12 +77,12 @@ def _node() -> Any:
         """The policy node, told by topic how to spoil its policy."""
 
         def configure(self) -> None:
-            self._load = lambda *_: made[0]
+            self._load = lambda *_, **__: made[0]
             made.append(Swing(self.station()))
             super().configure()
             self.create_subscription(String, SPOILT, lambda message: spoil(made[0], message.data), qos.latched())
 
-    return SwingNode(lambda *_: made[0])
+    return SwingNode(lambda *_, **__: made[0])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
