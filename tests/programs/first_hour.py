@@ -88,7 +88,7 @@ def quickstart(hour: Hour, page: str) -> None:
     bc, chosen, rl, low, high = map(float, promised(page))
     out = hour.folder / "runs" / "quickstart"
     said = hour.run(f"{command} -C {ROOT} OUT={out} ARGS=--json")
-    result = json.loads(said.splitlines()[-1])
+    (result,) = (json.loads(line) for line in said.splitlines() if line.startswith("{"))  # make says more after it
     hour.check(f"{rl} ({low} to {high})% after RL", overlap(result["rl"]["success"], low, high), result["rl"])
     for name, rate, found in (
         ("imitation", bc, result["bc"]["success"]),
@@ -142,7 +142,7 @@ MISTAKES = (
     ("robolearn evaluate --policy runs/bc --task peg_insert", "another task"),
     ("robolearn train --data data/lift --out runs/bc", "--resume"),
     ("robolearn finetune --policy runs/bc --task lift --env-steps 100 --out runs/few", "--worlds"),
-    ("robolearn deploy --policy runs/bc --robot fr3", "panda"),
+    ("robolearn deploy --policy runs/bc --robot fr3", "terminal"),
 )  # with the word that helps
 
 
