@@ -179,7 +179,7 @@ def pictures(hour: Hour) -> None:
         with Chromium() as chromium:
             for name, url in (("report", report.as_uri()), ("tensorboard", f"{address}/#timeseries")):
                 tab = chromium.open(url, (1280, 1600))
-                tab.wait("document.body.innerText.length > 0")
+                tab.wait("document.body?.innerText.length > 0")
                 time.sleep(5.0)  # curves are drawn after the page is there
                 tab.picture(hour.folder / f"{name}.png")
     finally:
