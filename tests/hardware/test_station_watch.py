@@ -185,7 +185,7 @@ def test_qos_that_does_not_match(ros: Background, capsys: pytest.CaptureFixture,
 
 def test_people_see_what_to_mend(ros: Background, capsys: pytest.CaptureFixture) -> None:
     with fault(ros, "joint_states:stop"):
-        assert main(["doctor", "--robot", "sim", "--domain", str(DOMAIN), "--seconds", "0.5"]) == 1
+        assert main(["doctor", "--robot", "sim", "--domain", str(DOMAIN), "--seconds", "2"]) == 1
     out = capsys.readouterr().out
     assert "look at that node: its device, its log" in out and "Mend this before sim moves: joint states topic" in out
 
