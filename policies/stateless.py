@@ -58,8 +58,7 @@ class StatelessPolicy(nn.Module):
         self.interface, self.execute_steps = interface, execute
         self.components = interface.action.size
         self.size = execute * self.components
-        sizes = (spec.size for spec in interface.observation.values())
-        self.features = eyes.size if eyes is not None and self._pictures else sum(sizes)
+        self.features = sum(spec.size for spec in interface.observation.values()) if eyes is None else eyes.size
         self.noise = WorldNoise(noise)
         self.backend: Backend | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -15,13 +16,17 @@ from robots.stations import Contract
 
 
 class ControllerMessages:
-    """The messages to the controllers of `contract`."""
+    """The messages to the controllers of `contract`.
 
-    def __init__(self, contract: Contract) -> None:
-        self._contract, self._period = contract, 1.0 / contract.stream_hz
+    Args:
+      now: the stamp of a message that has one, read when it is made.
+    """
 
-    def command(self, command: ArmCommand, stamp: Time) -> Any:
-        """For the arm's controller; `stamp` where the message has one."""
+    def __init__(self, contract: Contract, now: Callable[[], Time]) -> None:
+        self._contract, self._period, self._now = contract, 1.0 / contract.stream_hz, now
+
+    def command(self, command: ArmCommand) -> Any:
+        """For the arm's controller."""
         contract = self._contract
         kind = messages.message_type(contract.command.type)
         if kind is Float64MultiArray:
@@ -32,7 +37,7 @@ class ControllerMessages:
             return Float64MultiArray(data=data)
         if kind is PoseStamped:
             # Its frame is the robot's base; impedance controllers of the contracts take it without a transform.
-            return messages.pose(*command.pose, stamp, contract.frames.base)
+            return messages.pose(*command.pose, self._now(), contract.frames.base)
         return messages.trajectory(contract.joints, command.positions, self._period)
 
     def posture(self, command: ArmCommand, stamp: Time) -> JointState:

@@ -74,7 +74,7 @@ class SafetyNode(StationNode):
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
-        self._messages = ControllerMessages(contract)
+        self._messages = ControllerMessages(contract, lambda: self.get_clock().now().to_msg())
         self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
         self._others = ""  # who else publishes to the controller
         posture = () if contract.posture is None else (contract.posture.topic,)
@@ -272,13 +272,13 @@ class SafetyNode(StationNode):
         if self._horizon is not None:
             self._publish_ahead(self._horizon, command)
         elif self._command_publisher is not None:
-            message = self._messages.command(command, stamp := self.get_clock().now().to_msg())
+            message = self._messages.command(command)
             checked = self.supervisor.checked(command)
             if checked is None:
                 return
-            message = message if checked is command else self._messages.command(checked, stamp)
+            message = message if checked is command else self._messages.command(checked)
             if self._posture_publisher is not None:  # first: the pose that comes next is taken by these joints
-                self._posture_publisher.publish(self._messages.posture(checked, stamp))
+                self._posture_publisher.publish(self._messages.posture(checked, message.header.stamp))
             self._command_publisher.publish(message)
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:

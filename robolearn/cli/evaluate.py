@@ -14,7 +14,6 @@ from policies.backends import BackendName, InferencePrecision
 from policies.goals import GoalChoice
 from robolearn.cli.choices import SimRobot, Station
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
-from robolearn.core import BadInput
 
 if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource
@@ -103,8 +102,6 @@ class Evaluate(Command):
         goals = self._goals(worlds, options)
         env = make_env(self.task, worlds, **options)
         try:
-            if self.shuffle and worlds < 2:
-                raise BadInput("--shuffle", got="1 world", expected="at least 2: features come from another world")
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
                 tell(policy, self.words, env.prompt, what=f"policy {path}")

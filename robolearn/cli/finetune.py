@@ -112,12 +112,12 @@ class Finetune(Command):
         }
         # Shaping discounts control steps, the algorithm decisions of Ta of them.
         shaping = config.gamma ** (1.0 / policy.execute_steps)
-        looks = {} if self.looks == "none" else {"looks": self.looks}
-        looks |= {"station": self.station} if self.station else {}
-        stored |= looks | ({"keep": plain(self.keep)} if self.keep.every else {})
+        drawn = {} if self.looks == "none" else {"looks": self.looks}
+        drawn |= {"station": self.station} if self.station else {}
+        stored |= drawn | ({"keep": plain(self.keep)} if self.keep.every else {})
         env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
-                       **looks, **world_options(self.task, [policy]))  # fmt: skip
-        judge = Judge(self.task, self.keep.episodes, self.seed, self.json, **looks)
+                       **drawn, **world_options(self.task, [policy]))  # fmt: skip
+        judge = Judge(self.task, self.keep.episodes, self.seed, self.json, **drawn)
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed)
             every = runner.iterations_between_states(self.checkpoint_every)

@@ -65,7 +65,7 @@ class GoalSource:
         told = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
         pictures = {key: spec for key, spec in told.items() if is_image(spec)}
         # What an episode begins with depends on its seed and world alone: other worlds may have other cameras.
-        options = {k: v for k, v in self.options.items() if k in ("robot", "looks")}
+        options = {k: v for k, v in self.options.items() if k in ("robot", "looks", "station")}
         if pictures:
             options["cameras"] = tuple(key.removeprefix("images.") for key in pictures)
             options["image_size"] = next(iter(pictures.values())).shape[0]

@@ -8,7 +8,7 @@ The draws depend on (seed, epoch, window) alone, so that a batch may be divided,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -34,15 +34,6 @@ class EpisodeWindows(Protocol):
     def remaining(self, index: Tensor) -> Tensor:
         """(B,) how many windows of the same episode follow the windows `index`."""
         ...
-
-
-@dataclass(frozen=True)
-class Aimed:
-    """B windows with their goals; see `robolearn.train.imitation.WindowBatch`."""
-
-    observation: dict[str, Tensor]
-    action: Tensor
-    action_is_pad: Tensor
 
 
 class HindsightWindows:
@@ -89,8 +80,8 @@ class HindsightWindows:
         share = self._share.to(index.device)[index]
         return index + torch.minimum(1 + (share * left).long(), left)
 
-    def gather(self, index: Tensor) -> Aimed:
-        """The windows `index` (B,), goals as (B, 1, …)."""
+    def gather(self, index: Tensor) -> Any:
+        """The windows `index` (B,) as `source` gives them, and their goals as (B, 1, …)."""
         batch = self._source.gather(index, pictures=self._looks)
         goal = self._source.gather(self.later(index), pictures=self._shows)
         wanted = {of_goal(key): key for key in self._goals}
@@ -99,4 +90,4 @@ class HindsightWindows:
             name, slash, stored = key.partition("/")
             if name in wanted:
                 told[f"{wanted[name]}{slash}{stored}"] = value[:, -1:]
-        return Aimed({**batch.observation, **told}, batch.action, batch.action_is_pad)
+        return replace(batch, observation={**batch.observation, **told})

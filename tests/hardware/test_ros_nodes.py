@@ -341,7 +341,7 @@ def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
     subscription = node.create_subscription(Float64MultiArray, CONTRACT.command.topic, print, picky)
     wait_until(lambda: station.safety._problems, 5, "the event")
     done, message = station.operator.call(topics.ARM)
-    assert not done and "cannot hear /robolearn/safety" in message and "transient local" in message
+    assert not done and "/picky_controller cannot hear /robolearn/safety" in message and "transient local" in message
     node.destroy_subscription(subscription)
     station.operator.arm(5)
     station.operator.disarm()

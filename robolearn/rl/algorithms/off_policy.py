@@ -97,7 +97,7 @@ class OffPolicy:
     @torch.no_grad()
     def keep(self, episode: PlayedEpisode) -> PlayedEpisode:
         """`episode` as a replay of `kept` takes it: each frame is encoded once."""
-        if self.kept.observation == self.base.interface.observation:
+        if not self.base.net.encoder.images:
             return episode
         seen = {key: torch.tensor(value, device=self.device) for key, value in episode.observation.items()}
         looked = self.policy.looked(seen)
