@@ -1,4 +1,4 @@
-"""Sets of many kinds that LeRobot wrote, under each operation of ours: LeRobot says what is in them before and after."""
+"""Sets of many kinds that LeRobot wrote, under each operation of ours: LeRobot says what is in them before, after."""
 
 from __future__ import annotations
 
