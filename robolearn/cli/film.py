@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput, RobolearnError
 
@@ -56,7 +56,7 @@ def filmed(path: Path, robot: str, contract: Contract, task: str) -> Iterator[Fi
     from robolearn.deploy.programs import node_program
 
     film = Film()
-    flags = {"out": str(path.absolute()), **({"task": task} if contract.simulated else {})}
+    flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
     program = node_program("film", robot, 0, ("robolearn.cli.node_film",), **flags)
     before = path.stat().st_mtime_ns if path.exists() else None
     with (
