@@ -28,7 +28,7 @@ MUTANTS: dict[str, Mutant] = {
     "unsure-of-the-end": Mutant(f"{BROWSER}/farewell.html", "sure ||= code === GOING_AWAY;", "", SEEN),
     "not-connected-for-ever": Mutant(f"{BROWSER}/farewell.html", "performance.now() - lost > GONE_MS", "false", SEEN),
     "clip-of-another-world": Mutant(CLIPS, "self._env.scene(0)", "self._env.scene(1)", WATCHED),
-    "clip-without-steps": Mutant(CLIPS, "if self._clip is None:\n            result", "if 1:\n            result", WATCHED),
+    "clip-without-steps": Mutant(CLIPS, "if self._clip is None:\n            r", "if 1:\n            r", WATCHED),
     "clip-rewards-lost": Mutant(CLIPS, '"step_rewards": out.rewards', '"step_rewards": 0 * out.rewards', WATCHED),
     "clip-end-forgotten": Mutant(CLIPS, '["final_obs"] = out.final', '["final_obs"] = out.observation', WATCHED),
     "clip-in-haste": Mutant(CLIPS, "else 1.0 / self._hz)", "else 0.0)", WATCHED),
