@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from robolearn.cli.choices import DemoQuality, SimRobot, SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
+from robolearn.cli.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +42,14 @@ class Collect(Command):
     """Of starts and of the expert's mistakes."""
     worlds: int = 50
     """Worlds side by side."""
+    view: View = "none"
+    """Where you see the expert act: browser prints the address of a page, window opens it. Shown are
+    whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     resume: bool = False
     """Go on until an existing data set has this many episodes."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.cli.watched_env import check_watched, watched
         from robolearn.data.reading.reader import Dataset
         from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
@@ -54,12 +59,14 @@ class Collect(Command):
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
+        check_watched(self.view, self.task)
         begun = time.perf_counter()
         worlds = min(self.worlds, self.episodes)
         quality = named_quality(self.quality)
         share = quality.start_range if self.start_range is None else self.start_range
         env = make_env(self.task, worlds, robot=self.robot, start_range=share, cameras=self.cameras,
                        image_size=self.image_size, looks=self.looks, station=self.station)  # fmt: skip
+        env = watched(env, self.view, "collecting", "The collecting is over.")
         try:
             make_expert(self.task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-OUTPUTS = ("out", "logs", "board", "save")  # flags that name what a command writes
+OUTPUTS = ("out", "logs", "board", "save", "video")  # flags that name what a command writes
 MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
 
 

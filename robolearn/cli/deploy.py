@@ -64,6 +64,9 @@ class Deploy(Command):
     """Everything but the last step: nothing is published to the controller."""
     yes: bool = False
     """On a real arm: do not ask before the first motion."""
+    video: Path | None = None
+    """Film the run into this file (.mp4), at the control rate: the simulated arm and its task, or what the cameras of a
+    real station see. A program of its own draws it; nothing that drives the arm waits for that."""
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     enclaves: bool = False
@@ -99,8 +102,39 @@ class Deploy(Command):
                 f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
                 hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
             )
+        if self.video is not None:
+            from robolearn.cli.film import check_film
+
+            check_film(self.video, contract, self.enclaves)
         with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
-            return self._deploy(contract, simulation, self._goals(contract, Path(folder)))
+            goals = self._goals(contract, Path(folder))
+            return (
+                self._deploy(contract, simulation, goals)
+                if self.video is None
+                else self._film(contract, simulation, goals)
+            )
+
+    def _film(self, contract: Contract, simulation: Simulation | None, goals: str) -> dict[str, Any]:
+        from hardware.ros2.environment import prepare
+        from robolearn.cli.film import filmed
+        from robolearn.core import RobolearnError
+        from robolearn.deploy.programs import choose_domain
+
+        assert self.video is not None
+        prepare()
+        choose_domain(self.domain, simulation is not None)
+        film = None
+        try:
+            with filmed(self.video, self.robot, contract, self.task) as film:
+                result = self._deploy(contract, simulation, goals)
+        except RobolearnError as error:
+            if film is not None and film.path is not None:
+                error.add_note(f"video: {film.path}")
+            raise
+        return {**result, "video": film.path and str(film.path), **({"video_error": film.error} if film.error else {})}
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result.get("video_error") else 0
 
     def _goals(self, contract: Contract, folder: Path) -> str:
         """What the policy node takes as its goals; those of the expert are written into `folder`."""
@@ -165,6 +199,9 @@ class Deploy(Command):
             console.print(f"monitor     {result['violations']} violations in {count:,} commands; at most {used}")
         filtered = result["filter"]
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
+        if "video" in result:
+            console.print(f"video       {result['video'] or 'none'}{': ' * ('video_error' in result)}"
+                          f"{result.get('video_error', '')}")  # fmt: skip
 
 
 def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...], Simulation]:

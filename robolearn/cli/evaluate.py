@@ -14,6 +14,7 @@ from policies.backends import BackendName, InferencePrecision
 from policies.goals import GoalChoice
 from robolearn.cli.choices import SimRobot, Station
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
+from robolearn.cli.view import View
 
 if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource
@@ -65,6 +66,9 @@ class Evaluate(Command):
     --against is computed by torch, so a policy against itself says what a backend costs."""
     precision: InferencePrecision = "float32"
     """Of --policy: float32, bfloat16 (torch, compile) or int8 (onnx)."""
+    view: View = "none"
+    """Where you see the policy act: browser prints the address of a page, window opens it. Shown are
+    whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     out: Path | None = None
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
@@ -73,6 +77,7 @@ class Evaluate(Command):
         from policies.loading import open_policy
         from policies.prompted import aim, tell
         from policies.shuffled import ShuffledPolicy
+        from robolearn.cli.watched_env import check_watched, noting, watched
         from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
@@ -80,6 +85,7 @@ class Evaluate(Command):
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
+        check_watched(self.view, self.task)
         if self.out is not None:
             check_report_folder(self.out)
         check_backend(self.backend, self.precision)
@@ -100,7 +106,8 @@ class Evaluate(Command):
         if self.station:
             options["station"] = self.station
         goals = self._goals(worlds, options)
-        env = make_env(self.task, worlds, **options)
+        env = watched(make_env(self.task, worlds, **options), self.view, "evaluating", "The evaluation is over.")
+        note = noting(env)
         try:
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
@@ -112,8 +119,10 @@ class Evaluate(Command):
                 # A machine that cannot draw says so now, not after the episodes.
                 env.reset(seed=self.seed)
                 env.frame()
-            done = [evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path))
-                    for p, path in zip(policies, paths, strict=True)]  # fmt: skip
+            done = []
+            for p, path in zip(policies, paths, strict=True):
+                note(str(path))
+                done.append(evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path)))
             result = {"policy": str(self.policy), **done[0].to_json()}
             if self.goals:
                 result["goals"] = {"from": self.goals, "choice": self.goal_choice}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from robolearn.cli.command import (
 )
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
+from robolearn.cli.view import View
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig, algorithm_name
@@ -62,6 +64,9 @@ class Finetune(Command):
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
     log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
     """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
+    view: View = "none"
+    """Where you see it learn: browser prints the address of a page, window opens it. Shown are
+    whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
@@ -79,6 +84,7 @@ class Finetune(Command):
 
         from policies.checkpoint import load_chunk_policy
         from robolearn.cli.judge import Judge
+        from robolearn.cli.watched_env import check_watched, noting, watched
         from robolearn.core.device import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
@@ -92,6 +98,7 @@ class Finetune(Command):
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)
         check_seed(self.seed)
+        check_watched(self.view, self.task)
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
         check_tunable(policy)
@@ -117,6 +124,8 @@ class Finetune(Command):
         stored |= drawn | ({"keep": plain(self.keep)} if self.keep.every else {})
         env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
                        **drawn, **world_options(self.task, [policy]))  # fmt: skip
+        env = watched(env, self.view, "learning", "The fine-tuning is over.")
+        note = noting(env)
         judge = Judge(self.task, self.keep.episodes, self.seed, self.json, **drawn)
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed)
@@ -130,9 +139,13 @@ class Finetune(Command):
                 run.track(self.log)
                 with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
+
+                    def tell(i: int, row: Mapping[str, float]) -> None:
+                        progress(int(row["env_steps"]), row)
+                        note(standing(i, row))
+
                     kept = Kept(runner, run, self.keep, judge)
-                    done = run_loop(run, kept, checkpoint_every=every,
-                                    progress=lambda _, row: progress(int(row["env_steps"]), row))  # fmt: skip
+                    done = run_loop(run, kept, checkpoint_every=every, progress=tell)
                 calibration = runner.calibration
                 result = {
                     "run": str(self.out),
@@ -183,6 +196,12 @@ class Finetune(Command):
             check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
         finally:
             env.close()
+
+
+def standing(iteration: int, row: Mapping[str, Any]) -> str:
+    """How far it is, in a line: the iteration and the success of its rollouts, which explore."""
+    success = float(row.get("success", math.nan))
+    return f"iteration {iteration}" + (f": {100 * success:.0f}% success" if math.isfinite(success) else "")
 
 
 def last_success(run: Path) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from typing import Any
 from robolearn.cli.choices import DemoQuality, SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer, supervised
+from robolearn.cli.view import TeleopView, check_view, chosen, viewed
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
 SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
@@ -59,10 +60,15 @@ class Record(Command):
     """Of the simulated arm's starts and of the script's choices."""
     quality: DemoQuality = "expert"
     """How well the script demonstrates."""
+    view: TeleopView = "auto"
+    """Where you see the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
+    none; auto: browser with keyboard, gamepad, spacemouse and leader at a terminal, else none. --teleop browser has a
+    page of its own, which window opens."""
     host: str = "127.0.0.1"
-    """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
+    """Where the page of --teleop browser or --view listens; 0.0.0.0: for phones on this network too, with TLS and a
+    token."""
     port: int = 8070
-    """Its port."""
+    """Its port; that of --view takes a free one where this is taken."""
     speed: float = 0.0
     """Share of full speed of keyboard, gamepad and spacemouse, up to 1; 0: as the device has it."""
     leader_port: str = "/dev/ttyACM0"
@@ -87,6 +93,8 @@ class Record(Command):
         check_seed(self.seed)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        view = chosen(self.view, self.teleop)
+        check_view(view)
         begun = time.perf_counter()
         setup = RecordingSetup(
             self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
@@ -96,9 +104,10 @@ class Record(Command):
         task = setup.words(contract)
         prepare()
         choose_domain(self.domain, contract.simulated)
-        device = setup.device(contract)  # before anything is written or started: it may not be there
+        device = own = setup.device(contract)  # before anything is written or started: it may not be there
         if self.policy is not None:
             device = supervised(device, self.policy, contract, self.seed, task)
+        device = viewed(device, own, view, contract.robot, self.host, self.port)
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
                 result = self._record(contract, device, writer, task)

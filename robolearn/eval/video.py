@@ -49,11 +49,13 @@ class Choice:
     reason: str
 
 
-def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, crf: int = 26) -> int:
+def write_video(
+    path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, crf: int = 26, preset: str = "slow"
+) -> int:
     """Write HWC uint8 `frames` of one size as H.264 (yuv420p); returns how many there were.
 
-    Odd sizes, which the format does not know, are padded by repeating the last row or column. The file appears
-    under its name only when it is whole.
+    `preset` is the encoder's: a faster one makes larger files. Odd sizes, which the format does not know, are padded by
+    repeating the last row or column. The file appears under its name only when it is whole.
 
     Raises:
       BadInput: no frames, or frames that are not (H, W, 3) uint8 of one size.
@@ -64,7 +66,7 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, 
     count, shape = 0, None
     options = {"movflags": "+faststart"}
     with replacing(path) as part, av.open(str(part), "w", format="mp4", options=options) as container:
-        stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf), "preset": "slow"})
+        stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf), "preset": preset})
         stream.pix_fmt = "yuv420p"
         for frame in frames:
             shape = shape or frame.shape

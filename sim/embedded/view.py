@@ -26,6 +26,11 @@ class TaskView:
         self._geoms = visible_geoms(model, (i for i in range(model.nbody) if model.body(i).name not in arm))
         self._shapes = tuple(shape_of(model, geom) for geom in self._geoms)
 
+    @property
+    def geoms(self) -> dict[str, int]:
+        """Name of a shape → its geom in the model."""
+        return {shape.name: int(geom) for shape, geom in zip(self._shapes, self._geoms, strict=True)}
+
     def scene(self, qpos: NDArray, mocap_pos: NDArray, mocap_quat: NDArray) -> Scene:
         """The scene in this state: (nq,), (nmocap, 3) [m], (nmocap, 4) wxyz."""
         self._data.qpos, self._data.mocap_pos, self._data.mocap_quat = qpos, mocap_pos, mocap_quat

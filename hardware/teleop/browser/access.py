@@ -5,6 +5,8 @@
 - A token that is new at every start, on loopback too, where every user of the machine can connect. The address with the
   token is exchanged for a cookie (HttpOnly, SameSite) and never shown again; without it nothing is passed on.
 - Beyond loopback: TLS alone, and the cookie is Secure.
+- A program is opened with an invitation in the token's place, for what it is started with can be read by every user of
+  the machine: it counts once, for `INVITED_S`, and where the system says whose a connection is, for this user alone.
 
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
 policy forbids it in the browser, too. Only GET requests without a body are served: there is nothing to send to the page
@@ -17,16 +19,20 @@ import hmac
 import ipaddress
 import logging
 import secrets
+import time
+from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 
 from hardware.teleop.browser.rare_log import RareLog
+from hardware.teleop.browser.same_user import same_user
 
 log = logging.getLogger(__name__)
 
 COOKIE = "robolearn"
+INVITED_S = 60.0  # a browser that has to start first takes seconds
 SERVER = {"Server": "robolearn"}  # instead of the names and versions of libraries
 
 # 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
@@ -64,24 +70,40 @@ class Access:
       tls: whether it uses TLS.
       page: the HTML that is served at ``/``.
       sockets: paths of the websockets.
+      clock: steady seconds.
 
     Attributes:
       token: in the address that the operator opens.
     """
 
-    def __init__(self, host: str, *, tls: bool, page: bytes, sockets: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        host: str,
+        *,
+        tls: bool,
+        page: bytes,
+        sockets: tuple[str, ...],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._names = {"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"}
         self._tls = tls
         self._page = page
         self._sockets = sockets
         self.token = secrets.token_urlsafe(32)
         self._session = secrets.token_urlsafe(32)
+        self._clock, self._invitations = clock, dict[str, float]()
         self._log = RareLog(log)
 
     @property
     def scheme(self) -> str:
         """``"https"``, or ``"http"`` on loopback."""
         return "https" if self._tls else "http"
+
+    def invite(self) -> str:
+        """What may stand in the token's place once, for `INVITED_S`."""
+        invitation = secrets.token_urlsafe(32)
+        self._invitations[invitation] = self._clock() + INVITED_S
+        return invitation
 
     def answer(self, request: web.BaseRequest, port: int) -> web.Response | None:
         """The response to `request` at `port`; None for a websocket handshake that is admitted."""
@@ -95,7 +117,7 @@ class Access:
             return response(HTTPStatus.FORBIDDEN, "This page goes by another name.\n")
         name = self._cookie(port)
         offered = parse_qs(url.query).get("token", [])
-        if offered and _same(offered[0], self.token):
+        if offered and (_same(offered[0], self.token) or self._invited(offered[0], request)):
             cookie = f"{name}={self._session}; Path=/; {'Secure; ' if self._tls else ''}HttpOnly; SameSite=Strict"
             return response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
         if not _same(_cookie(request, name), self._session):
@@ -112,6 +134,13 @@ class Access:
         if url.query:
             return response(HTTPStatus.SEE_OTHER, "", Location="/")
         return response(HTTPStatus.OK, self._page, **{"Content-Type": "text/html; charset=utf-8"})
+
+    def _invited(self, offered: str, request: web.BaseRequest) -> bool:
+        for invitation, end in tuple(self._invitations.items()):
+            if _same(offered, invitation) and same_user(request.transport):
+                del self._invitations[invitation]
+                return self._clock() <= end
+        return False
 
     def _cookie(self, port: int) -> str:
         """The cookie's name. With TLS its prefix keeps other hosts of the domain from setting it; on loopback the port

@@ -36,7 +36,7 @@ Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
 LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
 LINE = 8192  # [bytes] of the request line, and of one header
 HEADERS = 128
-CONNECTIONS, OF_ONE = 64, 32  # at once, and from one address; a page has two
+CONNECTIONS, OF_ONE = 64, 32  # at once, and from one address; a page has three
 PATIENCE_S = 10.0  # for a TLS handshake, and for a request to arrive
 SEND_S = 60.0  # for a page to take its HTML
 PING_S = 20.0  # a websocket whose other end has vanished is closed after one and a half of these
@@ -88,6 +88,10 @@ class AuthProxy:
     def token(self) -> str:
         """In the address that the operator opens; demanded of everybody."""
         return self._access.token
+
+    def invite(self) -> str:
+        """See `Access.invite`."""
+        return self._access.invite()
 
     def open(self) -> None:
         """Listen.

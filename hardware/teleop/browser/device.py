@@ -129,6 +129,10 @@ class Browser:
             self._page.close()
         self._thread = self._page = None
 
+    def invitation(self) -> str:
+        """See `GuardedViser.invitation`."""
+        return "" if self._page is None else self._page.guarded.invitation()
+
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """The step towards the target; None while the dead-man is off or nothing was observed yet."""
         q = self._observe(observation)

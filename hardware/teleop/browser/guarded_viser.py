@@ -15,8 +15,9 @@ import rich
 import viser
 
 from hardware.teleop.browser.access import is_loopback
-from hardware.teleop.browser.auth_proxy import AuthProxy, Talk, with_overlays
+from hardware.teleop.browser.auth_proxy import AuthProxy, Talk, overlay, with_overlays
 from hardware.teleop.browser.certificate import addresses, fingerprint, own_certificate, server_context
+from hardware.teleop.browser.farewell import END, serve_end
 from hardware.teleop.browser.inner_port import HEADER, behind
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,14 @@ class GuardedViser:
         """Host and port that viser listens on, and the key that it demands."""
         return self.server.get_host(), self.server.get_port(), self._key
 
-    def serve(self, place: Place, overlays: Sequence[str], sockets: Mapping[str, Talk], risk: str) -> None:
+    def serve(
+        self,
+        place: Place,
+        overlays: Sequence[str],
+        sockets: Mapping[str, Talk],
+        risk: str,
+        over: str = "The recording is over.",
+    ) -> None:
         """Let in who has the token.
 
         Args:
@@ -69,6 +77,7 @@ class GuardedViser:
           overlays: pieces of HTML that are put into the page.
           sockets: path → who serves the websockets there, beside viser's own.
           risk: what somebody with the address can do; a sentence of the notice beyond loopback.
+          over: what the page says when it has lost its program, or was closed.
 
         Raises:
           BadInput: the address cannot be listened on, or the certificate cannot be used.
@@ -77,7 +86,8 @@ class GuardedViser:
         if not is_loopback(place.host):
             certificate = place.certificate or own_certificate(place.folder)
             tls, proof = server_context(certificate, place.key), fingerprint(certificate)
-        html = with_overlays(_fetch(*self.address), *overlays)
+        html = with_overlays(_fetch(*self.address), *overlays, overlay("hardware.teleop.browser", "farewell.html"))
+        sockets = {**sockets, END: lambda socket: serve_end(socket, over)}
         proxy = AuthProxy(html, self.address, host=place.host, port=place.port, tls=tls, sockets=sockets)
         proxy.open()
         self._proxy = proxy
@@ -95,8 +105,12 @@ class GuardedViser:
             lines += [risk, _qr(self.url)]
         self.notice = "\n".join(lines)
 
+    def invitation(self) -> str:
+        """The address to start a browser with: it counts once, see `access`; empty before `serve`."""
+        return "" if self._proxy is None else f"{self.url.partition('?')[0]}?token={self._proxy.invite()}"
+
     def close(self) -> None:
-        """Disconnect everybody; more than once is no fault."""
+        """Disconnect everybody, their pages say what is over; more than once is no fault."""
         if self._proxy is not None:
             self._proxy.close()
             self._proxy = None

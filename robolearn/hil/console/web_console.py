@@ -86,7 +86,7 @@ class WebConsole:
         try:
             sockets = {STOP_PATH: lambda socket: serve_stop(socket, self._stop, lambda: self._latches.view().stopped)}
             risk = "Whoever has this address can stop the arm and hand it to the person at the device."
-            page.guarded.serve(Place(*self._where), overlays(), sockets, risk)
+            page.guarded.serve(Place(*self._where), overlays(), sockets, risk, "The session is over.")
         except BaseException:
             page.close()
             raise

@@ -1,0 +1,172 @@
+"""A node that films: at the control rate it notes what is to be seen, and a thread of its own draws and writes it.
+
+It only listens, as a process of its own that yields to all others: what drives an arm does not wait for a picture. What
+is to be seen is the arm and the scene of a simulation, or the cameras of a real station. A machine that draws more
+slowly than the arm moves finishes the film after the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.observer import JointReader
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.observation_inputs import hear_joints
+from hardware.ros2.scene import MarkerArray, read_scene
+from hardware.ros2.station_node import StationNode, StationOptions
+from robolearn.core import BadInput, RobolearnError
+from robolearn.core.scene import Scene
+from robots.stations import Contract
+
+log = logging.getLogger(__name__)
+
+READY = "ready to film"  # logged once everything that can fail was tried
+BEHIND = {True: 20_000, False: 200}  # frames that wait to be drawn: a scene is small, pictures of cameras are not
+
+Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What is to be seen at one moment.
+
+    Attributes:
+      q: (n,) joint positions [rad].
+      width: opening of the gripper [m]; NaN: not known.
+      scene: around the arm, of a simulation.
+      images: camera → picture; of a real station.
+    """
+
+    q: NDArray[np.float64] | None
+    width: float = float("nan")
+    scene: Scene | None = None
+    images: dict[str, Picture] = field(default_factory=dict)
+
+
+class Drawer(Protocol):
+    """Makes a picture of what was seen; made, used and closed in one thread."""
+
+    def draw(self, seen: Seen) -> Picture: ...
+
+    def close(self) -> None: ...
+
+
+Write = Callable[[Path, Iterable[Picture], float], object]
+"""write(path, pictures, pictures per second) until there are no more."""
+
+
+class FilmNode(StationNode):
+    """The node `film`. Parameters: `contract`, `task` (of the simulated arm), `out`.
+
+    Args:
+      make_drawer: contract and task → what draws.
+      write: writes the film.
+      station: see `StationNode`.
+    """
+
+    stop_limit_s = 170.0
+
+    def __init__(
+        self, make_drawer: Callable[[Contract, str], Drawer], write: Write, **station: Unpack[StationOptions]
+    ) -> None:
+        super().__init__("film", {"task": "", "out": ""}, **station)
+        self._make_drawer, self._write = make_drawer, write
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def configure(self) -> None:
+        if not self.value("out"):
+            raise BadInput("parameter out", got="nothing", expected="a file")
+        self.contract = c = self.station()
+        self._joints, self._scene = JointReader(c), None
+        self._frames: queue.SimpleQueue[Callable[[], Seen] | None] = queue.SimpleQueue()
+        self._newest: dict[str, Any] = {}
+        self._most, self._lost = BEHIND[c.simulated], 0
+        self._inputs: list[Callable[[], None]] = []
+        if c.simulated:
+            self._inputs = hear_joints(self, c, self._on_joints)
+            self._inputs.append(self.poll(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched()))
+        else:
+            for name, camera in c.cameras.items():
+                kind = messages.message_type(camera.type)
+                self._inputs.append(self.poll(kind, camera.topic, self._on_image(name), qos.sensor(2)))
+        self._thread = threading.Thread(target=self._film, name="film", daemon=True)
+        self._thread.start()
+        self.beat(1.0 / c.control_hz, self._tick)
+
+    def begin_stop(self, reason: str) -> None:
+        if self._thread is not None:
+            self._frames.put(None)
+
+    def stopped(self) -> bool:
+        done = self._thread is None or not self._thread.is_alive()
+        if done and self._failure is not None and self.error is None:
+            error = self._failure
+            self.error = error if isinstance(error, RobolearnError) else RobolearnError(f"no film: {error!r}")
+        return done
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _on_joints(self, message: Any, info: Any) -> None:
+        self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
+
+    def _on_scene(self, message: Any, info: Any) -> None:
+        self._scene = read_scene(message) or self._scene
+
+    def _on_image(self, name: str) -> Callable[[Any, Any], None]:
+        return lambda message, info: self._newest.__setitem__(name, message)
+
+    def _tick(self) -> None:
+        if self._failure is not None:
+            self.done = True
+            return
+        for take in self._inputs:
+            take()
+        seen = self._look()
+        if seen is None:
+            return
+        if self._frames.qsize() >= self._most:
+            self._lost += 1
+            return
+        self._frames.put(seen)
+
+    def _look(self) -> Callable[[], Seen] | None:
+        """What makes the next picture's content, in the thread that draws; None while something was never seen."""
+        c = self.contract
+        if c.simulated:
+            q, scene = self._joints.q, self._scene
+            seen = Seen(q, self._joints.width, scene)
+            return None if q is None or scene is None else lambda: seen
+        newest = dict(self._newest)
+        if len(newest) < len(c.cameras):
+            return None
+        return lambda: Seen(
+            None, images={name: messages.picture(newest[name], camera) for name, camera in c.cameras.items()}
+        )
+
+    def _film(self) -> None:
+        try:
+            drawer = self._make_drawer(self.contract, self.value("task"))
+            try:
+                log.info(READY)
+                self._write(Path(self.value("out")), self._pictures(drawer), self.contract.control_hz)
+            finally:
+                drawer.close()
+        except Exception as error:
+            self._failure = error
+            log.debug("no film", exc_info=True)
+        if self._lost:
+            log.warning("this machine draws too slowly: %d pictures are missing in the film", self._lost)
+
+    def _pictures(self, drawer: Drawer) -> Iterator[Picture]:
+        while (seen := self._frames.get()) is not None:
+            yield drawer.draw(seen())

@@ -1,0 +1,84 @@
+"""`deploy --video`: a program that films beside the nodes of a deployment, and what became of its film."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robolearn.core import BadInput, RobolearnError
+
+if TYPE_CHECKING:
+    from robots.stations import Contract
+
+START_S = 120.0  # on a busy machine the imports of a node alone take half a minute
+FINISH_S = 180.0  # for the pictures that wait to be drawn
+POLL_S = 0.05
+
+
+@dataclass
+class Film:
+    """What became of it: `path` is None where there is none, and `error` why."""
+
+    path: Path | None = None
+    error: str = ""
+
+
+def check_film(path: Path, contract: Contract, enclaves: bool) -> None:
+    """Raise `BadInput` where no film can be made, before anything is started."""
+    if path.suffix != ".mp4":
+        raise BadInput("--video", got=path, expected="a file that ends in .mp4")
+    if enclaves:
+        raise BadInput("--video", got="--enclaves", expected="one of them: the program that films has no enclave")
+    if not contract.simulated and not contract.cameras:
+        raise BadInput("--video", got=f"contract {contract.name} without cameras", expected="a contract with some")
+
+
+@contextmanager
+def filmed(path: Path, robot: str, contract: Contract, task: str) -> Iterator[Film]:
+    """Film what happens inside; entered when the film has begun, left when it is written.
+
+    Args:
+      path: of the film.
+      robot: the contract's name or file.
+      contract: the same, read.
+      task: of the simulated arm.
+
+    Raises:
+      BadInput, RobolearnError: when entered: it cannot be filmed here.
+    """
+    from hardware.ros2.film_node import READY
+    from robolearn.deploy.processes import NodeDied, Processes
+    from robolearn.deploy.programs import node_program
+
+    film = Film()
+    flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
+    program = node_program("film", robot, 0, ("robolearn.cli.node_film",), **flags)
+    before = path.stat().st_mtime_ns if path.exists() else None
+    with (
+        tempfile.TemporaryDirectory(prefix="robolearn-film-") as folder,
+        Processes([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
+    ):
+        end = time.monotonic() + START_S
+        while READY not in (Path(folder) / "film.log").read_text(errors="replace"):
+            process.check()
+            if time.monotonic() > end:
+                raise RobolearnError(f"--video: not ready after {START_S:g} s")
+            time.sleep(POLL_S)
+        try:
+            yield film
+        finally:
+            process.stop(FINISH_S)
+            try:
+                if process.codes["film"]:
+                    process.check()
+            except NodeDied as error:
+                film.error = str(error)
+            if path.exists() and path.stat().st_mtime_ns != before:
+                film.path = path
+            else:
+                film.error = film.error or "nothing was seen"

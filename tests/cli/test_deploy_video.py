@@ -1,0 +1,152 @@
+"""`robolearn deploy --video`: the whole run is on film, a film that fails stops nothing, and what cannot be filmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+from running import Running
+from untrained import make_policy
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import messages, qos
+from hardware.ros2.background import Background, wait_until
+from hardware.ros2.film_node import FilmNode
+from robolearn.cli.node_film import make_drawer, write
+from robots.stations import CONTRACTS, load_contract
+
+pytestmark = pytest.mark.realtime
+
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 7
+
+
+def frames(path: Path) -> tuple[float, list[np.ndarray]]:
+    """Pictures per second, and the pictures."""
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        assert stream.average_rate is not None
+        return float(stream.average_rate), [f.to_ndarray(format="rgb24") for f in container.decode(stream)]
+
+
+@pytest.fixture(scope="module")
+def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that looks at the arm only: its observation has no picture."""
+    return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").with_cameras(()).interface)
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def start(*flags: object) -> Running:
+        started.append(Running(tmp_path / "logs", "deploy", *flags, domain=DOMAIN))
+        return started[-1]
+
+    yield start
+    for deployment in started:
+        deployment.close()
+
+
+def test_the_whole_run_is_on_film(deploy: Callable[..., Running], blind: Path, tmp_path: Path) -> None:
+    out = tmp_path / "films" / "run.mp4"
+    code, said, err = deploy("--policy", blind, "--episodes", 1, "--video", out).end()
+    assert code == 0, err
+    result = json.loads(said.splitlines()[-1])
+    assert result["video"] == str(out) and "video_error" not in result and result["violations"] == 0
+    rate, pictures = frames(out)
+    assert rate == 20.0 and pictures[0].shape == (360, 480, 3)
+    (seconds,) = result["episode_s"]
+    # The episode, and what was before and after it.
+    assert 0.95 * seconds < len(pictures) / rate < seconds + 60.0, (seconds, len(pictures))
+    first, last = (pictures[i].astype(int) for i in (0, -1))
+    assert first.std() > 20 and np.abs(first - last).mean() > 0.5, "nothing has moved"
+
+
+def test_a_film_that_fails_stops_no_arm(deploy: Callable[..., Running], blind: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.mp4"
+    running = deploy("--policy", blind, "--episodes", 1, "--video", out)
+
+    def filming() -> list[int]:
+        # The film is the first to be started: once there are others, it was ready.
+        assert running.process.poll() is None, running.process.communicate()
+        nodes = running.left
+        found = [pid for pid, line in nodes.items() if "node_film" in line]
+        return found if len(nodes) > 3 else []
+
+    (pid,) = wait_until(filming, 120.0, "the film")
+    os.kill(pid, signal.SIGKILL)
+    code, said, err = running.end()
+    result = json.loads(said.splitlines()[-1])
+    assert code == 1, err
+    assert result["success"]["episodes"] == 1 and result["video"] is None and "SIGKILL" in result["video_error"]
+    assert not out.exists() and list(tmp_path.glob("*.mp4*")) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--video", "{tmp}/run.avi"), ("--video", "run.avi", ".mp4")),
+        (("--video", "{tmp}/run.mp4", "--enclaves"), ("--video", "--enclaves")),
+        (("--video", "/proc/run.mp4"), ("--video", "cannot be written")),
+        (("--video", "{tmp}/run.mp4", "--robot", "fr3", "--yes"), ("--video", "without cameras")),
+    ],
+)
+def test_what_cannot_be_filmed_is_refused(
+    flags: tuple[str, ...], words: tuple[str, ...], blind: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from robolearn.cli.main import main
+
+    assert not load_contract("fr3").cameras
+    given = [flag.format(tmp=tmp_path) for flag in flags]
+    assert main(["deploy", "--policy", str(blind), *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert all(word in line for word in words), line
+
+
+def test_a_real_station_is_filmed_through_its_cameras(tmp_path: Path) -> None:
+    values: dict[str, Any] = yaml.safe_load((CONTRACTS / "fr3.yaml").read_text())
+    values["cameras"] = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())["cameras"]
+    (tmp_path / "seeing.yaml").write_text(yaml.safe_dump(values))
+    contract, out = load_contract(str(tmp_path / "seeing.yaml")), tmp_path / "run.mp4"
+    sizes = {name: (48 * (i + 1), 48 * (i + 1)) for i, name in enumerate(contract.cameras)}
+    with Background(DOMAIN) as ros:
+        node = FilmNode(make_drawer, write, contract=contract, context=ros.context, overrides={"out": str(out)})
+        node.start()
+        ros.add(node)
+        from rclpy.node import Node
+
+        driver = ros.add(Node("cameras", context=ros.context))
+        publishers = {
+            name: driver.create_publisher(messages.message_type(camera.type), camera.topic, qos.sensor(2))
+            for name, camera in contract.cameras.items()
+        }
+
+        def publish() -> None:
+            for i, (name, publisher) in enumerate(publishers.items()):
+                picture = np.full((*sizes[name], 3), 60 + 100 * i, np.uint8)
+                at = 1e-9 * driver.get_clock().now().nanoseconds
+                compressed = "Compressed" in contract.cameras[name].type
+                publisher.publish((messages.compressed_image if compressed else messages.image)(picture, at, name))
+
+        driver.create_timer(0.02, publish)
+        time.sleep(4.0)
+        node.begin_stop("done")
+        wait_until(node.stopped, 30.0, "the film to be written")
+        assert node.error is None
+    rate, pictures = frames(out)
+    assert rate == contract.control_hz and 1.0 < len(pictures) / rate < 5.0
+    assert len(contract.cameras) == 2
+    left, right = (pictures[-1][10, column].astype(int).mean() for column in (10, -10))
+    assert abs(left - 60) < 8 and abs(right - 160) < 8

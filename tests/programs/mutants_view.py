@@ -1,0 +1,42 @@
+"""Mutation check of what people see: one line of the pages to look at, of clips or of films is wrong, a test fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+VIEW, SEEN = ("tests/hardware/teleop/test_view.py",), ("tests/hardware/teleop/test_view_chromium.py",)
+WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
+BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/viewed.py"
+CLIPS, FILM = "robolearn/cli/watched_env.py", "sim/embedded/film.py"
+STORED = "        self._status = status\n"
+
+MUTANTS: dict[str, Mutant] = {
+    "draws-in-the-loop": Mutant(f"{BROWSER}/viewer.py", STORED, "        self._page.update(status)\n", VIEW),
+    "draws-for-nobody": Mutant(f"{BROWSER}/viewer.py", "and page.watched:", ":", VIEW),
+    "keeps-the-first": Mutant(f"{BROWSER}/viewer.py", STORED, "        self._status = self._status or status\n", SEEN),
+    "hides-from-the-device": Mutant(DEVICE, "        self._device.show(status)\n", "", VIEW),
+    "outlives-the-device": Mutant(DEVICE, "            self._viewer.close()\n", "            pass\n", VIEW),
+    "invitation-for-ever": Mutant(f"{BROWSER}/access.py", "del self._invitations[invitation]", "pass", VIEW),
+    "invitation-never-late": Mutant(f"{BROWSER}/access.py", "return self._clock() <= end", "return True", VIEW),
+    "invitation-for-anybody": Mutant(f"{BROWSER}/access.py", " and same_user(request.transport)", "", VIEW),
+    "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self._proxy.invite()", "self._proxy.token", VIEW),
+    "window-without-a-display": Mutant(f"{BROWSER}/window.py", "not any(os.environ", "False and any(os.environ", VIEW),
+    "markup-of-others": Mutant(f"{BROWSER}/view_page.py", "{escape(status.message)}", "{status.message}", VIEW),
+    "no-end": Mutant(f"{BROWSER}/guarded_viser.py", "sockets = {**sockets, END:", "_ = {**sockets, END:", SEEN),
+    "unsure-of-the-end": Mutant(f"{BROWSER}/farewell.html", "sure ||= code === GOING_AWAY;", "", SEEN),
+    "not-connected-for-ever": Mutant(f"{BROWSER}/farewell.html", "performance.now() - lost > GONE_MS", "false", SEEN),
+    "clip-of-another-world": Mutant(CLIPS, "self._env.scene(0)", "self._env.scene(1)", WATCHED),
+    "clip-without-steps": Mutant(CLIPS, "if self._clip is None:\n            r", "if 1:\n            r", WATCHED),
+    "clip-rewards-lost": Mutant(CLIPS, '"step_rewards": out.rewards', '"step_rewards": 0 * out.rewards', WATCHED),
+    "clip-end-forgotten": Mutant(CLIPS, '["final_obs"] = out.final', '["final_obs"] = out.observation', WATCHED),
+    "clip-in-haste": Mutant(CLIPS, "else 1.0 / self._hz)", "else 0.0)", WATCHED),
+    "clip-wanted-by-nobody": Mutant(CLIPS, "self._next is None and self._page.watched", "self._next is None", WATCHED),
+    "film-of-the-start": Mutant(FILM, "            if geom is None:", "            if True:", FILMED),
+    "film-gripper-open": Mutant(FILM, "closed + share * (opened - closed)", "opened", FILMED),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("view", MUTANTS))
