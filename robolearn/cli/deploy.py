@@ -94,11 +94,6 @@ class Deploy(Command):
             driver = contract.driver or ("sim" if contract.servos else "")
             names, simulation = _simulation(self.task, driver, self.seconds)
             contract = contract.with_objects(names)
-        elif not self.yes and not sys.stdin.isatty():
-            raise BadInput(
-                f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
-                hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
-            )
         with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
             return self._deploy(contract, simulation, self._goals(contract, Path(folder)))
 
@@ -125,7 +120,9 @@ class Deploy(Command):
 
     def _deploy(self, contract: Contract, simulation: Simulation | None, goals: str) -> dict[str, Any]:
         from robolearn.cli.terminal_operator import TerminalOperator
+        from robolearn.core import BadInput
         from robolearn.deploy import Deployment, deploy
+        from robolearn.deploy.deployment import checked
 
         deployment = Deployment(
             policy=str(self.policy),
@@ -147,6 +144,12 @@ class Deploy(Command):
             simulation=simulation,
             enclaves=self.enclaves,
         )
+        if not (contract.simulated or self.yes or sys.stdin.isatty()):
+            checked(deployment)  # that it is for another arm is what to learn first: a terminal would not help
+            raise BadInput(
+                f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
+                hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
+            )
         operator = TerminalOperator(self.yes)
         return deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
 

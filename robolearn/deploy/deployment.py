@@ -104,18 +104,8 @@ def deploy(
       RobolearnError: a node died or did not get ready, the safety filter stopped the arm, or the operator refused.
     """
     from hardware.ros2.environment import prepare
-    from policies.loading import check_goals_given, check_policy, check_words, needed_by
 
-    if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
-        resolve_device(deployment.device)
-    what = f"policy {deployment.policy} on {deployment.contract.name}"
-    # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
-    contract = deployment.contract.with_picture_sizes(needed_by(deployment.policy).observation)
-    check_policy(deployment.policy, contract.interface, what=what, simulated=contract.simulated)
-    usual = "" if deployment.simulation is None else deployment.simulation.prompt
-    words = check_words(deployment.policy, deployment.words, usual, what=what)
-    check_goals_given(deployment.policy, bool(deployment.goals), what=what)
-    deployment = dataclasses.replace(deployment, words=words)
+    deployment = checked(deployment)
     prepare()
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()
@@ -132,6 +122,26 @@ def deploy(
             shutil.rmtree(folder, ignore_errors=True)
     result["wall_s"] = {"total": time.perf_counter() - begun}
     return result
+
+
+def checked(deployment: Deployment) -> Deployment:
+    """`deployment` with the words that its policy is told; nothing is started or asked for.
+
+    Raises:
+      BadInput: there is no such device, or the policy does not fit the arm, its words or its goals.
+    """
+    from policies.loading import check_goals_given, check_policy, check_words, needed_by
+
+    if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
+        resolve_device(deployment.device)
+    what = f"policy {deployment.policy} on {deployment.contract.name}"
+    # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
+    contract = deployment.contract.with_picture_sizes(needed_by(deployment.policy).observation)
+    check_policy(deployment.policy, contract.interface, what=what, simulated=contract.simulated)
+    usual = "" if deployment.simulation is None else deployment.simulation.prompt
+    words = check_words(deployment.policy, deployment.words, usual, what=what)
+    check_goals_given(deployment.policy, bool(deployment.goals), what=what)
+    return dataclasses.replace(deployment, words=words)
 
 
 def programs(deployment: Deployment) -> list[Program]:

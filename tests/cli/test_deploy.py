@@ -265,11 +265,11 @@ def test_a_contract_with_a_mistake(
 
 
 def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path, blind: Path
 ) -> None:
     """Of an arm that nobody calls simulated one is asked before it moves, and here is nobody."""
     path = edited(tmp_path, "sim", simulated=None)
-    assert "or with --yes where" in refused(capsys, "--policy", policy, "--robot", path)
+    assert "or with --yes where" in refused(capsys, "--policy", blind, "--robot", path)
     wrong = edited(tmp_path, "mine", simulated="perhaps")
     assert "simulated: got perhaps, expected true or false" in refused(capsys, "--policy", policy, "--robot", wrong)
     # By any other name it is simulated, and what is wrong then is its task.
@@ -278,10 +278,10 @@ def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
 
 
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
-    for one in (policy, blind):
+    for one in (policy, blind):  # with leave to move, and where nobody could give it: no terminal would help
         assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
+        assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3")
     assert "did you mean lift" in refused(capsys, "--policy", policy, "--task", "lifd")
     assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
     assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")
     assert "--episodes" in refused(capsys, "--policy", policy, "--episodes", 0)
-    assert "or with --yes where" in refused(capsys, "--policy", policy, "--robot", "fr3")
