@@ -25,7 +25,8 @@ class Deploy(Command):
     """Run a policy on an arm: starts the nodes, arms, counts successes, and ends everything cleanly.
 
     On the simulated arm the episodes run by themselves. On a real arm you are asked before it moves, you hold the
-    emergency stop, and you judge each episode.
+    emergency stop, and you judge each episode. A stop of the safety filter latches and ends it all: the episode counts
+    as a failure, and the successes so far are printed.
     """
 
     policy: Path
@@ -151,11 +152,23 @@ class Deploy(Command):
                 hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
             )
         operator = TerminalOperator(self.yes)
-        return deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
+        result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
+        if result["ended"]:
+            kind = "" if self.exit_code(result) == 130 else "error: "
+            print(f"robolearn: {kind}{result['ended']} (logs: {result['logs']})", file=sys.stderr)
+        return result
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        from robolearn.deploy.deployment import INTERRUPTED
+
+        return {None: 0, INTERRUPTED: 130}.get(result["ended"], 1)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from robolearn.cli.command import rate_text
 
+        if result["ended"]:
+            done = result["success"]["episodes"]
+            console.print(f"ended       after {done} of {result['asked']} episodes: {result['ended']}", soft_wrap=True)
         console.print(f"success     {rate_text(result['success'])}")
         latency = result["latency_ms"]
         if latency["p50"] is not None:
