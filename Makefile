@@ -48,7 +48,7 @@ test-long: .venv/.dev
 # LeRobot pins older versions of what we share with it; robolearn runs with those, too.
 # What failed is judged once more, alone, as by .ci/test: a shared machine stands still now and then, and arms stop then.
 test-lerobot: .venv-lerobot/.lerobot
-	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --cache-clear tests/lerobot $(ARGS) || \
+	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --cache-clear -n 2 --dist loadfile tests/lerobot $(ARGS) || \
 	  OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --last-failed --last-failed-no-failures none tests/lerobot $(ARGS)
 
 check: lint test test-long
@@ -132,5 +132,5 @@ test-quality: .venv/.dev
 
 # PyTorch's index of CPU builds saves 6 GB here; see .ci/install.
 .venv-lerobot/.lerobot: pyproject.toml | .venv-lerobot/.made
-	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech]==0.4.4' pytest pytest-timeout
+	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech]==0.4.4' pytest pytest-timeout pytest-xdist
 	@touch $@

@@ -41,7 +41,6 @@ LONGEST = (
     "house/test_wheel.py",
     "sim/test_adapters_robosuite.py",
     "sim/test_operator.py",
-    "data/test_data_power_cut.py",
     # against the clock:
     "cli/test_record.py",  # 70
     "cli/test_deploy.py",  # 70

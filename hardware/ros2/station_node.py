@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TypedDict
 
 import rclpy.node
@@ -42,12 +43,13 @@ class StationNode(Node):
         overrides: dict[str, Value] | None = None,
     ) -> None:
         values = {"contract": "sim", **defaults}
-        if contract is not None:
-            station = contract.namespace
-        else:
-            station = _asked_for(name, {**values, **(overrides or {})}, context)
-        namespace = namespace_of_nodes(station)
-        super().__init__(name, values, context=context, namespace=namespace, overrides=overrides)
+        with ExitStack() as until_made:
+            if contract is not None:
+                station = contract.namespace
+            else:
+                station = until_made.enter_context(_asked_for(name, {**values, **(overrides or {})}, context))
+            namespace = namespace_of_nodes(station)
+            super().__init__(name, values, context=context, namespace=namespace, overrides=overrides)
         self._given = contract
 
     def station(self) -> Contract:
@@ -78,11 +80,13 @@ class StationNode(Node):
         return contract
 
 
-def _asked_for(name: str, defaults: dict[str, Value], context: Context | None) -> str:
-    """The namespace of the contract that the parameter `contract` of a node to come names.
+@contextmanager
+def _asked_for(name: str, defaults: dict[str, Value], context: Context | None) -> Iterator[str]:
+    """The namespace of the contract that the parameter `contract` of the node that is made inside names.
 
     The parameter is known once the node is there, and then the node cannot be moved any more: so one that does nothing
-    is made and destroyed before. A contract that cannot be read is refused later.
+    is there before. It goes when the other has come: a process whose last node goes takes its DDS participant down,
+    which then is made twice, and Fast DDS has crashed in that. A contract that cannot be read is refused later.
     """
     scout = rclpy.node.Node(
         name,
@@ -94,8 +98,13 @@ def _asked_for(name: str, defaults: dict[str, Value], context: Context | None) -
     )
     try:
         robot = scout.get_parameter("contract").value if scout.has_parameter("contract") else defaults["contract"]
-        return load_contract(str(robot)).namespace
-    except BadInput:
-        return ""
+        yield _namespace(str(robot))
     finally:
         scout.destroy_node()
+
+
+def _namespace(robot: str) -> str:
+    try:
+        return load_contract(robot).namespace
+    except BadInput:
+        return ""

@@ -25,7 +25,8 @@ def ticks(folder: Path, name: str) -> list[int]:
 
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
-    return [event.step for event in events.Scalars(name)]
+    # Files of one second, as of two commands of a test, are read in any order.
+    return sorted(event.step for event in events.Scalars(name))
 
 
 def test_training_takes_as_many_steps_as_it_is_asked_for(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -61,6 +61,7 @@ def same_numbers(a: Path, b: Path) -> bool:
     return rows(a) == rows(b)
 
 
+@pytest.mark.long
 def test_train_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
     args = ["train", "--data", demos, "--steps", 600, "--batch", 64, "--checkpoint-every", 3, "--json"]
     kill_in_the_middle(tmp_path / "killed", 5, *args)

@@ -103,6 +103,7 @@ def test_it_is_said_in_words(mixed: tuple[Path, list[str]], capsys: pytest.Captu
     assert "failed" in said and "shaky commands" in said and "Drop" in said and "twice the value" in said
 
 
+@pytest.mark.long
 def test_the_advice_is_proved_in_simulation(mixed: tuple[Path, list[str]], capsys: pytest.CaptureFixture) -> None:
     arguments = ("--prove", "lift", "--prove-steps", 100, "--prove-episodes", 16, "--json")
     assert run("dataset", "quality", mixed[0], *arguments) == 0

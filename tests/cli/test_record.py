@@ -195,6 +195,7 @@ def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: 
     assert len(Dataset.open(recorded).success) == count(recorded) == before
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_person_with_a_gamepad(compiled: None, tmp_path: Path) -> None:
     out, people = tmp_path / "set", ROOT / "tests" / "programs" / "record_people.py"

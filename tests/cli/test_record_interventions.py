@@ -108,6 +108,7 @@ def wait(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
     return found
 
 
+@pytest.mark.long
 def test_an_intervention_by_browser(tmp_path: Path) -> None:
     policy, out = sideways(tmp_path / "policy"), tmp_path / "set"
     command = [

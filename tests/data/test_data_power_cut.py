@@ -179,6 +179,7 @@ def recorded(root: Path) -> dict[tuple[tuple[str, bytes], ...], int]:
     return states
 
 
+@pytest.mark.long
 def test_a_set_opens_after_a_power_cut_at_any_moment_with_every_finished_episode(tmp_path: Path) -> None:
     states = recorded(tmp_path / "set")
     refused, lost, faults = [], [], []

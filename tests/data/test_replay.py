@@ -382,6 +382,7 @@ for i in range(10**9):
 """
 
 
+@pytest.mark.long
 def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     schema = RecordSchema(PLAIN)
     for kill in (5, 60, 200):

@@ -85,6 +85,7 @@ def listener() -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
+@pytest.mark.long
 def test_last_words_are_heard(listener: subprocess.Popen[str]) -> None:
     assert start("talkers").wait(60) == 0
     time.sleep(0.5)

@@ -166,6 +166,7 @@ def test_what_the_contract_gets_wrong(
     assert "panda_joint7" in lines["joint positions"]["found"] and "outside" in lines["joint positions"]["found"]
 
 
+@pytest.mark.long
 def test_a_slow_camera(ros: Background, capsys: pytest.CaptureFixture, tmp_path: Path, station: dict[str, Any]) -> None:
     # The camera's 25 pictures a second, for a policy that acts 50 times a second.
     path = write(tmp_path, station, control_hz=50)

@@ -112,6 +112,7 @@ def test_records_arrive_once_over_a_line_that_breaks(tmp_path: Path) -> None:
         room.stop()
 
 
+@pytest.mark.long
 def test_a_learner_that_comes_back_says_what_it_expects_next(tmp_path: Path) -> None:
     sent = records(60)
     room = Classroom(tmp_path, make_lesson("realtime", utd=0.01), env_steps=10**6)
@@ -136,6 +137,7 @@ def test_a_learner_that_comes_back_says_what_it_expects_next(tmp_path: Path) -> 
     room.stop()
 
 
+@pytest.mark.long
 def test_the_actor_holds_while_the_learner_is_dead_and_goes_on_after(tmp_path: Path) -> None:
     room, played = Classroom(tmp_path, make_lesson("realtime"), env_steps=60), []
     port = room.port

@@ -184,6 +184,7 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> Non
     assert played.spool._log.path.read_bytes() == whole.spool._log.path.read_bytes()
 
 
+@pytest.mark.long
 def test_two_actors_in_real_time(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=120)
     found = []

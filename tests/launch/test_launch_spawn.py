@@ -136,6 +136,7 @@ def test_a_deployment_in_simulation_arms_and_ends(compiled: None, launch: Launch
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp_path: Path) -> None:
     out = tmp_path / "set"

@@ -207,6 +207,7 @@ def test_a_run_goes_on_after_a_kill_with_the_same_goals(dataset: Path) -> None:
         np.testing.assert_array_equal(weight.numpy(), later.net.state_dict()[name].numpy())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guidance", [1.0, 2.5])
 @pytest.mark.parametrize("kind", [FLOW, DiffusionConfig(network=NET, steps=3)], ids=["flow", "diffusion"])
 def test_onnx_acts_as_torch_does_with_goals_and_guidance(

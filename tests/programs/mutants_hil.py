@@ -224,7 +224,7 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/scoring.py", "steps = int(ends[0]) + 1", "steps = len(episode)", REWARDS
     ),
     "reward-of-demonstrations-is-left": Mutant(
-        f"{HIL}/experience.py", "self.demonstrations.add(judge(episode))", "self.demonstrations.add(episode)", REWARDS
+        f"{HIL}/experience.py", "algorithm.keep(judge(episode))", "algorithm.keep(episode)", REWARDS
     ),
     "reward-comes-too-late": Mutant(f"{HIL}/experience.py", "episode = self._judge(episode)\n", "pass\n", REWARDS),
     "reward-by-key-ends-with-the-world": Mutant(

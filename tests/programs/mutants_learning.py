@@ -50,7 +50,9 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/ensemble_critic.py", "get_ema_multi_avg_fn(1.0 - config.tau)", "get_ema_multi_avg_fn(config.tau)",
         OFF_POLICY,
     ),
-    "off-policy-optimism": Mutant(f"{RL}/ensemble_critic.py", ".amin(0)", ".amax(0)", OFF_POLICY),
+    "off-policy-optimism": Mutant(
+        f"{RL}/ensemble_critic.py", "members, self._drop).amin(0)", "members, self._drop).amax(0)", OFF_POLICY
+    ),
     "off-policy-likelihood-without-tanh": Mutant(
         f"{NETWORKS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
     ),
@@ -213,7 +215,7 @@ MUTANTS: dict[str, Mutant] = {
         ON_POLICY, "for net in (self.net, self.average.module):", "for net in (self.net,):", INITIAL
     ),
     "initial-noise-of-act": Mutant(
-        "policies/policy.py", " * np.float32(self.net.initial_noise_std)", "",
+        "policies/policy.py", "noise * self.net.initial_noise_std", "noise",
         ("tests/policies/test_checkpoint.py",),
     ),
     "calibration-on-training-starts": Mutant(

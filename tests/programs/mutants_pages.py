@@ -15,6 +15,7 @@ TAKING = ("tests/hardware/teleop/test_supervised.py",)
 PAGE, CONSOLE = ("tests/hardware/teleop/test_browser_scene.py",), ("tests/hil/console/test_console_chromium.py",)
 ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/latches.py", "hardware/teleop/supervised.py"
 REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
+TAKE_OVER = "hardware/teleop/take_over.py"
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
 
 MUTANTS: dict[str, Mutant] = {
@@ -58,10 +59,10 @@ MUTANTS: dict[str, Mutant] = {
     "stop-unheard": Mutant("robolearn/hil/console/stop_socket.py", "                stop()\n", "", CONSOLE),
     "no-interventions": Mutant(SUPERVISED, "intervention=True", "intervention=False", TAKING),
     "policy-goes-on-where-it-was": Mutant(
-        SUPERVISED, "False, not meant\n            self._player.begin()", "False, not meant", TAKING
+        SUPERVISED, "not meant\n            self._player.begin()", "not meant", TAKING
     ),
-    "gripper-jumps": Mutant(SUPERVISED, "action[self._gripper] = self._grip", "pass", TAKING),
-    "silence-hands-back": Mutant(SUPERVISED, "False, not meant", "False, False", TAKING),
+    "gripper-jumps": Mutant(TAKE_OVER, "action[self._gripper] = self._grip", "pass", TAKING),
+    "silence-hands-back": Mutant(SUPERVISED, "self._lost = not meant", "self._lost = False", TAKING),
     "nobody-needed": Mutant(SUPERVISED, "age <= ALIVE_S and", "True and", TAKING),
     "intervention-not-stored": Mutant(
         "hardware/recording/recording.py", "intervention=row.intervention", "intervention=False", TAKING

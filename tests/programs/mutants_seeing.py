@@ -47,8 +47,11 @@ MUTANTS: dict[str, Mutant] = {
         "0 * (height - self.crop), (width",
         ENCODERS,
     ),
-    "encoder-shared-is-the-first-camera-s-own": Mutant(
-        "policies/networks/encoder.py", "own = images[:1] if self.shared else images", "own = images", ENCODERS
+    "encoder-of-the-first-camera-for-all": Mutant(
+        "policies/networks/encoder.py",
+        "SHARED if self.shared else _module_name(of_goal(key))",
+        "SHARED if self.shared else next(iter(self.cameras))",
+        ENCODERS,
     ),
     "encoder-forgets-the-pretrained-weights": Mutant(
         "policies/kinds.py", "    load_pretrained(net.encoder.cameras, encoder)\n", "", (*ENCODERS, *BACKBONES)
@@ -72,14 +75,14 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/data/windows.py", "index[:, None] - (frame -", "index[:, None] + 0 * (frame -", CACHE
     ),
     "features-although-pictures-change": Mutant(
-        "robolearn/train/imitation.py", " or self._encoder.augments:", ":", CACHE
+        "robolearn/train/imitation.py", " and not self._encoder.augments:", ":", CACHE
     ),
     "augment-draws-from-elsewhere": Mutant(
         "policies/augment.py", "(batch, 1), generator=generator,", "(batch, 1),", (*AUGMENT, *CACHE)
     ),
     "augment-all-alike": Mutant("policies/augment.py", "(batch, 1), generator", "(1, 1), generator", AUGMENT),
     "augment-never": Mutant(
-        "robolearn/train/imitation.py", "= augment(observation, ", "= (lambda *a: a[0])(observation, ", CACHE
+        "robolearn/train/imitation.py", "return augment(observation, ", "return (lambda *a: a[0])(observation, ", CACHE
     ),
     "pieces-draw-their-own-noise": Mutant(
         "robolearn/train/pieces.py", "value[piece.to(value.device)]", "value[: len(piece)]", PIECES
@@ -168,7 +171,7 @@ MUTANTS: dict[str, Mutant] = {
         TAUGHT, "np.array(observation[key])", "np.roll(observation[key], 1, 0)", DISTILL
     ),
     "history-forgets-what-lies-within-a-chunk": Mutant(
-        POLICY, "            self._remember(self._needed(observation))", "            pass", HISTORY
+        POLICY, "            self._remember(features(self.interface, observation))", "            pass", HISTORY
     ),
     "history-goes-on-into-the-next-episode": Mutant(
         POLICY, "history[self._fresh] = value[self._fresh, None]", "pass", HISTORY

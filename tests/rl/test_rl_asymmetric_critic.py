@@ -21,6 +21,7 @@ def blind(world: Any, make_policy: Make) -> Any:
     return make_policy(sees, horizon=2, execute=2, gain=5.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", ["reinflow", "dppo"])
 def test_the_critic_learns_from_what_the_policy_does_not_see(
     make_policy: Make, point: Make, kit: Any, algo: str

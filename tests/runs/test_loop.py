@@ -144,6 +144,7 @@ def test_an_interrupt_while_the_last_state_is_saved_stops_what_would_follow(tmp_
         assert run_loop(run, Walk(3), checkpoint_every=5)["resumed_at"] == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["iterate", "export"])
 def test_sigkill_and_resume_equal_an_uninterrupted_run(tmp_path: Path, whole: Path, where: str) -> None:
     here = str(Path(__file__).parent)

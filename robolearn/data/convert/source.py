@@ -111,7 +111,7 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
     first = next(drafts, None)
     if first is None:
         raise BadInput("data set", got="no episodes", expected="at least one")
-    config = _config(first)
+    config = video_config(first.images.values())
     with EpisodeWriter(
         part, source.interface, stamps=source.stamps, video=config, outcomes=source.outcomes, durable=False
     ) as writer:
@@ -145,18 +145,20 @@ def _write(
             video.path.unlink(missing_ok=True)
 
 
-def _config(draft: EpisodeDraft) -> VideoConfig:
-    """How images are encoded that cannot be copied: as those that can are."""
+def video_config(pictures: Iterable[Images]) -> VideoConfig:
+    """How images are encoded that cannot be copied: as those that can are.
+
+    Args:
+      pictures: of one episode, those of each camera.
+    """
     try:
-        kinds = {facts(v.path)["video.codec"] for v in draft.images.values() if isinstance(v, VideoSegment)}
+        kinds = {facts(v.path)["video.codec"] for v in pictures if isinstance(v, VideoSegment)}
     except BadInput:
         kinds = set()  # raised again, with the episode, when it is written
     return VideoConfig(codec="libx264", crf=23) if kinds == {"h264"} else VideoConfig()
 
 
-def write_video(
-    images: Images, path: Path, key: str, interface: Interface, config: VideoConfig | None = None
-) -> EpisodeVideo:
+def write_video(images: Images, path: Path, key: str, interface: Interface, config: VideoConfig) -> EpisodeVideo:
     """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
     spec, hz = interface.observation[key], interface.control_hz
     if isinstance(images, VideoSegment) and images.whole:
@@ -164,7 +166,7 @@ def write_video(
             raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
         if copy_stream(images, path, hz):
             return EpisodeVideo(path, len(images), images.stats or describe_frames(frames(images)))
-    encoder = VideoEncoder(path, key, spec, hz, config or VideoConfig())
+    encoder = VideoEncoder(path, key, spec, hz, config)
     try:
         for t, image in enumerate(frames(images)):
             encoder.put(picture(image, spec, (), key, f" at frame {t}"))

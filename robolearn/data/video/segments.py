@@ -148,8 +148,10 @@ def _copied(segment: VideoSegment, ticks: NDArray[np.int64], out: Path) -> bool:
     first = int(np.searchsorted(known.ticks, ticks[0]))
     if not np.array_equal(known.ticks[first : first + len(ticks)], ticks):
         return False
-    if segment.start == 0 and len(known.ticks) == len(ticks) and isinstance(segment.path, Path):
-        shutil.copyfile(segment.path, out)
+    file = segment.path if segment.start == 0 and len(known.ticks) == len(ticks) else None
+    alone = isinstance(file, Path)
+    if alone and (known.keys[:, 0] == known.keys[:, 1]).all():
+        shutil.copyfile(file, out)
         return True
     with opened(segment.path) as (source, stream):
         if first:
@@ -164,9 +166,11 @@ def _copied(segment: VideoSegment, ticks: NDArray[np.int64], out: Path) -> bool:
                 break
         # In the order in which they are shown, and none is lacking: the first one needs none before it.
         if [packet.pts for packet in chosen] != ticks.tolist() or not chosen[0].is_keyframe:
-            return False
-        if any(packet.pts != packet.dts for packet in chosen):
-            return False
+            if alone:
+                shutil.copyfile(file, out)
+            return alone
+        # An encoder that might have stored them out of order lets each be decoded a frame or two early. It did not, and
+        # then nobody needs that: LeRobot cannot put a film with it behind one without.
         with av.open(str(out), "w", format="mp4") as target:
             copy = target.add_stream_from_template(stream)
             for packet in chosen:

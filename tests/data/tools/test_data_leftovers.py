@@ -83,6 +83,7 @@ def test_a_split_that_is_killed_leaves_no_part_alone(data: Path, capsys: pytest.
     assert names(data) == ["lift"] and mended(capsys, str(data))["left_over"] == []
 
 
+@pytest.mark.long
 def test_a_split_that_is_killed_between_its_renames_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed(split(data, data / "lift"), after(1, source, "place_folder"))
     assert names(data) == [".train.part", "lift", "val"]

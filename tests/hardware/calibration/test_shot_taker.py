@@ -54,6 +54,7 @@ class MovedByHand(Node):
         self.pictures.publish(messages.image(self.shots[self.at].picture, time.time()))
 
 
+@pytest.mark.long
 def test_the_arm_is_moved_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     shots = session(Board(), ON_FLANGE, ON_TABLE, "flange", 7)
     camera = {"topic": "/wrist", "type": "sensor_msgs/msg/Image", "intrinsics": {

@@ -23,7 +23,7 @@ from robolearn.data.convert.formats.lerobot import draft, plan, says_success
 from robolearn.data.convert.formats.lerobot_v30 import version
 from robolearn.data.convert.formats.options import ReadOptions, outcome_note
 from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
-from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder, write_video
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder, video_config, write_video
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, names_of, stamp_column
 from robolearn.data.lerobot.info import V2, check_patterns
@@ -112,6 +112,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
     names = names_of(dataset.info)
     keys = {name: key for key, name in names.items()}
     segments = {name: parts for name, parts in segments_of(dataset.path, dataset.info).items() if name in keys}
+    config = video_config(parts[0] for parts in segments.values())
     with new_folder(out) as part:
         first, episode_lines, stats_lines = 0, [], []
         video_facts: dict[str, dict[str, Any]] = {}
@@ -145,7 +146,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None
             for feature, parts in segments.items():
                 video = part / VIDEO.format(**where, video_key=feature)
                 video.parent.mkdir(parents=True, exist_ok=True)
-                write_video(parts[index], video, keys[feature], interface)
+                write_video(parts[index], video, keys[feature], interface, config)
                 video_facts.setdefault(feature, facts(video))
             tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
             episode_lines.append({"episode_index": index, "tasks": tasks, "length": length})
