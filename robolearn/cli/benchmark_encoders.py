@@ -17,7 +17,7 @@ from robolearn.train.settings import ImitationConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
-FRAMES = 128  # of noise; a step costs the same whatever is seen
+FRAMES = 128  # of noise, or as many as a batch has; a step costs the same whatever is seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,8 @@ class BenchmarkEncoders(Command):
     """Edge of their square pictures [px]."""
     batch: int = 64
     """Windows of a gradient step."""
+    threads: int = 1
+    """Threads of torch."""
     steps: int = 5
     """Gradient steps, whose median counts; one more warms up."""
     device: str = "cpu"
@@ -44,12 +46,14 @@ class BenchmarkEncoders(Command):
         import torch
 
         from robolearn.core.device import resolve_device
+        from robolearn.core.heap import keep_freed_memory
 
-        at_least(1, cameras=self.cameras, batch=self.batch, steps=self.steps)
+        at_least(1, cameras=self.cameras, batch=self.batch, steps=self.steps, threads=self.threads)
         at_least(8, image_size=self.image_size)
         if not self.encoders:
             raise BadInput("--encoders", got="none", expected="e.g. cnn resnet18")
         device = torch.device(resolve_device(self.device))
+        keep_freed_memory()  # as `robolearn train` does
         found: dict[str, Any] = {}
         for kind in self.encoders:
             config = EncoderConfig(kind=kind, resize=0 if kind == "cnn" else self.encoder_size)
@@ -62,13 +66,13 @@ class BenchmarkEncoders(Command):
             "batch": self.batch,
             "cameras": self.cameras,
             "image_size": self.image_size,
-            "threads": 1,
+            "threads": self.threads,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             "encoders": found,
         }
 
     def _measure(self, encoder: EncoderConfig, cache: bool, device: Any) -> dict[str, Any]:
-        """The median step [ms]: of processor time, or on a GPU of time."""
+        """The median step [ms]: of processor time, or on a GPU of time; and by the clock."""
         import numpy as np
         import torch
 
@@ -76,14 +80,15 @@ class BenchmarkEncoders(Command):
         from robolearn.train.imitation import ImitationTrainer
         from robolearn.train.labelled import LabelledWindows
 
+        frames = max(FRAMES, self.batch)  # a batch is never larger than the set
         names = [f"images.{i}" for i in range(self.cameras)]
         picture = ArraySpec((self.image_size, self.image_size, 3), "uint8")
         interface = Interface({"proprio": ArraySpec((16,))} | dict.fromkeys(names, picture), ArraySpec((7,)), 20.0)
-        windows = LabelledWindows(interface, 4, FRAMES)
+        windows = LabelledWindows(interface, 4, frames)
         rng = np.random.default_rng(0)
-        shown = {key: rng.integers(0, 256, (FRAMES, *picture.shape), dtype=np.uint8) for key in names}
-        vector = rng.normal(size=(FRAMES, 16)).astype(np.float32)
-        windows.add({"proprio": vector} | shown, rng.uniform(-1, 1, (FRAMES, 4, 7)).astype(np.float32))
+        shown = {key: rng.integers(0, 256, (frames, *picture.shape), dtype=np.uint8) for key in names}
+        vector = rng.normal(size=(frames, 16)).astype(np.float32)
+        windows.add({"proprio": vector} | shown, rng.uniform(-1, 1, (frames, 4, 7)).astype(np.float32))
         statistics = {
             "proprio": {"mean": np.zeros(16), "std": np.ones(16)},
             "action": {"min": -np.ones(7), "max": np.ones(7)},
@@ -93,25 +98,29 @@ class BenchmarkEncoders(Command):
             steps=self.steps + 1,
             steps_per_iteration=1,
             batch=self.batch,
+            threads=self.threads,
             cache_features=cache,
         )
         trainer = ImitationTrainer(config, windows, interface, statistics, device=device)
         if cache:
-            trainer.windows.gather(torch.arange(FRAMES))
+            trainer.windows.gather(torch.arange(frames))
         clock = time.perf_counter if device.type == "cuda" else time.process_time
-        taken = []
+        taken, passed = [], []
         for i in range(config.iterations):
-            begun = clock()
+            begun, at = clock(), time.perf_counter()
             trainer.iterate(i)
             taken.append(1e3 * (clock() - begun))
+            passed.append(1e3 * (time.perf_counter() - at))
         parameters = sum(value.numel() for value in trainer.net.encoder.parameters())
-        return {"encoder_parameters": parameters, "trained_ms": median(taken[1:])}
+        return {"encoder_parameters": parameters, "trained_ms": median(taken[1:]), "clock_ms": median(passed[1:])}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         from rich.table import Table
 
-        table = Table("encoder", "parameters", "trained [ms]", "frozen [ms]", "frozen, cached [ms]")
+        heads = ("trained [ms]", "by the clock [ms]", "frozen [ms]", "frozen, cached [ms]")
+        table = Table("encoder", "parameters", *heads, title=f"a step of {result['batch']} windows")
+        names = ("trained_ms", "clock_ms", "frozen_ms", "cached_ms")
         for kind, row in result["encoders"].items():
-            columns = [f"{row[name]:.1f}" if name in row else "" for name in ("trained_ms", "frozen_ms", "cached_ms")]
+            columns = [f"{row[name]:.1f}" if name in row else "" for name in names]
             table.add_row(kind, f"{row['encoder_parameters']:,}", *columns)
         console.print(table)

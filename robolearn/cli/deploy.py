@@ -25,7 +25,8 @@ class Deploy(Command):
     """Run a policy on an arm: starts the nodes, arms, counts successes, and ends everything cleanly.
 
     On the simulated arm the episodes run by themselves. On a real arm you are asked before it moves, you hold the
-    emergency stop, and you judge each episode.
+    emergency stop, and you judge each episode. A stop of the safety filter latches and ends it all: the episode counts
+    as a failure, and the successes so far are printed.
     """
 
     policy: Path
@@ -97,11 +98,6 @@ class Deploy(Command):
             driver = contract.driver or ("sim" if contract.servos else "")
             names, simulation = _simulation(self.task, driver, self.seconds)
             contract = contract.with_objects(names)
-        elif not self.yes and not sys.stdin.isatty():
-            raise BadInput(
-                f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
-                hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
-            )
         if self.video is not None:
             from robolearn.cli.film import check_film
 
@@ -133,9 +129,6 @@ class Deploy(Command):
             raise
         return {**result, "video": film.path and str(film.path), **({"video_error": film.error} if film.error else {})}
 
-    def exit_code(self, result: Mapping[str, Any]) -> int:
-        return 1 if result.get("video_error") else 0
-
     def _goals(self, contract: Contract, folder: Path) -> str:
         """What the policy node takes as its goals; those of the expert are written into `folder`."""
         from robolearn.cli.goals import EXPERT, GoalSource, check_goal_flags
@@ -159,7 +152,9 @@ class Deploy(Command):
 
     def _deploy(self, contract: Contract, simulation: Simulation | None, goals: str) -> dict[str, Any]:
         from robolearn.cli.terminal_operator import TerminalOperator
+        from robolearn.core import BadInput
         from robolearn.deploy import Deployment, deploy
+        from robolearn.deploy.deployment import checked
 
         deployment = Deployment(
             policy=str(self.policy),
@@ -181,12 +176,30 @@ class Deploy(Command):
             simulation=simulation,
             enclaves=self.enclaves,
         )
+        if not (contract.simulated or self.yes or sys.stdin.isatty()):
+            checked(deployment)  # that it is for another arm is what to learn first: a terminal would not help
+            raise BadInput(
+                f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
+                hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
+            )
         operator = TerminalOperator(self.yes)
-        return deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
+        result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
+        if result["ended"]:
+            kind = "" if self.exit_code(result) == 130 else "error: "
+            print(f"robolearn: {kind}{result['ended']} (logs: {result['logs']})", file=sys.stderr)
+        return result
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        from robolearn.deploy.deployment import INTERRUPTED
+
+        return {None: int("video_error" in result), INTERRUPTED: 130}.get(result["ended"], 1)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from robolearn.cli.command import rate_text
 
+        if result["ended"]:
+            done = result["success"]["episodes"]
+            console.print(f"ended       after {done} of {result['asked']} episodes: {result['ended']}", soft_wrap=True)
         console.print(f"success     {rate_text(result['success'])}")
         latency = result["latency_ms"]
         if latency["p50"] is not None:

@@ -66,6 +66,7 @@ class Distill(Command):
     def run(self) -> dict[str, Any]:
         from policies.checkpoint import load_chunk_policy
         from robolearn.core.device import resolve_device
+        from robolearn.core.heap import keep_freed_memory
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
@@ -75,6 +76,7 @@ class Distill(Command):
 
         at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)
+        keep_freed_memory()
         config = self.settings
         check_seed(config.imitation.seed)
         if not self.observe:

@@ -109,6 +109,13 @@ class RecordingSetup:
         return device
 
 
+def check_supervised(path: Path, contract: Contract) -> None:
+    """Raise `BadInput` unless the policy at `path` is for the arm of `contract`; it is not loaded for that."""
+    from policies.loading import check_policy
+
+    check_policy(path, contract.interface, what=f"policy {path} on {contract.name}", simulated=contract.simulated)
+
+
 def supervised(device: Device, path: str | Path, contract: Contract, seed: int, task: str) -> Device:
     """The policy at `path`, told the `task`, and `device` to take over; it is closed if the policy does not fit."""
     from hardware.teleop.chunk_player import ChunkPlayer

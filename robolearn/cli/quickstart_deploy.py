@@ -19,7 +19,8 @@ def deploy(policy: Path, robot: str, task: str, episodes: int, seed: int) -> dic
     """`robolearn deploy` as a process of its own.
 
     Returns:
-      Its result; ``{"error": …}`` on a machine that cannot; ``{"skipped": …}`` where no station simulates the arm.
+      Its result, that of a deployment which ended before its time too; ``{"error": …}`` on a machine that cannot;
+      ``{"skipped": …}`` where no station simulates the arm.
     """
     station = simulated_station(robot)
     if station is None:
@@ -28,11 +29,12 @@ def deploy(policy: Path, robot: str, task: str, episodes: int, seed: int) -> dic
     command += ["--episodes", str(episodes), "--seed", str(seed)]
     code = "import sys; from robolearn.cli.main import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-P", "-c", code, *command], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1])
+    result = json.loads(done.stdout.splitlines()[-1]) if done.stdout else None
+    if done.returncode == 0 and result is not None:
+        return result
     last = (done.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("robolearn: error: ")
     log.warning("the deployment failed: %s", last)
-    return {"error": last}
+    return result or {"error": last}
 
 
 def simulated_station(robot: str) -> str | None:
@@ -49,7 +51,7 @@ def deployed(result: Mapping[str, Any]) -> str:
     if "skipped" in result:
         return f"not done: {result['skipped']}"
     latency = result["latency_ms"]
-    return (
-        f"{rate_text(result['success'])}, {result['violations']} limit violations, "
-        f"{latency['p50']:.0f} ms from observation to command (p99 {latency['p99']:.0f})"
-    )
+    text = f"{rate_text(result['success'])}, {result['violations']} limit violations"
+    if latency["p50"] is not None:
+        text += f", {latency['p50']:.0f} ms from observation to command (p99 {latency['p99']:.0f})"
+    return f"{text}; ended before all {result['asked']} episodes: {result['ended']}" if result["ended"] else text

@@ -6,10 +6,10 @@ import itertools
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
@@ -31,17 +31,20 @@ class One:
       seed: of this one.
       path: its run folder.
       command: ready to run.
+      line: its words.
     """
 
     setting: dict[str, str]
     seed: int
     path: Path
     command: Any
+    line: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Command):
-    """Run a training once for every combination of settings and seeds, one after the other, in this process.
+    """Run a training once for every combination of settings and seeds: one after the other in this process, or side by
+    side with --runner ray.
 
     The training and its flags stand behind two dashes, without --seed and --out. A sweep that was stopped goes on with
     --resume: what is finished is not done again.
@@ -57,28 +60,29 @@ class Sweep(Command):
     """Seeds of each combination."""
     out: Path = Path("runs/sweep")
     """Folder for the runs, report.html and sweep.json."""
+    runner: Literal["process", "ray"] = "process"
+    """process, this one, or ray: a task of Ray for each run (extra ray), on the cluster that RAY_ADDRESS names or on
+    this machine. Runs, files and report are the same."""
     resume: bool = False
     """Go on with the sweep in --out."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.cli.sweep_ray import need_ray
         from robolearn.cli.sweep_report import summary, write
         from robolearn.io.json_files import read_json, write_json
-        from robolearn.runs import is_run
         from robolearn.runs.run import RESULT
 
         ones = list(self.plan())
+        if self.runner == "ray":
+            need_ray()
         self._check_out()
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / PLAN, {"command": list(self.command)})
         begun = time.perf_counter()
-        for i, one in enumerate(ones):
-            if not self.json:
-                from rich.console import Console
-
-                text = f"[bold]{i + 1} of {len(ones)}[/bold]: {one.path.relative_to(self.out)}"
-                Console(stderr=True, highlight=False).print(text)
-            if not (one.path / RESULT).exists():
-                replace(one.command, resume=is_run(one.path)).run()
+        if self.runner == "ray":
+            self._side_by_side([one for one in ones if not (one.path / RESULT).exists()])
+        else:
+            self._one_by_one(ones)
         results = [read_json(one.path / RESULT, what=f"run {one.path}") for one in ones]
         settings = summary(ones, results)
         result: dict[str, Any] = {"command": list(self.command), "settings": settings}
@@ -86,6 +90,27 @@ class Sweep(Command):
         result |= reported(lambda: write(self.out, ones, results, settings, self.line()))
         result["wall_s"] = {"total": time.perf_counter() - begun}
         return result
+
+    def _one_by_one(self, ones: Sequence[One]) -> None:
+        from rich.console import Console
+
+        from robolearn.runs import is_run
+        from robolearn.runs.run import RESULT
+
+        for i, one in enumerate(ones):
+            if not self.json:
+                text = f"[bold]{i + 1} of {len(ones)}[/bold]: {one.path.relative_to(self.out)}"
+                Console(stderr=True, highlight=False).print(text)
+            if not (one.path / RESULT).exists():
+                replace(one.command, resume=is_run(one.path)).run()
+
+    def _side_by_side(self, ones: Sequence[One]) -> None:
+        from robolearn.cli.sweep_ray import run_all
+        from robolearn.runs import Progress, is_run
+
+        lines = [(*one.line, "--json", *(["--resume"] if is_run(one.path) else [])) for one in ones]
+        with Progress("sweep", total=len(lines), unit="runs", quiet=self.json) as progress:
+            run_all(lines, str(Path.cwd()), lambda done: progress(done))
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
         return 1 if result.get("report_error") else 0
@@ -141,8 +166,9 @@ class Sweep(Command):
                 check_seed(seed)
                 path = self.out / (_folder(setting) or "as-given") / f"seed{seed}"
                 words = [*flags, *(word for name, value in setting.items() for word in (f"--{name}", value))]
-                command = parse(entry, [*words, "--seed", str(seed), "--out", str(path)])
-                ones.append(One(setting, seed, path, replace(command, json=self.json)))
+                words += ["--seed", str(seed), "--out", str(path)]
+                command = replace(parse(entry, words), json=self.json)
+                ones.append(One(setting, seed, path, command, (*entry.name.split(), *words)))
         yield from ones
 
     def _check_out(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -92,6 +92,7 @@ class Train(Command):
     def run(self) -> dict[str, Any]:
         from policies.loss import has_parts
         from robolearn.cli.judge import Judge
+        from robolearn.core.heap import keep_freed_memory
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
@@ -113,14 +114,15 @@ class Train(Command):
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
+        keep_freed_memory()
         device = self._device(0)
-        config = self.settings
         datasets, weights, shares = self._datasets()
         if privileged := datasets[0].interface.privileged:
             log.info("the policy sees %s, which only a simulated world has", ", ".join(privileged))
         self._build_cache(datasets)
         content = [dataset.content() for dataset in datasets]
         trainer = self.trainer(device, datasets, weights, shares)
+        config = trainer.config  # with the number of windows of a batch, which may depend on what is seen
         if self.processes > 1 and not has_parts(trainer.net):
             raise BadInput("--processes", got=f"{self.processes} for a policy of kind {self.policy}", expected="1")
         drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
@@ -140,7 +142,7 @@ class Train(Command):
             closing(judge),
             Run.create(self.out, stored, resume=self.resume, may_differ=may, longer="imitation.steps") as run,
         ):
-            write_flags(self, "train", run.path)
+            write_flags(replace(self, settings=config), "train", run.path)
             run.track(self.log)
             with self._together(trainer, run, device), Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
@@ -199,8 +201,9 @@ class Train(Command):
             return device
         from robolearn.train.processes import MOST, device_of, need_accelerate
 
-        if self.processes > min(MOST, self.settings.batch):
-            expected = f"at most {min(MOST, self.settings.batch)}, and a window of the batch for each"
+        most = min(MOST, self.settings.batch or MOST)
+        if self.processes > most:
+            expected = f"at most {most}, and a window of the batch for each"
             raise BadInput("--processes", got=self.processes, expected=expected)
         need_accelerate()
         return device_of(device, rank, self.processes)
@@ -249,9 +252,11 @@ class Train(Command):
 
     def follow(self, rank: int, meeting: Path, state: Path) -> None:
         """Do as the process that leads, whose states are in `state`, but write nothing."""
+        from robolearn.core.heap import keep_freed_memory
         from robolearn.runs.checkpoint import load_latest_state
         from robolearn.train.processes import Processes
 
+        keep_freed_memory()
         device = self._device(rank)
         trainer = self.trainer(device, *self._datasets())
         self._begin(trainer, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import shutil
 import tempfile
@@ -18,12 +19,17 @@ from robolearn.deploy.arms import Operator, RealArm, SimulatedArm
 from robolearn.deploy.processes import Processes, Program
 from robolearn.deploy.programs import choose_domain, enclave, gripper_program, may_be_realtime, node_program
 from robolearn.deploy.session import EpisodeResult, run_session
+from robolearn.io.json_files import write_json
 from robots.stations import Contract
+
+log = logging.getLogger(__name__)
 
 START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
 SENSORS_S = 10.0  # for what the policy observes, when they are up: the driver of a real arm has long been running
 SIM_SENSORS_S = 60.0  # the simulated arm is one of those that are coming up
 POLL_S = 0.25
+INTERRUPTED = "stopped by Ctrl-C"
+RESULT = "result.json"  # beside the logs that are kept
 SIM_GRACE_MS = 150.0  # how late the next chunk may be on the simulated arm before it stops
 
 
@@ -97,13 +103,48 @@ def deploy(
       quiet: show no progress.
 
     Returns:
-      The result of ``robolearn deploy``; its keys are an interface for scripts.
+      The result of ``robolearn deploy``; its keys are an interface for scripts. What ends a deployment when an episode
+      was judged already (a stop, a node that died, Ctrl-C) is its ``ended``, else null; where logs are kept, the result
+      is beside them.
 
     Raises:
       BadInput: no such domain or device, the policy does not fit the arm, or there is no ROS 2 here.
-      RobolearnError: a node died or did not get ready, the safety filter stopped the arm, or the operator refused.
+      RobolearnError: before the first episode was judged, a node died or did not get ready, the safety filter refused
+        to arm, or the operator refused.
     """
     from hardware.ros2.environment import prepare
+
+    deployment = checked(deployment)
+    prepare()
+    choose_domain(domain, deployment.simulation is not None)
+    begun = time.perf_counter()
+    folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
+    nodes = Processes(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
+    kept = logs is not None
+    try:
+        result = _run(deployment, operator, nodes, folder, quiet)
+        kept = kept or result["ended"] is not None
+    except Exception:
+        kept = True
+        raise
+    finally:
+        if not kept:  # done, or stopped by Ctrl-C before there was anything to tell
+            shutil.rmtree(folder, ignore_errors=True)
+    result |= {"logs": str(folder) if kept else None, "wall_s": {"total": time.perf_counter() - begun}}
+    if kept:
+        try:
+            write_json(folder / RESULT, result)
+        except OSError as error:  # a full disk takes nothing away from what the caller is given
+            log.error("%s could not be written: %s", folder / RESULT, error)
+    return result
+
+
+def checked(deployment: Deployment) -> Deployment:
+    """`deployment` with the words that its policy is told; nothing is started or asked for.
+
+    Raises:
+      BadInput: there is no such device, or the policy does not fit the arm, its words or its goals.
+    """
     from policies.loading import check_goals_given, check_policy, check_words, needed_by
 
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
@@ -115,23 +156,7 @@ def deploy(
     usual = "" if deployment.simulation is None else deployment.simulation.prompt
     words = check_words(deployment.policy, deployment.words, usual, what=what)
     check_goals_given(deployment.policy, bool(deployment.goals), what=what)
-    deployment = dataclasses.replace(deployment, words=words)
-    prepare()
-    choose_domain(domain, deployment.simulation is not None)
-    begun = time.perf_counter()
-    folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
-    nodes = Processes(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
-    failed = False
-    try:
-        result = _run(deployment, operator, nodes, folder, quiet)
-    except Exception:
-        failed = True
-        raise
-    finally:
-        if logs is None and not failed:  # done, or stopped by Ctrl-C
-            shutil.rmtree(folder, ignore_errors=True)
-    result["wall_s"] = {"total": time.perf_counter() - begun}
-    return result
+    return dataclasses.replace(deployment, words=words)
 
 
 def programs(deployment: Deployment) -> list[Program]:
@@ -178,25 +203,34 @@ def _run(deployment: Deployment, operator: Operator, nodes: Processes, logs: Pat
 
     contract, simulation = deployment.contract, deployment.simulation
     ours = enclave(contract, "operator", deployment.enclaves)
-    with nodes, SafetyClient(station=contract.namespace, args=ours) as client:
-        if may_be_realtime():
-            realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
-        try:
+    results: list[EpisodeResult] = []
+    report: dict[str, Any] = {}
+    arm: RealArm | SimulatedArm | None = None
+    ended = ""
+    try:
+        with nodes, SafetyClient(station=contract.namespace, args=ours) as client:
+            if may_be_realtime():
+                realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
             wait_ready(client, nodes, simulated=simulation is not None)
             arm = RealArm(contract.name, operator) if simulation is None else SimulatedArm(client)
             limit_s = deployment.limit_s if simulation is None else simulation.limit_s
-            with Progress(f"deploying on {contract.name}", deployment.episodes, unit="episodes", quiet=quiet) as bar:
-                results = run_session(
-                    client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check,
-                    progress=lambda done, good: bar(done, {"successes": good}),
-                )  # fmt: skip
-            report = dict(client.report.values) if client.report else {}
-        except RobolearnError as error:
+            try:
+                with Progress(
+                    f"deploying on {contract.name}", deployment.episodes, unit="episodes", quiet=quiet
+                ) as bar:
+                    for result in run_session(client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check):
+                        results.append(result)
+                        bar(len(results), {"successes": sum(r.success for r in results)})
+            finally:
+                report = dict(client.report.values) if client.report else {}
+        if bad := {name: code for name, code in nodes.codes.items() if code}:
+            raise RobolearnError(f"nodes that did not end cleanly: {bad}")
+    except (RobolearnError, KeyboardInterrupt) as error:
+        if not results:
             error.add_note(f"logs: {logs}")
             raise
-    if bad := {name: code for name, code in nodes.codes.items() if code}:
-        raise RobolearnError(f"nodes that did not end cleanly: {bad}; logs: {logs}")
-    return _result(deployment, results, report, arm.monitor)
+        ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
+    return _result(deployment, results, report, arm.monitor if arm is not None else {}, ended)
 
 
 def wait_ready(client: Any, nodes: Processes, *, simulated: bool, start_s: float = START_S) -> None:
@@ -233,7 +267,11 @@ def wait_ready(client: Any, nodes: Processes, *, simulated: bool, start_s: float
 
 
 def _result(
-    deployment: Deployment, results: list[EpisodeResult], report: Mapping[str, Any], monitor: Mapping[str, Any]
+    deployment: Deployment,
+    results: list[EpisodeResult],
+    report: Mapping[str, Any],
+    monitor: Mapping[str, Any],
+    ended: str,
 ) -> dict[str, Any]:
     # Late: scipy.stats takes a second that the nodes have better use for.
     from robolearn.eval.intervals import Success
@@ -243,6 +281,8 @@ def _result(
         "policy": deployment.policy,
         "task": None if deployment.simulation is None else deployment.simulation.task,
         "dry_run": deployment.dry_run,
+        "asked": deployment.episodes,
+        "ended": ended or None,
         "success": Success.of(sum(r.success for r in results), len(results)).to_json(),
         "violations": monitor["violations"] if monitor else None,
         "monitor": monitor or None,

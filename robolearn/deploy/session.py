@@ -1,15 +1,15 @@
 """Episodes on an arm: begin, arm, let the policy work, disarm, count.
 
 The arm decides what an episode is: the simulated one puts everything in its place and judges the task, a real one
-asks the person beside it. Any stop of the safety filter ends the session: its cause has to be understood before
-the arm moves again.
+asks the person beside it. Any stop of the safety filter ends the session, on the simulated arm too: it latches, and
+whoever has understood its cause re-arms. What was done before is not lost; the episode that was stopped is a failure.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,7 +30,7 @@ class EpisodeResult:
 
     Attributes:
       index: from 0.
-      success: whether the task was solved.
+      success: whether the task was solved; not where the safety filter stopped the arm.
       seconds: from arming to the end.
     """
 
@@ -40,7 +40,15 @@ class EpisodeResult:
 
 
 class SafetyStopped(RobolearnError):
-    """The safety filter stopped the arm during an episode."""
+    """The safety filter stopped the arm during an episode, or refused to arm.
+
+    Attributes:
+      episode: the one that was stopped, a failure; None where none had begun.
+    """
+
+    def __init__(self, message: str, episode: EpisodeResult | None = None) -> None:
+        super().__init__(message)
+        self.episode = episode
 
 
 class SafetySwitch(Protocol):
@@ -86,9 +94,8 @@ def run_session(
     *,
     limit_s: float,
     alive: Callable[[], None],
-    progress: Callable[[int, int], None] = lambda done, succeeded: None,
-) -> list[EpisodeResult]:
-    """Run exactly `episodes` episodes.
+) -> Iterator[EpisodeResult]:
+    """Run exactly `episodes` episodes, and yield each when it is judged: whatever ends them all, those before count.
 
     Args:
       switch: the safety node's client.
@@ -96,26 +103,25 @@ def run_session(
       episodes: how many.
       limit_s: longest time from arming to the end [s]; the episode is then judged as it is.
       alive: raises when a node has died.
-      progress: called with the numbers of episodes done and of successes.
 
     Raises:
-      SafetyStopped: the filter stopped the arm, or refused to arm; its reason.
+      SafetyStopped: the filter refused to arm, or stopped the arm in an episode, which was yielded as a failure.
       SafetySilent: the safety node hangs.
       RobolearnError: what `alive` raises.
     """
-    results: list[EpisodeResult] = []
     for index in range(episodes):
         try:
-            results.append(_episode(index, switch, arm, limit_s, alive))
+            result = _episode(index, switch, arm, limit_s, alive)
         except SafetySilent as error:
             _raise_death(alive, SILENT_DYING_S)
             log.error("%s", error)  # at once: to end a node that hangs takes seconds
             raise
-        except RobolearnError:
+        except RobolearnError as error:
             _raise_death(alive, DYING_S)  # a node that died, and not its consequence, is the cause to report
+            if isinstance(error, SafetyStopped) and error.episode is not None:
+                yield error.episode
             raise
-        progress(len(results), sum(r.success for r in results))
-    return results
+        yield result
 
 
 def _raise_death(alive: Callable[[], None], limit_s: float) -> None:
@@ -144,7 +150,8 @@ def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: 
         switch.check_heard()
         over = arm.over()
         if not over and switch.state in (SafetyState.BRAKING, SafetyState.LATCHED):
-            raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {switch.reason}")
+            failure = EpisodeResult(index, False, time.monotonic() - begun)
+            raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {switch.reason}", failure)
     seconds = time.monotonic() - begun
     switch.disarm()
     return EpisodeResult(index, arm.judge(), seconds)

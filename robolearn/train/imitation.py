@@ -23,7 +23,7 @@ from policies.loss import has_parts
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, NonFinite
-from robolearn.core.specs import is_goal, of_goal
+from robolearn.core.specs import is_goal, is_image, of_goal
 from robolearn.data import Dataset
 from robolearn.data.hindsight import HindsightWindows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
@@ -85,6 +85,7 @@ class ImitationTrainer:
     for bit on the CPU.
 
     Attributes:
+      config: with the number of windows of a batch, given or not.
       net: the network being trained, on normalised tensors.
       ema: its moving average, what `export` writes and what makes a shortcut model's targets.
       normalizer: fixed by the dataset's statistics.
@@ -112,6 +113,7 @@ class ImitationTrainer:
     ) -> None:
         if len(windows) < 1:
             raise BadInput("training windows", got="none", expected="at least one")
+        config = config.of_size(pictures=any(is_image(spec) for spec in interface.observation.values()))
         self.config, self.interface = config, interface
         self.device = torch.device(device)
         self.normalizer = Normalizer.from_statistics(interface, statistics).to(self.device)
@@ -272,10 +274,10 @@ class ImitationTrainer:
 
     def _indices(self, step: int) -> Tensor:
         """The windows of a gradient step: batch after batch through the orders of the epochs."""
-        epoch, batch = divmod(step, -(-len(self.windows) // self.config.batch))
+        epoch, batch = divmod(step, -(-len(self.windows) // self.config.windows))
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self.windows.order(self.config.seed, epoch)
-        return self._order[batch * self.config.batch : (batch + 1) * self.config.batch]
+        return self._order[batch * self.config.windows : (batch + 1) * self.config.windows]
 
     def forget_order(self) -> None:
         """There are more windows than before: the running epoch begins anew."""

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from untrained import make_policy
+
 from robolearn.cli.main import main
+from robots.stations import load_contract
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
@@ -66,8 +71,14 @@ SAYS: dict[str, str] = {
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
     "evaluate --policy runs/bc --robot so101": "policy runs/bc in lift: embodiment: got so101, expected panda",
     # --- arms
-    "deploy --policy runs/bc --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
+    "deploy --policy runs/bc --robot fr3": "policy runs/bc on fr3: embodiment: got fr3, expected panda",
+    "deploy --policy nope --robot fr3": f"policy nope: there is no such folder. {A_POLICY}",
+    "deploy --policy runs/fr3 --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
         "this in a terminal, or with --yes where somebody holds the emergency stop",
+    "record --policy runs/bc --robot fr3 --task lift --out n": "policy runs/bc on fr3: embodiment: got fr3, expected panda",
+    "record --policy nope --robot fr3 --out n": f"policy nope: there is no such folder. {A_POLICY}",
+    "record --policy runs/fr3 --robot fr3 --task lift --out n": "keyboard: got a standard input that is no terminal, "
+        "expected a terminal. Start the program in a terminal, or choose another device",
     "driver --robot fr3": "contract fr3: it names no servos, and this drives nothing else. Start the arm's own ROS driver, "
         "or name port and calibration under servos there",
     "driver --robot nope": "contract: got nope; available: fr3, sim, so101, ur5e, <path>.yaml",
@@ -127,6 +138,7 @@ def place(demos: Path, bc: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     shutil.copytree(demos, folder / "demos")
     (folder / "demos" / "README").write_text("a file")
     shutil.copytree(bc, folder / "runs" / "bc")
+    make_policy(folder / "runs" / "fr3", load_contract("fr3").with_cameras(()).interface)
     return folder
 
 

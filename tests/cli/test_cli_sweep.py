@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from pathlib import Path
@@ -133,6 +134,42 @@ def test_a_sweep_over_settings_and_seeds(demos: Path, tmp_path: Path, capsys: py
     assert "--resume goes on with a sweep" in capsys.readouterr().err
     assert run(*sweep, "--resume", *training, "--batch", 8) == 2
     assert "as when the run began" in capsys.readouterr().err
+
+
+def test_ray_runs_the_same_side_by_side(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Ray itself: weights bit for bit, and the same figures but for times."""
+    training = ["--", "train", "--data", demos, "--steps", 20, "--batch", 16, "--width", 32]
+    found = {}
+    for runner in ("process", "ray"):
+        words = ["--vary", "lr=0.001,0.01", "--seeds", 0, 1, "--out", tmp_path / runner, "--runner", runner, "--json"]
+        assert run("sweep", *words, *training) == 0
+        found[runner] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    here, there = (sorted(path.relative_to(tmp_path / name) for path in (tmp_path / name).rglob("*") if path.is_file()
+                          and "tfevents" not in path.name) for name in found)  # fmt: skip
+    assert here == there and sum(path.name == "model.safetensors" for path in here) == 4
+    for path in here:
+        if path.suffix == ".safetensors":
+            assert (tmp_path / "process" / path).read_bytes() == (tmp_path / "ray" / path).read_bytes(), path
+    for one, other in zip(*(result["settings"] for result in found.values()), strict=True):
+        assert one["setting"] == other["setting"] and one["metrics"]["loss"] == other["metrics"]["loss"]
+    assert Path(found["ray"]["report"]).exists()
+
+
+@pytest.mark.long
+def test_a_run_that_fails_under_ray_is_named(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    out = tmp_path / "ray"
+    training = ["--", "train", "--data", demos, "--steps", 20, "--lr", "1e30", "--batch", 16, "--no-mask-padding"]
+    assert run("sweep", "--seeds", 0, "--out", out, "--runner", "ray", "--json", *training) == 1
+    said = capsys.readouterr().err
+    assert "robolearn: error: robolearn train" in said and "imitation: the loss became" in said, said
+
+
+def test_a_sweep_without_ray_is_refused(demos, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert run("sweep", "--out", tmp_path / "x", "--runner", "ray", "--", "train", "--data", demos) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "--runner ray: got no package ray, expected it installed: pip install" in said
+    assert not (tmp_path / "x").exists()
 
 
 def test_what_cannot_be_swept(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -21,14 +21,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
 from running import WAIT_S, Running
 from stopping import at_rest, silence
-from untrained import make_policy
+from untrained import make_constant, make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.monitor import LimitMonitor
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.runtime import Node
-from hardware.safety import SafetyFilter
+from hardware.ros2.safety_client import SafetyClient
+from hardware.safety import SafetyFilter, SafetyState
 from robots.stations import CONTRACTS, load_contract
 from sim.registry import make_env
 
@@ -49,6 +50,13 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that looks at the arm only."""
     return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").with_cameras(()).interface)
+
+
+@pytest.fixture(scope="module")
+def away(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that stretches the arm until it is stopped."""
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    return make_constant(tmp_path_factory.mktemp("away"), interface, dz=-1.0)
 
 
 @pytest.fixture
@@ -136,7 +144,7 @@ def in_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) ->
         if witness.moving(deployment):
             return deployment
         code, out, err = deployment.end()
-        stalled = ("silent for 0.1", "the joint state is", "did not run for")
+        stalled = ("silent for 0.1", "the joint state is", "the target is", "did not run for")
         assert code == 1 and any(words in err for words in stalled), (code, out, err)
         silence(witness.commands)
     pytest.fail(f"no motion in three deployments: {err}")
@@ -222,6 +230,35 @@ def test_ctrl_c_in_mid_motion(deploy: Callable[..., Running], policy: Path, witn
     assert not witness.violations(), witness.violations()
 
 
+@pytest.mark.realtime
+def test_a_stop_ends_a_deployment_and_its_episode_counts(deploy: Callable[..., Running], away: Path) -> None:
+    one = deploy("--policy", away, "--episodes", 3)
+    code, out, err = one.end()
+    result = json.loads(out.splitlines()[-1])
+    assert code == 1 and result["success"]["episodes"] == 1 and result["success"]["rate"] == 0.0, (code, out, err)
+    assert result["ended"].startswith("episode 1: the safety filter stopped the arm: singularity"), result["ended"]
+    assert err.splitlines()[-1] == f"robolearn: error: {result['ended']} (logs: {one.logs})" and not one.left
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 10, "braking is judged, too"
+    assert json.loads((one.logs / "result.json").read_text()) == result
+
+
+@pytest.mark.long
+@pytest.mark.realtime
+def test_a_stop_in_the_second_episode_leaves_the_first(deploy: Callable[..., Running], policy: Path) -> None:
+    with Background(DOMAIN) as background:
+        somebody = SafetyClient(background, name="somebody")
+        one = deploy("--policy", policy, "--episodes", 3)
+        wait_until(
+            lambda: [r.state for r in somebody.reports].count(SafetyState.ARMED) == 2, WAIT_S, f"episode 2; {one.log()}"
+        )
+        somebody.estop()
+        code, out, err = one.end()
+    result = json.loads(out.splitlines()[-1])
+    assert code == 1 and result["ended"].startswith("episode 2: ") and "e-stop" in result["ended"], (result, err)
+    assert result["success"]["episodes"] == len(result["episode_s"]) == 2 and result["asked"] == 3
+    assert [r.state for r in somebody.reports].count(SafetyState.ARMED) == 2, "nothing arms anew by itself"
+
+
 # --- refused ------------------------------------------------------------------------------------------------------
 
 
@@ -265,11 +302,11 @@ def test_a_contract_with_a_mistake(
 
 
 def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: Path, blind: Path
 ) -> None:
     """Of an arm that nobody calls simulated one is asked before it moves, and here is nobody."""
     path = edited(tmp_path, "sim", simulated=None)
-    assert "or with --yes where" in refused(capsys, "--policy", policy, "--robot", path)
+    assert "or with --yes where" in refused(capsys, "--policy", blind, "--robot", path)
     wrong = edited(tmp_path, "mine", simulated="perhaps")
     assert "simulated: got perhaps, expected true or false" in refused(capsys, "--policy", policy, "--robot", wrong)
     # By any other name it is simulated, and what is wrong then is its task.
@@ -278,10 +315,10 @@ def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
 
 
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
-    for one in (policy, blind):
+    for one in (policy, blind):  # with leave to move, and where nobody could give it: no terminal would help
         assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
+        assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3")
     assert "did you mean lift" in refused(capsys, "--policy", policy, "--task", "lifd")
     assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
     assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")
     assert "--episodes" in refused(capsys, "--policy", policy, "--episodes", 0)
-    assert "or with --yes where" in refused(capsys, "--policy", policy, "--robot", "fr3")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from robolearn.deploy.arms import RealArm, SimulatedArm
 from robolearn.deploy.deployment import programs, wait_ready
 from robolearn.deploy.nodes import load
 from robolearn.deploy.programs import check_domain, choose_domain
+from robolearn.deploy.session import EpisodeResult
 from robots.stations import load_contract
 
 
@@ -240,6 +243,89 @@ def test_episodes_of_the_simulated_arm(monkeypatch) -> None:
     node.works = False
     with pytest.raises(RobolearnError, match="does not begin an episode: no world"):
         arm.begin()
+
+
+# --- what is left of a deployment that ends before its time -----------------------------------------------------
+
+
+class Nodes:
+    """Processes that come up and end as asked."""
+
+    codes: Mapping[str, int] = MappingProxyType({})
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> Nodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def check(self) -> None:
+        pass
+
+
+class Station(Nodes):
+    """The client of a safety node that arms whenever it is asked to."""
+
+    report = SimpleNamespace(values={"commands": "7", "latency_p50_ms": "9.5"})
+
+
+class Latched(RobolearnError):
+    pass
+
+
+def deployed(monkeypatch: pytest.MonkeyPatch, logs: Path | None, end: BaseException | None, *good: bool) -> dict:
+    """The result of 5 episodes, of which those of `good` are judged before `end` comes."""
+    import hardware.ros2.safety_client
+
+    def episodes(*_: Any, **__: Any) -> Any:
+        yield from (EpisodeResult(i, success, 2.0) for i, success in enumerate(good))
+        if end is not None:
+            raise end
+
+    monkeypatch.setenv("ROS_DOMAIN_ID", "17")
+    monkeypatch.setattr(hardware.ros2.safety_client, "SafetyClient", lambda **_: Station())
+    for name, double in {
+        "checked": lambda asked: asked, "Processes": Nodes, "run_session": episodes,
+        "wait_ready": lambda *_, **__: None,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(deployment, name, double)
+    real = replace(station(False), episodes=5)
+    return deployment.deploy(real, Person(), domain=None, logs=logs, quiet=True)
+
+
+def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_path: Path) -> None:
+    stop = Latched("episode 3: the safety filter stopped the arm: singularity: …")
+    result = deployed(monkeypatch, tmp_path, stop, True, True, False)
+    assert result["ended"] == str(stop) and result["asked"] == 5
+    assert result["success"]["episodes"] == 3 and result["success"]["rate"] == pytest.approx(2 / 3)
+    assert result["success"]["low"] == pytest.approx(0.0943, abs=1e-3), "Clopper and Pearson's of 2 of 3"
+    assert result["latency_ms"]["p50"] == 9.5 and result["filter"]["commands"] == 7 and len(result["episode_s"]) == 3
+    assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
+
+
+def test_logs_are_kept_of_what_ended_before_its_time_only(monkeypatch) -> None:
+    kept = deployed(monkeypatch, None, Latched("stopped"), True)["logs"]
+    assert json.loads((Path(kept) / "result.json").read_text())["ended"] == "stopped"
+    shutil.rmtree(kept)
+    whole = deployed(monkeypatch, None, None, *[True] * 5)
+    assert whole["ended"] is whole["logs"] is None and whole["success"]["rate"] == 1.0
+
+
+def test_a_stop_before_anything_was_judged_is_an_error(monkeypatch, tmp_path: Path) -> None:
+    with pytest.raises(Latched, match="not armed") as error:
+        deployed(monkeypatch, tmp_path, Latched("not armed"))
+    assert str(tmp_path) in error.value.__notes__[0]
+    with pytest.raises(KeyboardInterrupt):
+        deployed(monkeypatch, tmp_path, KeyboardInterrupt())
+
+
+def test_ctrl_c_and_a_node_that_ends_badly_leave_what_was_judged(monkeypatch, tmp_path: Path) -> None:
+    assert deployed(monkeypatch, tmp_path, KeyboardInterrupt(), True)["ended"] == deployment.INTERRUPTED
+    monkeypatch.setattr(Nodes, "codes", {"policy": -9})
+    assert deployed(monkeypatch, tmp_path, None, True)["ended"] == "nodes that did not end cleanly: {'policy': -9}"
 
 
 # --- the domain ----------------------------------------------------------------------------------------------

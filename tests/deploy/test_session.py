@@ -69,16 +69,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SILENT_DYING_S", 0.001)
 
 
-def run(fakes: Fakes, episodes: int, limit_s: float = 5.0, **options) -> list[session.EpisodeResult]:
-    return run_session(fakes, fakes, episodes, limit_s=limit_s, alive=fakes.alive, **options)
+def run(fakes: Fakes, episodes: int, limit_s: float = 5.0) -> list[session.EpisodeResult]:
+    return list(run_session(fakes, fakes, episodes, limit_s=limit_s, alive=fakes.alive))
 
 
 def test_exactly_so_many_episodes_each_armed_and_disarmed() -> None:
-    fakes, told = Fakes(True, False, True), []
-    results = run(fakes, 3, progress=lambda done, good: told.append((done, good)))
+    fakes = Fakes(True, False, True)
+    results = run(fakes, 3)
     assert [(r.index, r.success) for r in results] == [(0, True), (1, False), (2, True)]
     assert all(0.0 < r.seconds < 5.0 for r in results)
-    assert fakes.diary == ["begin", "arm", "disarm", "judge"] * 3 and told == [(1, 1), (2, 1), (3, 2)]
+    assert fakes.diary == ["begin", "arm", "disarm", "judge"] * 3
 
 
 def test_an_episode_without_end_is_judged_at_rest() -> None:
@@ -96,16 +96,20 @@ def test_any_stop_of_the_filter_ends_the_session(state: str) -> None:
             fakes.state, fakes.reason = state, "dead-man: released"
 
     fakes.during = stop
+    done: list[session.EpisodeResult] = []
     with pytest.raises(SafetyStopped, match="episode 2: the safety filter stopped the arm: dead-man: released"):
-        run(fakes, 5)
+        done.extend(run_session(fakes, fakes, 5, limit_s=5.0, alive=fakes.alive))
+    assert [(r.index, r.success) for r in done] == [(0, True), (1, False)], "the one that was stopped is a failure"
     assert fakes.diary.count("begin") == 2 and fakes.diary[-1] == "arm"
 
 
 def test_a_refusal_to_arm_is_told() -> None:
     fakes = Fakes(True)
     fakes.refuses = "not armed: no controller listens"
+    done: list[session.EpisodeResult] = []
     with pytest.raises(SafetyStopped, match="no controller listens"):
-        run(fakes, 1)
+        done.extend(run_session(fakes, fakes, 1, limit_s=5.0, alive=fakes.alive))
+    assert not done, "an episode that never began is none"
 
 
 def test_a_death_in_mid_episode_is_told_and_not_its_consequence() -> None:
@@ -115,8 +119,10 @@ def test_a_death_in_mid_episode_is_told_and_not_its_consequence() -> None:
         fakes.state, fakes.reason, fakes.dead = "latched", "the chunk ran out", "policy"
 
     fakes.during = die
+    done: list[session.EpisodeResult] = []
     with pytest.raises(NodeDied, match="the policy node was killed by SIGKILL"):
-        run(fakes, 1)
+        done.extend(run_session(fakes, fakes, 1, limit_s=5.0, alive=fakes.alive))
+    assert not done, "that it failed is not the policy's doing"
 
 
 def test_a_safety_node_that_hangs_is_reported_before_anything_is_ended(
@@ -182,7 +188,7 @@ def test_a_death_that_is_seen_late_is_still_the_cause(monkeypatch: pytest.Monkey
 
     fakes.during = stop
     with pytest.raises(NodeDied, match="sim_arm"):
-        run_session(fakes, fakes, 1, limit_s=5.0, alive=alive)
+        list(run_session(fakes, fakes, 1, limit_s=5.0, alive=alive))
 
 
 def test_a_trouble_of_the_arm_alone_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

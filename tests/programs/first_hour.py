@@ -142,7 +142,7 @@ MISTAKES = (
     ("robolearn evaluate --policy runs/bc --task peg_insert", "another task"),
     ("robolearn train --data data/lift --out runs/bc", "--resume"),
     ("robolearn finetune --policy runs/bc --task lift --env-steps 100 --out runs/few", "--worlds"),
-    ("robolearn deploy --policy runs/bc --robot fr3", "terminal"),
+    ("robolearn deploy --policy runs/bc --robot fr3", "embodiment"),
 )  # with the word that helps
 
 

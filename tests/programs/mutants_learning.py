@@ -32,6 +32,17 @@ DELAYED = ("tests/policies/test_delayed.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "pictures-by-the-batch-of-vectors": Mutant(
+        "robolearn/train/settings.py", "PICTURES_BATCH if pictures else VECTORS_BATCH", "VECTORS_BATCH",
+        ("tests/train/test_imitation_images.py",),
+    ),
+    "run-forgets-its-batch": Mutant(
+        "robolearn/cli/train.py", "write_flags(replace(self, settings=config),", "write_flags(self,",
+        ("tests/train/test_imitation_images.py",),
+    ),
+    "freed-memory-goes-back": Mutant(
+        "robolearn/core/heap.py", "mallopt(M_MMAP_MAX, 0)", "mallopt(M_MMAP_MAX, 65536)", ("tests/core/test_heap.py",)
+    ),
     "off-policy-no-discount": Mutant(
         f"{ALGORITHMS}/off_policy.py", "batch.discount * self.next_value", "self.next_value", OFF_POLICY
     ),

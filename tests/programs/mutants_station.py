@@ -112,6 +112,26 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/safety/filter.py", "self._pose = self._geometry.pose(positions)", "pass",
         ("tests/hardware/test_impedance.py::test_a_pose_is_that_of_the_set_point_that_the_filter_allows",),
     ),
+    "deploy-forgets-who-was-stopped": Mutant(
+        "robolearn/deploy/session.py", "                yield error.episode\n", "                pass\n",
+        ("tests/deploy/test_session.py",),
+    ),
+    "deploy-flatters-who-was-stopped": Mutant(
+        "robolearn/deploy/session.py", "EpisodeResult(index, False, ", "EpisodeResult(index, True, ",
+        ("tests/deploy/test_session.py",),
+    ),
+    "deploy-throws-episodes-away": Mutant(
+        "robolearn/deploy/deployment.py", "        if not results:\n", "        if True:\n",
+        ("tests/deploy/test_deployment.py",),
+    ),
+    "deploy-writes-nothing": Mutant(
+        "robolearn/deploy/deployment.py", "write_json(folder / RESULT, result)", "pass",
+        ("tests/deploy/test_deployment.py",),
+    ),
+    "terminal-before-the-arm": Mutant(
+        "robolearn/cli/deploy.py", "            checked(deployment)  #", "            pass  #",
+        ("tests/cli/test_deploy.py::test_what_does_not_fit_is_named",),
+    ),
     "nodes-of-the-current-folder": Mutant(
         "robolearn/deploy/programs.py", '"-P", "-m", ', '"-m", ',
         ("tests/deploy/test_deployment.py::test_files_of_the_current_folder_are_no_part_of_our_nodes",),

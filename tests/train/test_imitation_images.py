@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from policies.checkpoint import load_policy
 from policies.encoder_settings import EncoderConfig
@@ -68,6 +69,19 @@ def test_the_command_takes_images_and_weights(root, tmp_path):
     assert Train(out=tmp_path / "b", weights=True, **small).run()["frames"] == 24
     assert Train(out=tmp_path / "c", images=False, **small).run()["frames"] == 24
     assert '"images.front"' not in (tmp_path / "c/config.json").read_text()
+
+
+def test_a_batch_is_smaller_by_default_where_pictures_are_seen(root, tmp_path):
+    """The run's configuration and its flags have the number; one that is given stays."""
+    small = {"data": (str(root),), "json": True}
+    for name, images, given, batch in (("a", True, None, 64), ("b", False, None, 256), ("c", True, 8, 8)):
+        Train(out=tmp_path / name, images=images, settings=ImitationConfig(steps=1, batch=given), **small).run()
+        assert json.loads((tmp_path / name / "config.json").read_text())["imitation"]["batch"] == batch
+        assert yaml.safe_load((tmp_path / name / "flags.yaml").read_text())["batch"] == batch
+    few = ImitationConfig(steps=1, accumulate=65)
+    with pytest.raises(BadInput, match="--accumulate: got 65, expected at most the 64 windows of a batch"):
+        Train(out=tmp_path / "d", settings=few, **small).run()
+    assert not (tmp_path / "d").exists()
 
 
 def test_what_the_policy_sees_is_chosen_and_stored(tmp_path, monkeypatch):
