@@ -6,7 +6,6 @@ actions is another one, so that what is measured is what acts. Knows no torch un
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -71,15 +70,6 @@ def use_backend(policy: LearnedPolicy, backend: str, precision: str = "float32")
 
         policy.backend = OnnxSession(export_onnx(policy, precision=precision).content)
     return policy
-
-
-def need_onnx(*modules: str) -> None:
-    """Raise `BadInput` for the first of the `modules` of the extra onnx that is not installed."""
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            raise BadInput("ONNX", got=f"no {name}", expected="it installed: pip install '.[onnx]'") from None
 
 
 class _Torch:

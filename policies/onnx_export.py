@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from policies.backends import need_onnx
 from policies.config_file import FORMAT, VERSION
 from policies.graph import decision_graph, example_inputs, quiet
 from policies.kinds import LearnedPolicy, kind_to_json
+from policies.onnx_needed import need_onnx
 from policies.onnx_policy import CONFIG_KEY, NOISE, OnnxSession
 from robolearn.core import BadInput
 

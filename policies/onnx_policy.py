@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.backends import need_onnx
 from policies.config_file import check_config, interface_of
+from policies.onnx_needed import need_onnx
 from robolearn.core import BadInput, Interface
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.backends import BackendName, InferencePrecision, backend_device, check_backend, need_onnx
+from policies.backends import BackendName, InferencePrecision, backend_device, check_backend
 from policies.goals import GoalChoice
+from policies.onnx_needed import need_onnx
 from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 

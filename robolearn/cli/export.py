@@ -29,7 +29,7 @@ class Export(Command):
     refused."""
 
     def run(self) -> dict[str, Any]:
-        from policies.backends import need_onnx
+        from policies.onnx_needed import need_onnx
         from policies.onnx_policy import SUFFIX, is_onnx
         from robolearn.core import BadInput
         from robolearn.io.atomic import write_bytes

@@ -15,30 +15,12 @@ import tyro
 
 from robolearn.cli.command import Command, check_seed, reported
 from robolearn.cli.registry import find
+from robolearn.cli.sweep_runs import One
 from robolearn.core import BadInput
 
 TRAININGS = ("train", "finetune", "distill")
 TABLE = "sweep.json"
 PLAN = "plan.json"  # what a resumed sweep has to have been, too
-
-
-@dataclass(frozen=True)
-class One:
-    """One training of a sweep.
-
-    Attributes:
-      setting: flag → value, of what varies.
-      seed: of this one.
-      path: its run folder.
-      command: ready to run.
-      line: its words.
-    """
-
-    setting: dict[str, str]
-    seed: int
-    path: Path
-    command: Any
-    line: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from robolearn.cli.sweep import One
+    from robolearn.cli.sweep_runs import One
 
 CURVES = {  # metric → (heading, label of the axis, whether it is a share)
     "eval_success": ("Success on the way, without noise", "success [%]", True),

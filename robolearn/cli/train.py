@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Flags that say what is learned from: processes that learn together are told the same.
+SAME = ("data", "start", "observe", "goal", "images", "mix", "weights", "device", "processes")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
@@ -243,12 +246,18 @@ class Train(Command):
         if self.processes == 1:
             yield
             return
-        from robolearn.cli.train_process import task_of
         from robolearn.train.processes import lead
 
-        with lead(self.processes, "robolearn.cli.train_process", task_of(self, run.state_dir), device) as together:
+        with lead(self.processes, "robolearn.cli.train_process", self.task(run.state_dir), device) as together:
             trainer.together = together
             yield
+
+    def task(self, state: Path) -> dict[str, Any]:
+        """What such a process is told, as JSON values: flags, settings, and where states are."""
+        from robolearn.io.json_files import plain
+
+        flags = {name: plain(getattr(self, name)) for name in SAME}
+        return {"flags": flags, "policy": self.policy, "settings": plain(self.settings), "state": str(state)}
 
     def follow(self, rank: int, meeting: Path, state: Path) -> None:
         """Do as the process that leads, whose states are in `state`, but write nothing."""

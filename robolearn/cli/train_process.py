@@ -6,32 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.io.json_files import plain
-
 if TYPE_CHECKING:
     from robolearn.cli.train import Train
 
-SAME = (
-    "data",
-    "start",
-    "observe",
-    "goal",
-    "images",
-    "mix",
-    "weights",
-    "device",
-    "processes",
-)  # flags that say what is learned from
-
-
-def task_of(command: Train, state: Path) -> dict[str, Any]:
-    """What such a process is told, as JSON values: flags, settings, and where states are."""
-    flags = {name: plain(getattr(command, name)) for name in SAME}
-    return {"flags": flags, "policy": command.policy, "settings": plain(command.settings), "state": str(state)}
-
 
 def command_of(task: dict[str, Any]) -> Train:
-    """The command that `task_of` was made of."""
+    """The command whose `Train.task` it is."""
     from policies.kinds import config_from_json
     from policies.settings import POLICIES
     from robolearn.cli.train import Train

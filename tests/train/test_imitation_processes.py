@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.cli.main import main
 from robolearn.cli.train import Train
-from robolearn.cli.train_process import command_of, task_of
+from robolearn.cli.train_process import command_of
 from robolearn.core import ArraySpec, Interface, RobolearnError
 from robolearn.data import EpisodeWriter
 from robolearn.train.imitation import ImitationTrainer
@@ -81,7 +81,7 @@ def test_the_others_are_told_the_same_command() -> None:
             data=("a", "b"), out=Path("out"), policy=kind, settings=ImitationConfig(policy, steps=9, lr=0.5),
             observe=("images",), mix=(0.25, 0.75), processes=3, weights=True,
         )  # fmt: skip
-        told = command_of(json.loads(json.dumps(task_of(command, Path("out/state")))))
+        told = command_of(json.loads(json.dumps(command.task(Path("out/state")))))
         assert told.settings == command.settings
         for name in ("data", "policy", "observe", "images", "mix", "weights", "device", "processes"):
             assert getattr(told, name) == getattr(command, name)

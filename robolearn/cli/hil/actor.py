@@ -7,40 +7,22 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import world_options
-from robolearn.cli.hil.playing import Playing
+from robolearn.cli.hil.acting import Acting
 from robolearn.core import BadInput
 
 log = logging.getLogger(__name__)
 
-ARM = "arm.json"  # what became of the arm
-QUIT = "quit"  # this file says that the person has ended it all
 SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
 
 @dataclass(frozen=True, kw_only=True)
-class HilActor(Playing):
+class HilActor(Acting):
     """Act in a world or on an arm, step by step, for a learner, and let an operator take over. Asks nothing on standard
     input unless your device is there; what it did is on its disk before it is sent, and goes on from there after a
     kill."""
-
-    policy: Path
-    """A run folder or a checkpoint folder: the one that the learner has."""
-    out: Path
-    """The folder of the spool."""
-    name: str = "actor"
-    """Unlike that of the learner's other actors."""
-    learner: str = "127.0.0.1:7350"
-    """HOST:PORT."""
-    token: str = ""
-    """The learner's; by default that of --certs, or ROBOLEARN_HIL_TOKEN."""
-    certs: Path | None = None
-    """A folder of `robolearn hil certs`; required beyond loopback."""
-    device: str = "cpu"
-    """Where the policy computes: auto, cpu, cuda or cuda:<i>."""
 
     def run(self) -> dict[str, Any]:
         import torch
@@ -56,46 +38,6 @@ class HilActor(Playing):
 
             return play_on_arm(self, base)
         return self._play_in_a_world(base)
-
-    def reach(self, base: Any) -> tuple[Any, Any]:
-        """(spool, line to the learner, not yet open) of an actor of the policy `base`; the spool is to be closed."""
-        from robolearn.cli.hil.learner import policy_hash
-        from robolearn.data.replay import RecordSchema
-        from robolearn.hil.link import Link
-        from robolearn.hil.spool import Spool
-        from robolearn.hil.wire.client import Client
-        from robolearn.hil.wire.messages import interface_hash
-        from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
-
-        certificates = Certificates(self.certs) if self.certs else None
-        address, token = Address.parse(self.learner, "--learner"), find_token(self.token, certificates)
-        if token is None:
-            raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
-        check_door(address, certificates)
-        schema = RecordSchema(base.interface)
-        spool = Spool(self.out, self.name, schema)
-        link = Link(
-            lambda limit: Client(address, token, certificates, limit), spool, self.name,
-            interface_hash(base.interface), policy_hash(base), schema.limit,
-        )  # fmt: skip
-        return spool, link
-
-    def result(self, played: Any, spool: Any, link: Any, period: Any) -> dict[str, Any]:
-        """What was played, for ``--json``."""
-        from robolearn.io.atomic import write_text
-
-        if played.quit:
-            write_text(self.out / QUIT, "\n")
-        return {
-            "actor": self.name,
-            "episodes": played.episodes,
-            "env_steps": played.steps,
-            "interventions": played.interventions,
-            "records": len(spool),
-            "acknowledged": link.acknowledged,
-            "connections": link.connections,
-            "period_ms": {"p50": period.p50, "p99": period.p99} if period.count else None,
-        }
 
     def _play_in_a_world(self, base: Any) -> dict[str, Any]:
         from robolearn.cli.hil.stopping import stopping

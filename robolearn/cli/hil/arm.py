@@ -17,7 +17,7 @@ from robolearn.rewards.choice import TASK
 if TYPE_CHECKING:
     from hardware.recording import Session
     from policies.policy import ChunkPolicy
-    from robolearn.cli.hil.actor import HilActor
+    from robolearn.cli.hil.acting import Acting
     from robolearn.hil.pacing import Periods
     from robolearn.hil.station import HilRecording, SpoolWriter
     from robots.stations import Contract
@@ -26,7 +26,7 @@ START_S = 120.0  # for everything to come up
 IMAGES = "images."
 
 
-def play_on_arm(actor: HilActor, base: ChunkPolicy) -> dict[str, Any]:
+def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
     """Act on the arm of ``--robot`` until the learner or the person has enough; the result of the command. Starts the
     safety node and, in simulation, the arm."""
     from hardware.ros2.environment import prepare
@@ -54,7 +54,7 @@ def play_on_arm(actor: HilActor, base: ChunkPolicy) -> dict[str, Any]:
         spool.close()
 
 
-def station_of(actor: HilActor, base: ChunkPolicy) -> Contract:
+def station_of(actor: Acting, base: ChunkPolicy) -> Contract:
     """The contract, with the cameras that the policy sees, and in simulation with the task's privileged vector."""
     from robots.stations import load_contract
 
@@ -70,9 +70,7 @@ def station_of(actor: HilActor, base: ChunkPolicy) -> Contract:
     )
 
 
-def _teach(
-    actor: HilActor, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any
-) -> dict[str, Any]:
+def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any) -> dict[str, Any]:
     from hardware.ros2.process import host
     from hardware.ros2.record_node import RecordNode
     from hardware.ros2.shared_memory import make_room_for_pictures
@@ -117,7 +115,7 @@ class Taught:
 
 
 def open_lesson(
-    actor: HilActor,
+    actor: Acting,
     base: ChunkPolicy,
     contract: Contract,
     spool: Any,
@@ -177,7 +175,7 @@ def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
 
 
 @contextlib.contextmanager
-def _nodes(actor: HilActor, contract: Contract, seed: int) -> Iterator[Any]:
+def _nodes(actor: Acting, contract: Contract, seed: int) -> Iterator[Any]:
     """The safety node and the arm as processes; yields what raises where one of them has died."""
     from robolearn.cli.arm_programs import arm_programs
     from robolearn.deploy import Processes
@@ -213,9 +211,9 @@ def _arm_result(contract: Contract, node: Any) -> dict[str, Any]:
     }
 
 
-def _keep(actor: HilActor, result: dict[str, Any]) -> dict[str, Any]:
+def _keep(actor: Acting, result: dict[str, Any]) -> dict[str, Any]:
     """Leave the result beside the spool, where `hil run` finds it."""
-    from robolearn.cli.hil.actor import ARM
+    from robolearn.cli.hil.acting import ARM
     from robolearn.io.json_files import write_json
 
     write_json(Path(actor.out) / ARM, result)

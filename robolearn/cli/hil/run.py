@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from robolearn.cli.command import Command
-from robolearn.cli.hil.actor import ARM, QUIT
+from robolearn.cli.hil.acting import ARM, QUIT
 from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
