@@ -73,7 +73,8 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permiss
     commands = tuple(of[role] for role in ("command", "gripper") if role in of)
     commands += () if contract.posture is None else (contract.posture.topic,)
     measured = tuple(name for role, name in of.items() if role not in ("command", "gripper"))
-    states = contract.joint_states.topic
+    states, cameras = contract.joint_states.topic, tuple(camera.topic for camera in contract.cameras.values())
+    own = (contract.gripper_states.topic,) if contract.gripper_states else ()
     # What the safety node hears of the arm: everything measured but pictures and the task's objects.
     felt = tuple(of[role] for role in of if role not in ("command", "gripper", "objects") and "images." not in role)
     events = tuple(f"{service}/_service_event" for service in (topics.ARM, topics.RESET))  # who asks
@@ -111,7 +112,8 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permiss
             request=(*switch, *begin),
         ),
         "doctor": Permissions(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
-        "calibrate": Permissions(subscribe=(states, *(c.topic for c in contract.cameras.values())), lifecycle=False),
+        "film": Permissions(subscribe=(states, *own, *scene) if contract.simulated else cameras),
+        "calibrate": Permissions(subscribe=(states, *cameras), lifecycle=False),
     }
     if poses:
         found["planner"] = Permissions(publish=targets, subscribe=(topics.SAFETY_STATE,), lifecycle=False)

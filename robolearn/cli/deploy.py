@@ -102,7 +102,7 @@ class Deploy(Command):
         if self.video is not None:
             from robolearn.cli.film import check_film
 
-            check_film(self.video, contract, self.enclaves)
+            check_film(self.video, contract)
         with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
             goals = self._goals(contract, Path(folder))
             return (
@@ -122,7 +122,7 @@ class Deploy(Command):
         choose_domain(self.domain, simulation is not None)
         film = None
         try:
-            with filmed(self.video, self.robot, contract, self.task) as film:
+            with filmed(self.video, self.robot, contract, self.task, self.enclaves) as film:
                 result = self._deploy(contract, simulation, goals)
         except RobolearnError as error:
             if film is not None and film.path is not None:

@@ -28,18 +28,16 @@ class Film:
     error: str = ""
 
 
-def check_film(path: Path, contract: Contract, enclaves: bool) -> None:
+def check_film(path: Path, contract: Contract) -> None:
     """Raise `BadInput` where no film can be made, before anything is started."""
     if path.suffix != ".mp4":
         raise BadInput("--video", got=path, expected="a file that ends in .mp4")
-    if enclaves:
-        raise BadInput("--video", got="--enclaves", expected="one of them: the program that films has no enclave")
     if not contract.simulated and not contract.cameras:
         raise BadInput("--video", got=f"contract {contract.name} without cameras", expected="a contract with some")
 
 
 @contextmanager
-def filmed(path: Path, robot: str, contract: Contract, task: str) -> Iterator[Film]:
+def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool) -> Iterator[Film]:
     """Film what happens inside; entered when the film has begun, left when it is written.
 
     Args:
@@ -47,17 +45,18 @@ def filmed(path: Path, robot: str, contract: Contract, task: str) -> Iterator[Fi
       robot: the contract's name or file.
       contract: the same, read.
       task: of the simulated arm.
+      enclaves: whether the program that films is in its enclave.
 
     Raises:
       BadInput, RobolearnError: when entered: it cannot be filmed here.
     """
     from hardware.ros2.film_node import READY
     from robolearn.deploy.processes import NodeDied, Processes
-    from robolearn.deploy.programs import node_program
+    from robolearn.deploy.programs import enclave, node_program
 
     film = Film()
     flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
-    program = node_program("film", robot, 0, ("robolearn.cli.node_film",), **flags)
+    program = node_program("film", robot, 0, ("robolearn.cli.node_film",), enclave(contract, "film", enclaves), **flags)
     before = path.stat().st_mtime_ns if path.exists() else None
     with (
         tempfile.TemporaryDirectory(prefix="robolearn-film-") as folder,

@@ -136,6 +136,7 @@ def test_a_sweep_over_settings_and_seeds(demos: Path, tmp_path: Path, capsys: py
     assert "as when the run began" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_ray_runs_the_same_side_by_side(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     """Ray itself: weights bit for bit, and the same figures but for times."""
     training = ["--", "train", "--data", demos, "--steps", 20, "--batch", 16, "--width", 32]

@@ -224,6 +224,7 @@ def acting() -> Iterator[Callable[[WatchedEnv], None]]:
         thread.join(10.0)
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_the_page_shows_an_episode_and_how_it_ended(acting: Callable[[WatchedEnv], None]) -> None:
     env: Any = make_env("lift", 2, threads=1)

@@ -74,6 +74,7 @@ def test_the_whole_run_is_on_film(deploy: Callable[..., Running], blind: Path, t
     assert first.std() > 20 and np.abs(first - last).mean() > 0.5, "nothing has moved"
 
 
+@pytest.mark.long
 def test_a_film_that_fails_stops_no_arm(deploy: Callable[..., Running], blind: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.mp4"
     running = deploy("--policy", blind, "--episodes", 1, "--video", out)
@@ -98,7 +99,6 @@ def test_a_film_that_fails_stops_no_arm(deploy: Callable[..., Running], blind: P
     ("flags", "words"),
     [
         (("--video", "{tmp}/run.avi"), ("--video", "run.avi", ".mp4")),
-        (("--video", "{tmp}/run.mp4", "--enclaves"), ("--video", "--enclaves")),
         (("--video", "/proc/run.mp4"), ("--video", "cannot be written")),
         (("--video", "{tmp}/run.mp4", "--robot", "fr3", "--yes"), ("--video", "without cameras")),
     ],
@@ -115,6 +115,7 @@ def test_what_cannot_be_filmed_is_refused(
     assert all(word in line for word in words), line
 
 
+@pytest.mark.long
 def test_a_real_station_is_filmed_through_its_cameras(tmp_path: Path) -> None:
     values: dict[str, Any] = yaml.safe_load((CONTRACTS / "fr3.yaml").read_text())
     values["cameras"] = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())["cameras"]

@@ -209,6 +209,7 @@ def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_kil
     assert "dead-man" in reason
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 @pytest.mark.timeout(300)
 def test_a_safety_node_that_is_halted_is_reported_and_has_latched_when_it_goes_on(station: Station) -> None:

@@ -51,6 +51,7 @@ def people() -> Any:
     return module
 
 
+@pytest.mark.long
 def test_who_records_by_the_keyboard_sees_arm_and_cube_and_that_it_is_over(tmp_path: Path) -> None:
     them, said, out = people(), bytearray(), tmp_path / "data"
     person, program = pty.openpty()

@@ -24,6 +24,7 @@ from hardware.calibration import Board
 from hardware.recording import Session
 from hardware.ros2 import topics
 from hardware.ros2.background import Background, wait_until
+from hardware.ros2.film_node import FilmNode
 from hardware.ros2.permissions import permissions, policy_xml
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.record_node import RecordNode
@@ -95,6 +96,15 @@ class Still:
     def show(self, status: object) -> None: ...
 
 
+class Undrawn:
+    """A film of nothing."""
+
+    def draw(self, seen: object) -> np.ndarray:
+        return np.zeros((2, 2, 3), np.uint8)
+
+    def close(self) -> None: ...
+
+
 class Blank(Policy):
     """A policy that needs all that the station has: pictures and the task's objects."""
 
@@ -115,11 +125,11 @@ LATER = {  # what they open when it is their turn
     "/robolearn/record": {"/robolearn/sim_arm/reset"},
     "/robolearn/calibrate": {CONTRACT.cameras["wrist"].topic},
 }
-PROGRAMS = ("safety", "streamer", "policy", "sim_arm", "teleop", "record", "operator", "doctor", "calibrate")
+PROGRAMS = ("safety", "streamer", "policy", "sim_arm", "teleop", "record", "film", "operator", "doctor", "calibrate")
 
 
 @pytest.fixture(scope="module")
-def graph() -> Iterator[dict[str, dict[str, set[str]]]]:
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, set[str]]]]:
     """Full name of each of our nodes → what it has open, all of them at work at once."""
     with ExitStack() as stack:
         ros = [stack.enter_context(Background(DOMAIN)) for _ in range(3)]
@@ -144,6 +154,8 @@ def graph() -> Iterator[dict[str, dict[str, set[str]]]]:
         start(TeleopNode(lambda *_: Still(), **placed), 1)
         session = Session(seen, Still(), seen.interface, Paper(), "nothing", 1, simulated=True)
         start(RecordNode(lambda value: session, **placed), 1)
+        film: dict[str, Any] = {"overrides": {"out": str(tmp_path_factory.mktemp("film") / "run.mp4")}}
+        start(FilmNode(lambda *_: Undrawn(), lambda path, pictures, fps: list(pictures), **film, **placed), 1)
         operator = SafetyClient(ros[2])
         operator.subscribe_json(topics.SIM_EPISODE, print, depth=10)
         operator.subscribe_json(topics.SIM_MONITOR, print)

@@ -304,6 +304,7 @@ def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recordin
     wait_until(lambda: len(paper.episodes) == 1, WAIT_S, "the episode")
 
 
+@pytest.mark.long
 def test_a_writer_that_is_slow_never_holds_up_the_arm(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_module, "BEHIND_S", 0.5)
     paper, arm = recording.paper, recording.station.arm

@@ -118,6 +118,11 @@ def test_a_policy_on_the_double_of_ur_robot_driver(ur5e: Path, tmp_path: Path) -
 
 
 @pytest.mark.realtime
+def test_a_policy_on_the_simulated_so101_with_its_drivers_vector(tmp_path: Path) -> None:
+    check_success(trained(tmp_path, "so101"), tmp_path, "so101")
+
+
+@pytest.mark.realtime
 def test_a_policy_by_poses_on_the_double_of_an_impedance_controller(fr3: Path, tmp_path: Path) -> None:
     """CRISP's controller in place of the trajectory controller: the same policy, by poses and postures."""
     text = (CONTRACTS / "fr3.yaml").read_text()

@@ -85,6 +85,7 @@ def test_the_page_shows_what_happens_and_then_that_it_is_over(chromium: Chromium
         viewer.close()
 
 
+@pytest.mark.long
 def test_a_page_whose_program_was_killed_says_so(chromium: Chromium) -> None:
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
         try:
@@ -103,6 +104,7 @@ def test_a_page_whose_program_was_killed_says_so(chromium: Chromium) -> None:
         tab.close()
 
 
+@pytest.mark.long
 def test_the_page_of_teleoperation_says_that_it_is_over(chromium: Chromium) -> None:
     with Rig(heartbeat_s=3.0) as rig:
         tab = chromium.open(rig.device.url, WINDOW, sharpness=0.25)
