@@ -350,6 +350,7 @@ def test_a_run_of_other_settings_is_not_resumed(refused: Refusal, demos: Path, b
     refused(*same, "--steps", 100, says=("training state", "damaged"))
 
 
+@pytest.mark.long
 def test_a_tuned_policy_is_not_resumed_from_another_one(refused: Refusal, bc: Path, policy: Path, tmp_path: Path):
     args = ["finetune", "--out", tmp_path / "rl", "--worlds", 2, "--decisions", 2, "--env-steps", 64,
             "--sigma-max", 0.1, "--json"]  # fmt: skip

@@ -62,6 +62,7 @@ def test_a_finished_training_goes_on_with_more_steps(demos: Path, tmp_path: Path
     assert "got 60, expected 130" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_finished_fine_tuning_goes_on_with_a_larger_budget(bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "rl"
     args = ["finetune", "--policy", bc, "--out", out, "--worlds", 4, "--decisions", 4, "--minibatch", 8,

@@ -58,6 +58,7 @@ def test_fine_tuning_ends_with_the_success_of_what_it_exported(bc: Path, tmp_pat
     assert re.search(r"\(.*8 episodes\) of the policy, without noise", said)
 
 
+@pytest.mark.long
 def test_the_best_and_every_kth_policy_are_kept_and_nothing_else_changes(
     bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ):

@@ -355,6 +355,7 @@ def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
         goes_on.set()
 
 
+@pytest.mark.long
 def test_an_encoder_whose_frames_come_seldom_is_no_hung_one(tmp_path, monkeypatch):
     monkeypatch.setattr(encoder, "PATIENCE_S", 1.0)
     spec = ArraySpec((HEIGHT, WIDTH, 3), "uint8")

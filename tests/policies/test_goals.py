@@ -165,6 +165,7 @@ def test_drawn_goals_depend_on_seed_world_and_episode_alone() -> None:
     assert drawn(2, list(range(40))) != many and drawn(1, list(range(40)), 1) != many
 
 
+@pytest.mark.long
 def test_any_history_and_a_frozen_encoder_have_one_goal(folder: Path) -> None:
     """A picture is the goal: its encoder is the camera's, and features that are kept are those that are computed."""
     seeing = Dataset.open(write(folder / "pictures", SEEING)).aiming(("images",), ("proprio", "images"))

@@ -120,6 +120,7 @@ def write_for_ever(folder: Path, written: multiprocessing.sharedctypes.Synchroni
         written.value = value
 
 
+@pytest.mark.long
 def test_a_killed_writer_leaves_a_whole_state_no_older_than_the_last_finished_one(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     written = context.Value("q", 0)

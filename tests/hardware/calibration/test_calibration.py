@@ -71,6 +71,7 @@ def test_corners_are_found_where_rays_say() -> None:
     assert BOARD.detect(np.full((480, 640, 3), 128, np.uint8)) is None
 
 
+@pytest.mark.long
 def test_a_camera_on_the_flange(on_flange: list[Shot]) -> None:
     found = calibrate(views_of(on_flange, BOARD, FR3), TRUE_LENS, "flange")
     mm, degrees = off(found, ON_FLANGE)
@@ -106,6 +107,7 @@ def test_motion_that_does_not_determine_the_pose_is_refused() -> None:
         calibrate(views_of(shots, BOARD, FR3), TRUE_LENS, "flange")
 
 
+@pytest.mark.long
 def test_what_fits_no_pose_is_refused(on_flange: list[Shot]) -> None:
     views = views_of(on_flange, BOARD, FR3)
     with pytest.raises(BadInput, match="got 5, expected at least 6"):
@@ -144,6 +146,7 @@ def station(folder: Path, **camera: Any) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_the_command_writes_the_pose_into_the_contract_and_leaves_the_rest(
     tmp_path: Path, on_flange: list[Shot], capsys: pytest.CaptureFixture
 ) -> None:

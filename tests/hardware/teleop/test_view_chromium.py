@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,10 +71,10 @@ def test_the_page_shows_what_happens_and_then_that_it_is_over(chromium: Chromium
         for place in (PLACE, PLACE + np.array((0.1, -0.2, 0.05))):
             viewer.show(status("recording", place, 2.5))
             tab.wait(f"{LINE}.innerText.includes('2.5 s')")
-            for _ in range(100):
-                if np.linalg.norm(cube() - place) < 1e-3:
-                    break
-            assert np.linalg.norm(cube() - place) < 1e-3
+            end = time.monotonic() + 20.0  # a page without a graphics card draws a frame a second beside other work
+            while np.linalg.norm(cube() - place) > 1e-3:
+                assert time.monotonic() < end, (cube(), place)
+                time.sleep(0.05)
         assert tab.js(f"{LINE}.dataset.state") == "recording"
         # Only to look at: nothing that could be pressed reaches the recording.
         assert tab.js("document.querySelector('#robolearn')") is None
