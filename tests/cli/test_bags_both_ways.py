@@ -21,6 +21,8 @@ from robots import make_control
 from robots.proprio import proprio
 from robots.stations import JOINT_STATE, STRING, Contract, load_contract
 
+pytestmark = pytest.mark.long
+
 LENGTH = 30
 FELT = {
     "external_torque": f"contact: {{topic: /felt, type: sensor_msgs/msg/JointState, max_torque: {[5.0] * 7}}}\n",

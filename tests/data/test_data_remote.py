@@ -30,6 +30,8 @@ INTERFACE = Interface(
     {"proprio": ArraySpec((2,)), "images.front": ArraySpec((SIZE, SIZE, 3), "uint8")}, ArraySpec((2,)), 20.0
 )
 
+pytestmark = pytest.mark.long
+
 
 @dataclass
 class Served:

@@ -297,8 +297,14 @@ def test_a_gradient_that_is_none_stops_the_run(point: Make, kit: Any):
         ("reinflow", {"kind": "rectified"}, WIDE, 48_000),
         pytest.param("reinflow", {"kind": "shortcut"}, WIDE, 48_000, marks=pytest.mark.long),
         pytest.param("reinflow", {"kind": "rectified"}, replace(WIDE, steps="all"), 30_000, marks=pytest.mark.long),
-        ("dppo", {"family": "diffusion", "prediction": "sample"}, replace(WIDE, steps="all"), 40_000),
-        ("grpo", {"kind": "rectified"}, WIDE, 40_000),
+        pytest.param(
+            "dppo",
+            {"family": "diffusion", "prediction": "sample"},
+            replace(WIDE, steps="all"),
+            40_000,
+            marks=pytest.mark.long,
+        ),
+        pytest.param("grpo", {"kind": "rectified"}, WIDE, 40_000, marks=pytest.mark.long),
     ],
     ids=["reinflow-last", "reinflow-shortcut", "reinflow-all", "dppo", "grpo"],
 )

@@ -24,6 +24,8 @@ from robolearn.data.lerobot.tables import tasks_table
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 
+pytestmark = pytest.mark.long
+
 CAMERA = "images.front"
 
 
