@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import nn
@@ -130,7 +130,7 @@ def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
     """The inverse of `config_to_json` for a dataclass whose fields all have defaults.
 
     Raises:
-      BadInput: an unknown field, or a value of another type than the default's.
+      BadInput: an unknown field, or a value of another type than the default's; where that is None, than the field's.
     """
     if not isinstance(data, Mapping):
         raise BadInput(what, got=type(data).__name__, expected="an object with the policy's settings")
@@ -148,7 +148,9 @@ def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
             value = tuple(value)
         elif isinstance(wanted, float) and type(value) is int and abs(value) < 2**53:
             value = float(value)
-        if type(value) is not type(wanted):
-            raise BadInput(f"{what}: setting {key!r}", got=repr(value), expected=type(wanted).__name__)
+        kinds = (type(wanted),) if wanted is not None else get_args(get_type_hints(cls)[key])
+        if type(value) not in kinds:
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise BadInput(f"{what}: setting {key!r}", got=repr(value), expected=expected)
         values[key] = value
     return cls(**values)

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from torch import Tensor
 from robolearn.core import BadInput, RobolearnError
 
 MOST = 64  # processes
+POLL_S = 0.02
 PATIENCE = timedelta(minutes=30)  # of one for another; the first may have to read a data set
 
 
@@ -46,6 +48,7 @@ class Processes:
         ours |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
         self._before = {name: os.environ.get(name) for name in ours}
         os.environ.update(ours)
+        _here(meeting, rank).touch()
         on_gpu = device != "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
@@ -112,6 +115,10 @@ def lead(count: int, module: str, task: Mapping[str, Any], device: str = "cpu") 
                   for rank in range(1, count)]  # fmt: skip
         together = None
         try:
+            while not all(_here(meeting, rank).exists() for rank in range(1, count)):
+                if any(other.poll() is not None for other in others):
+                    raise RuntimeError("one of the others ended before they met")
+                time.sleep(POLL_S)
             together = Processes(0, count, meeting, device)
             yield together
             for other in others:
@@ -129,6 +136,11 @@ def lead(count: int, module: str, task: Mapping[str, Any], device: str = "cpu") 
                 other.wait()
             if together is not None:
                 together.close()
+
+
+def _here(meeting: Path, rank: int) -> Path:
+    """Process `rank` has all that it needs, and comes to the meeting: whoever waits there cannot see others end."""
+    return meeting.with_name(f"here-{rank}")
 
 
 def followed() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from policies.kinds import config_from_json, config_to_json
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.cli.main import main
 from robolearn.cli.train import Train
 from robolearn.cli.train_process import command_of
-from robolearn.core import ArraySpec, Interface, RobolearnError
+from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.data import EpisodeWriter
 from robolearn.train.imitation import ImitationTrainer
 from robolearn.train.settings import ImitationConfig
@@ -78,13 +80,32 @@ def test_the_others_are_told_the_same_command() -> None:
     for policy, kind in ((DiffusionConfig(steps=7, network=NetworkConfig(channels=(8, 16))), "diffusion"),
                          (FlowConfig(), "flow")):  # fmt: skip
         command = Train(
-            data=("a", "b"), out=Path("out"), policy=kind, settings=ImitationConfig(policy, steps=9, lr=0.5),
+            data=("a", "b"), out=Path("out"), policy=kind, settings=ImitationConfig(policy, steps=9, lr=0.5, batch=12),
             observe=("images",), mix=(0.25, 0.75), processes=3, weights=True,
         )  # fmt: skip
         told = command_of(json.loads(json.dumps(command.task(Path("out/state")))))
         assert told.settings == command.settings
         for name in ("data", "policy", "observe", "images", "mix", "weights", "device", "processes"):
             assert getattr(told, name) == getattr(command, name)
+
+
+def test_a_batch_that_is_no_number_is_refused() -> None:
+    settings = config_to_json(ImitationConfig())
+    assert settings["batch"] is None and config_from_json(ImitationConfig, {"batch": None}, "it").batch is None
+    assert config_from_json(ImitationConfig, {"batch": 15}, "it").batch == 15
+    with pytest.raises(BadInput, match="setting 'batch': got '15', expected int or NoneType"):
+        config_from_json(ImitationConfig, {"batch": "15"}, "it")
+
+
+def test_one_that_ends_before_they_meet_ends_it_all(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Train, "task", lambda self, state: {"flags": {}, "policy": "flow", "settings": "nonsense"})
+    asked = ["train", "--data", str(data), "--out", str(tmp_path / "x"), "--device", "cpu", "--processes", "2"]
+    began = time.monotonic()
+    assert main(asked) == 1
+    assert "a process of the training failed" in capsys.readouterr().err
+    assert time.monotonic() - began < 60.0
 
 
 def test_bad_input_is_one_line(
