@@ -17,7 +17,7 @@ from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 
 if TYPE_CHECKING:
-    from robolearn.deploy import Simulation
+    from robolearn.deploy import Deployment, Simulation
     from robots.stations import Contract
 
 
@@ -104,26 +104,21 @@ class Deploy(Command):
 
             check_film(self.video, contract)
         with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
-            goals = self._goals(contract, Path(folder))
-            return (
-                self._deploy(contract, simulation, goals)
-                if self.video is None
-                else self._film(contract, simulation, goals)
-            )
+            deployment = self._deployment(contract, simulation, self._goals(contract, Path(folder)))
+            return self._deploy(deployment) if self.video is None else self._film(deployment, self.video)
 
-    def _film(self, contract: Contract, simulation: Simulation | None, goals: str) -> dict[str, Any]:
+    def _film(self, deployment: Deployment, video: Path) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.cli.film import filmed
         from robolearn.core import RobolearnError
         from robolearn.deploy.programs import choose_domain
 
-        assert self.video is not None
         prepare()
-        choose_domain(self.domain, simulation is not None)
+        choose_domain(self.domain, deployment.contract.simulated)
         film = None
         try:
-            with filmed(self.video, self.robot, contract, self.task, self.enclaves) as film:
-                result = self._deploy(contract, simulation, goals)
+            with filmed(video, self.robot, deployment.contract, self.task, self.enclaves) as film:
+                result = self._deploy(deployment)
         except RobolearnError as error:
             if film is not None and film.path is not None:
                 error.add_note(f"video: {film.path}")
@@ -151,10 +146,10 @@ class Deploy(Command):
         save_goals(source.demonstrated(stated_by(self.policy)), folder / "goals.safetensors")
         return str(folder / "goals.safetensors")
 
-    def _deploy(self, contract: Contract, simulation: Simulation | None, goals: str) -> dict[str, Any]:
-        from robolearn.cli.terminal_operator import TerminalOperator
+    def _deployment(self, contract: Contract, simulation: Simulation | None, goals: str) -> Deployment:
+        """What is to be done; refused before anything is started where nobody could be asked."""
         from robolearn.core import BadInput
-        from robolearn.deploy import Deployment, deploy
+        from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
 
         deployment = Deployment(
@@ -183,6 +178,12 @@ class Deploy(Command):
                 f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
                 hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
             )
+        return deployment
+
+    def _deploy(self, deployment: Deployment) -> dict[str, Any]:
+        from robolearn.cli.terminal_operator import TerminalOperator
+        from robolearn.deploy import deploy
+
         operator = TerminalOperator(self.yes)
         result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
         if result["ended"]:
