@@ -7,7 +7,6 @@ it is there. `control_arbiter` decides which page has control, `auth_proxy` who 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.browser.control_arbiter import ControlArbiter
+from hardware.teleop.browser.served_page import ServedPage, viser_needed
 from hardware.teleop.browser.target import KINDS, action_towards
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import resting_opening
@@ -25,6 +25,7 @@ from robolearn.core.specs import Interface
 from robots import RobotSpec, make_control
 
 if TYPE_CHECKING:
+    from hardware.teleop.browser.guarded_viser import GuardedViser
     from hardware.teleop.browser.page import Page
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ UPDATE_HZ = 20.0  # of what the page shows
 SILENT_S = 2.0  # without a status, the recording is busy or stuck
 
 
-class Browser:
+class Browser(ServedPage["Page"]):
     """The device ``browser``.
 
     Args:
@@ -44,10 +45,6 @@ class Browser:
       heartbeat_s: a page silent for longer has let go of the dead-man [s].
       certificate, key: files to be used for TLS in place of a certificate of our own.
       folder: where our own is kept; by default ``~/.config/robolearn``.
-
-    Attributes:
-      url: the address to open, with its token; empty before `open`.
-      notice: what to print in a terminal after `open`: addresses, fingerprint, QR code. Not for logs: has the token.
     """
 
     name = "browser"
@@ -75,18 +72,14 @@ class Browser:
             raise BadInput("browser: port", got=port, expected="0 to 65535")
         if key is not None and certificate is None:
             raise BadInput("browser: certificate", got="a key alone", expected="its certificate too")
+        super().__init__()
         self._interface, self._robot = interface, robot
         self._host, self._port = host, port
         self._certificate, self._key, self._folder = certificate, key, folder
         self.arbiter = ControlArbiter(heartbeat_s)
-        self.url = ""
-        self.notice = ""
-        self._page: Page | None = None
         self._status: Status | None = None
         self._shown_at = 0.0
         self._moved_away, self._prepared = True, False
-        self._end = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def open(self) -> None:
         """Serve the page.
@@ -96,42 +89,24 @@ class Browser:
         """
         if self._page is not None:
             return
-        try:
+        with viser_needed("browser"):
             from hardware.teleop.browser.auth_proxy import overlay
             from hardware.teleop.browser.guarded_viser import Place
             from hardware.teleop.browser.heartbeat import BEAT, serve_heartbeats
             from hardware.teleop.browser.page import Page
-        except ImportError as error:
-            raise BadInput(
-                "browser", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
-            ) from error
-        page = Page(self.arbiter, self._robot)
-        try:
+
+        def serve(guarded: GuardedViser) -> None:
             place = Place(self._host, self._port, self._certificate, self._key, self._folder)
             sockets = {BEAT: lambda socket: serve_heartbeats(socket, self.arbiter, self._status_shown)}
             overlays = [overlay("hardware.teleop.browser", name) for name in ("overlay.html", "pictures.html")]
-            page.guarded.serve(place, overlays, sockets, "Whoever has this address can move the arm.")
-        except BaseException:
-            page.close()
-            raise
-        self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
-        self._end.clear()
-        self._thread = threading.Thread(target=self._refresh, name="teleop-page", daemon=True)
-        self._thread.start()
+            guarded.serve(place, overlays, sockets, "Whoever has this address can move the arm.")
+
+        self._serve(Page(self.arbiter, self._robot), serve, self._refresh, "teleop-page")
 
     def close(self) -> None:
         """Take the page away; more than once is no fault."""
         self.arbiter.release("the page was closed")
-        self._end.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5.0)
-        if self._page is not None:
-            self._page.close()
-        self._thread = self._page = None
-
-    def invitation(self) -> str:
-        """See `GuardedViser.invitation`."""
-        return "" if self._page is None else self._page.guarded.invitation()
+        super().close()
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """The step towards the target; None while the dead-man is off or nothing was observed yet."""
@@ -188,9 +163,7 @@ class Browser:
             "seconds": float(status.seconds),
         }
 
-    def _refresh(self) -> None:
-        page = self._page
-        assert page is not None
+    def _refresh(self, page: Page) -> None:
         while not self._end.wait(1.0 / UPDATE_HZ):
             try:
                 page.update(self._status)

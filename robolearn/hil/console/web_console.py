@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hardware.teleop.browser.served_page import ServedPage, viser_needed
 from robolearn.core.errors import BadInput
 from robolearn.hil.console.latches import Latches
 from robolearn.hil.console.schedule import HelpSchedule
@@ -14,6 +15,7 @@ from robolearn.hil.status import HilCommand, HilStatus
 from robots import RobotSpec
 
 if TYPE_CHECKING:
+    from hardware.teleop.browser.guarded_viser import GuardedViser
     from robolearn.hil.console.page import ConsolePage
 
 log = logging.getLogger(__name__)
@@ -21,7 +23,7 @@ log = logging.getLogger(__name__)
 UPDATE_HZ = 10.0  # of what the page shows; a press is shown at once
 
 
-class WebConsole:
+class WebConsole(ServedPage["ConsolePage"]):
     """A `robolearn.hil.status.Console`.
 
     Args:
@@ -31,10 +33,6 @@ class WebConsole:
       port: 0 takes any that is free.
       certificate, key: files to be used for TLS in place of a certificate of our own.
       folder: where our own is kept; by default ``~/.config/robolearn``.
-
-    Attributes:
-      url: the address to open, with its token; empty before `open`.
-      notice: what to print in a terminal after `open`: addresses, fingerprint, QR code. Not for logs: has the token.
     """
 
     def __init__(
@@ -50,14 +48,12 @@ class WebConsole:
     ) -> None:
         if not 0 <= port < 1 << 16:
             raise BadInput("console: port", got=port, expected="0 to 65535")
+        super().__init__()
         self._robot, self._schedule = robot, schedule or HelpSchedule()
         self._where = (host, port, certificate, key, folder)
         self._latches = Latches()
-        self.url = self.notice = ""
-        self._page: ConsolePage | None = None
         self._status: HilStatus | None = None
-        self._wake, self._end = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
 
     def __enter__(self) -> WebConsole:
         self.open()
@@ -74,36 +70,23 @@ class WebConsole:
         """
         if self._page is not None:
             return
-        try:
+        with viser_needed("console"):
             from hardware.teleop.browser.guarded_viser import Place
             from robolearn.hil.console.page import ConsolePage, overlays
             from robolearn.hil.console.stop_socket import STOP_PATH, serve_stop
-        except ImportError as error:
-            raise BadInput(
-                "console", got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
-            ) from error
-        page = ConsolePage(self._robot, self._schedule, self._pressed)
-        try:
+
+        def serve(guarded: GuardedViser) -> None:
             sockets = {STOP_PATH: lambda socket: serve_stop(socket, self._stop, lambda: self._latches.view().stopped)}
             risk = "Whoever has this address can stop the arm and hand it to the person at the device."
-            page.guarded.serve(Place(*self._where), overlays(), sockets, risk, "The session is over.")
-        except BaseException:
-            page.close()
-            raise
-        self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
-        self._end.clear()
-        self._thread = threading.Thread(target=self._refresh, name="hil-console", daemon=True)
-        self._thread.start()
+            guarded.serve(Place(*self._where), overlays(), sockets, risk, "The session is over.")
+
+        self._serve(ConsolePage(self._robot, self._schedule, self._pressed), serve, self._refresh, "hil-console")
 
     def close(self) -> None:
         """Take the page away; more than once is no fault."""
         self._end.set()
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5.0)
-        if self._page is not None:
-            self._page.close()
-        self._thread = self._page = None
+        super().close()
 
     def show(self, status: HilStatus) -> None:
         """See `Console.show`."""
@@ -123,9 +106,7 @@ class WebConsole:
     def _stop(self) -> None:
         self._pressed(HilCommand.STOP)
 
-    def _refresh(self) -> None:
-        page = self._page
-        assert page is not None
+    def _refresh(self, page: ConsolePage) -> None:
         while not self._end.is_set():
             self._wake.clear()
             try:
