@@ -109,6 +109,9 @@ class ProposalsConfig(OffPolicyConfig):
     """Chunks that are proposed in each state; each gets a twin of another tempo."""
     backup_proposals: int = 1
     """How many the target's maximum is taken over, each with its twin."""
+    proposal_noise: float = 0.5
+    """Standard deviation of the noise that proposals are denoised from; learning always sees 1. Less keeps to the
+    middle of what was shown, 0 makes all proposals one."""
     tempo: float = 0.5
     """How much quicker a twin may be, for actions that are displacements; when exploring it may also be half as much
     slower. 0 for no twins."""
@@ -139,5 +142,5 @@ class ProposalsConfig(OffPolicyConfig):
         check_range(
             self, tempo=(0.0, 4.0), caution=(0.0, math.inf), ask_for_help=(0.0, math.inf), trust_after=(0, math.inf)
         )
-        check_range(self, imitate_average=(0.0, 1.0))
+        check_range(self, imitate_average=(0.0, 1.0), proposal_noise=(0.0, 1.0))
         check_positive(self, "imitate_lr")

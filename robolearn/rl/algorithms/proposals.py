@@ -46,7 +46,8 @@ class Proposals(OffPolicy):
             caution=config.caution,
             batch_norm=config.cross_q,
         )
-        policy = ChosenPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), chosen)
+        proposer = base.with_initial_noise(config.proposal_noise)
+        policy = ChosenPolicy(ChunkPolicy(copy.deepcopy(proposer.net), base.normalizer, base.interface), chosen)
         super().__init__(base, policy.to(base.device).eval(), policy.critics, config, seed=seed)
         self.settings = config
         self.student = copy.deepcopy(policy.proposer.net)  # `policy.proposer` is its average
