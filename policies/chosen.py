@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from policies.late import Late, catch_up, displacements
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.normalize import Normalizer
@@ -26,13 +27,7 @@ from policies.settings import ChosenConfig
 from policies.stateless import StatelessPolicy
 from robolearn.core import ActionChunk, Interface, Observation
 
-GRIPPER = "gripper"
-
-
-def stretched(interface: Interface) -> Tensor:
-    """(Da,) true where a component is a displacement, which a tempo stretches."""
-    names = interface.action.names or ("",) * interface.action.size
-    return torch.tensor([interface.action_kind == "tcp_delta" and name != GRIPPER for name in names])
+DRAWS = 8  # predictions for each proposal of a late policy: what the arm has begun is to be among them
 
 
 class ChosenPolicy(StatelessPolicy):
@@ -58,7 +53,7 @@ class ChosenPolicy(StatelessPolicy):
         size = {"width": config.width, "depth": config.depth}
         self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, **size, batch_norm=config.batch_norm)
         self.register_buffer("trusted", torch.tensor(0.0))
-        self.register_buffer("stretched", stretched(self.interface).repeat(self.execute_steps), persistent=False)
+        self.register_buffer("stretched", displacements(self.interface).repeat(self.execute_steps), persistent=False)
 
     @property
     def statistics(self) -> Normalizer:
@@ -69,40 +64,40 @@ class ChosenPolicy(StatelessPolicy):
         return self.proposer.net.encoder
 
     @torch.inference_mode()
-    def act_late(self, before: Observation, age: NDArray[np.int64], observation: Observation) -> ActionChunk:
-        """As `act`, where proposing takes time: proposed from what was seen `age` (N,) steps ago, `before`, and chosen
-        by what is seen now."""
-        then, now = self.looked(self._tensors(before)), self.looked(self._tensors(observation))
-        noise = torch.from_numpy(self.noise.draw(len(age))).to(self.device)
-        proposals = self.propose(then, noise, torch.from_numpy(age).to(self.device))
-        return self._actions(self._choose_among(now, proposals))
+    def act_late(self, late: Late, observation: Observation) -> ActionChunk:
+        """As `act`, where proposing takes time: proposed from what was seen then, chosen by what is seen now."""
+        noise = np.concatenate([self.noise.draw(len(late.age)) for _ in range(DRAWS)], axis=1)
+        then, now = self.looked(self._tensors(late.before)), self.looked(self._tensors(observation))
+        proposals = self.propose_late(then, late, torch.from_numpy(noise).to(self.device))
+        return self._actions(self.best(self.see(now), proposals))
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """The chosen chunk; the tempos of the twins are spread evenly over what was explored."""
         observation = self.looked(observation)
-        return self._choose_among(observation, self.propose(observation, noise))
-
-    def _choose_among(self, observation: Mapping[str, Tensor], proposals: Tensor) -> Tensor:
+        proposals = self.propose(observation, noise)
         # f_i from 1 − τ/2 to 1 + τ: a tight place may want a slower twin
         slowest, quickest = 1.0 - 0.5 * self.config.tempo, 1.0 + self.config.tempo
         tempo = torch.linspace(quickest, slowest, proposals.shape[1], device=proposals.device)
         return self.best(self.see(observation), self.candidates(proposals, tempo.expand(proposals.shape[:2])))
 
-    def propose(self, observation: Mapping[str, Tensor], x0: Tensor, age: Tensor | None = None) -> Tensor:
-        """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]; see `act_late` for `age`."""
+    def propose(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
+        """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]."""
+        return self._predict(observation, x0)[:, :, : self.execute_steps].flatten(2)
+
+    def propose_late(self, observation: Mapping[str, Tensor], late: Late, x0: Tensor) -> Tensor:
+        """What was seen then and noise (B, M, *noise_shape) → (B, P, H · Da) chunks in [-1, 1] for now, of the M
+        predictions that the arm has begun to follow. They have no twins: of what comes next nobody knows yet."""
+        paths = self._predict(observation, x0)
+        keep = self.config.proposals
+        return catch_up(paths, late, self.interface, steps=self.execute_steps, keep=keep).flatten(2)
+
+    def _predict(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
+        """(B, M, *noise_shape) → (B, M, Tp, Da) in [-1, 1]."""
         net, normalizer = self.proposer.net, self.proposer.normalizer
         count, each = x0.shape[:2]
         cond = net.encode(normalizer.observation(observation)).repeat_interleave(each, 0)
         chunks = net.sample(cond, x0.flatten(0, 1) * net.initial_noise_std)
-        if age is None:
-            chunks = chunks[:, : self.execute_steps]
-        else:
-            # k, k + 1, …, k + H − 1 of each prediction,  k = min(age, Tp − H)
-            begin = age.clamp(max=chunks.shape[1] - self.execute_steps).repeat_interleave(each)
-            index = begin[:, None] + torch.arange(self.execute_steps, device=chunks.device)
-            chunks = chunks[torch.arange(len(chunks), device=chunks.device)[:, None], index]
-        actions = normalizer.action_back(chunks).clamp(-1.0, 1.0)
-        return actions.reshape(count, each, self.size)
+        return normalizer.action_back(chunks).clamp(-1.0, 1.0).unflatten(0, (count, each))
 
     def candidates(self, proposals: Tensor, tempo: Tensor) -> Tensor:
         """(B, P, D), f (B, P) → (B, 2 P, D): the proposals, then their twins; without twins the proposals alone."""

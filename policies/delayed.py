@@ -1,6 +1,6 @@
 """A policy whose inference takes time: what is executed now was begun d control steps ago.
 
-    chunk executed at t:  steps k … k + Ta − 1 of what is predicted from o_{t−d},    k = min(d, Tp − Ta)
+    chunk executed at t:  what o_{t−d} says of t … t + Ta − 1, continued from where the arm is by now (`policies.late`)
 
 A prediction of Tp ≥ Ta + d steps says what to do now; of a shorter one its end is executed, too late. Where critics
 choose among chunks (`policies.chosen`), proposing is what takes time: they choose by what is seen now. Before an
@@ -9,12 +9,12 @@ episode the arm stands until there is something to do, so d counts from its firs
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from policies.chosen import ChosenPolicy
+from policies.late import Recent, catch_up
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 
 
@@ -32,14 +32,8 @@ class DelayedPolicy:
             raise BadInput("delay", got=steps, expected="at least 0 control steps")
         if policy.observes_every_step:
             raise BadInput("delay: policy", got="one that looks at several observations", expected="one without memory")
-        self._policy, self._steps = policy, steps
+        self._policy, self._recent = policy, Recent(steps, policy.interface)
         self.interface, self.execute_steps = policy.interface, policy.execute_steps
-        self._forget()
-
-    def _forget(self) -> None:
-        self._seen: deque[dict[str, NDArray]] = deque(maxlen=self._steps + 1)
-        self._age = np.zeros(0, np.int64)  # (N,) observations of the running episode before the newest one, up to d
-        self._fresh = np.zeros(0, np.bool_)
 
     def bind(self, offered: Interface) -> None:
         """See `Policy.bind`."""
@@ -48,34 +42,25 @@ class DelayedPolicy:
     def reset(self, seed: int) -> None:
         """Start the noise anew and forget all history."""
         self._policy.reset(seed)
-        self._forget()
+        self._recent.forget()
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """What was seen before in those worlds belongs to another episode."""
         self._policy.begin(worlds)
-        self._fresh = worlds.copy() if len(self._fresh) != len(worlds) else self._fresh | worlds
+        self._recent.begin(worlds)
 
     def observe(self, observation: Observation) -> None:
         """Remember it."""
-        self._seen.append({key: np.array(observation[key]) for key in self.interface.observation})
-        count = len(next(iter(self._seen[-1].values())))
-        if len(self._age) != count:
-            self._age, self._fresh = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-            return
-        fresh = self._fresh if len(self._fresh) == count else np.zeros(count, np.bool_)
-        self._age = np.where(fresh, 0, np.minimum(self._age + 1, self._steps))
-        self._fresh = np.zeros(count, np.bool_)
+        self._recent.see(observation)
 
     def act(self, observation: Observation) -> ActionChunk:
         """(N, Ta, Da)."""
-        self.observe(observation)
-        worlds = np.arange(len(self._age))
-        before = {
-            key: np.stack([self._seen[-1 - self._age[w]][key][w] for w in worlds]) for key in self.interface.observation
-        }
+        self._recent.see(observation)
+        late = self._recent.late()
         if isinstance(self._policy, ChosenPolicy):
-            return self._policy.act_late(before, self._age, observation)
-        chunk = self._policy.act(before)
-        # k = min(d, Tp − Ta)
-        begin = np.minimum(self._age, chunk.shape[1] - self.execute_steps)
-        return chunk[worlds[:, None], begin[:, None] + np.arange(self.execute_steps)]
+            chunk = self._policy.act_late(late, observation)
+        else:
+            paths = torch.from_numpy(np.asarray(self._policy.act(late.before), np.float32))[:, None]
+            chunk = catch_up(paths, late, self.interface, steps=self.execute_steps, keep=1)[:, 0].numpy()
+        self._recent.do(chunk)
+        return chunk

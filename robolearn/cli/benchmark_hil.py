@@ -62,9 +62,6 @@ class BenchmarkHil(Command):
     observe: tuple[str, ...] = ()
     """What the policy sees, as for `robolearn train`: proprio images.front images.wrist, for instance, whose pictures
     are collected then. By default all numbers of the task."""
-    delay_steps: int = 0
-    """Judge with so much inference delay as well: what is executed was proposed from an observation that many control
-    steps old. Imitation then predicts that many steps further."""
     out: Path = Path("runs/benchmark-hil")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
@@ -79,7 +76,6 @@ class BenchmarkHil(Command):
     def run(self) -> dict[str, Any]:
         at_least(1, demos=self.demos, train_steps=self.train_steps, train_batch=self.train_batch,
                  env_steps=self.env_steps, eval_episodes=self.eval_episodes, lanes=self.lanes)  # fmt: skip
-        at_least(0, delay_steps=self.delay_steps)
         for flag in ("tasks", "arms", "algo", "seeds"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag}", got="nothing", expected="at least one")
@@ -92,6 +88,11 @@ class BenchmarkHil(Command):
             list(lanes.map(lambda pair: self._imitate(*pair), itertools.product(self.tasks, self.seeds)))
             runs = list(lanes.map(lambda row: self._one(*row), self._rows()))
         return {"rows": [_summary(runs, *which) for which in dict.fromkeys(_which(run) for run in runs)], "runs": runs}
+
+    @property
+    def delay(self) -> int:
+        """Control steps of inference delay, which imitation predicts further and a second judgement has."""
+        return self.settings.delay_steps if isinstance(self.settings, ProposalsConfig) else 0
 
     def _rows(self) -> Iterator[tuple[str, Arm, str, int]]:
         for task, arm in itertools.product(self.tasks, self.arms):
@@ -114,7 +115,7 @@ class BenchmarkHil(Command):
             _robolearn("collect", "--task", task, "--quality", "narrow", "--start-range", self.start_range,
                        "--episodes", self.demos, "--worlds", 1, "--seed", seed, *pictures, "--out", demos)  # fmt: skip
         resume = ("--resume",) if bc.exists() else ()
-        reach = ("--horizon", FlowConfig().horizon + self.delay_steps) if self.delay_steps else ()
+        reach = ("--horizon", FlowConfig().horizon + self.delay) if self.delay else ()
         seen = ("--observe", *self.observe) if self.observe else ()
         words = ("--data", demos, "--steps", self.train_steps, "--batch", self.train_batch, "--seed", seed)
         words += (*reach, *seen)
@@ -128,8 +129,7 @@ class BenchmarkHil(Command):
         settings = self._settings(arm, algo)
         asked = {"algorithm": asdict(settings), "curriculum": asdict(self.curriculum), "demos": self.demos,
                  "observe": list(self.observe), "train_batch": self.train_batch,
-                 **{key: getattr(self, key) for key in ("start_range", "train_steps", "env_steps", "eval_episodes",
-                                                        "delay_steps")}}  # fmt: skip
+                 **{key: getattr(self, key) for key in ("start_range", "train_steps", "env_steps", "eval_episodes")}}  # fmt: skip
         if (folder / RESULT).exists():
             known = read_json(folder / RESULT, what=f"benchmark {folder}")
             if known.get("asked") != asked:
@@ -157,7 +157,7 @@ class BenchmarkHil(Command):
     def _judge(self, task: str, policy: Path) -> dict[str, Any]:
         from robolearn.cli.benchmark_hil_judge import judge
 
-        return judge(task, policy, self.eval_episodes, self.delay_steps)
+        return judge(task, policy, self.eval_episodes, self.delay)
 
     def _settings(self, arm: Arm, algo: str) -> OffPolicyConfig:
         kind = HIL_ALGORITHMS[algo]

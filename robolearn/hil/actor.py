@@ -15,6 +15,7 @@ from itertools import islice
 
 import numpy as np
 
+from policies.late import Recent
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, Step
 from robolearn.hil.agent import Operator, SteeredAgent
@@ -26,6 +27,7 @@ from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, Lesso
 from robolearn.hil.spool import Spool
 from robolearn.hil.weights import TwoSets
 from robolearn.rewards.choice import KEY
+from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.rollout import Engine, Episodes
 
 log = logging.getLogger(__name__)
@@ -78,7 +80,9 @@ class Actor:
         self._lockstep = lesson.pace == "lockstep"
         self._curriculum = Curriculum(lesson.curriculum if make_operator else NO_CURRICULUM, lesson.seed, name)
         self._pacer = Pacer(None if self._lockstep else env.interface.control_hz)
-        self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step)
+        delay = lesson.settings.delay_steps if isinstance(lesson.settings, ProposalsConfig) else 0
+        recent = Recent(delay, env.interface) if delay else None
+        self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step, recent)
         self._episode = self._index = 0
         self._asked_to_stop = False
         link.measure = self._pacer.measured

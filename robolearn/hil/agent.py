@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.late import Late, Recent
 from robolearn.core import NonFinite, Observation
 from robolearn.hil.person import Ask
 from robolearn.rollout import Decision
@@ -37,10 +38,11 @@ class SteeredAgent:
     """An `robolearn.rollout.Agent` of one world that decides one step at a time.
 
     Args:
-      act: observation (1, …) → chunk (H, Da).
+      act: observation (1, …), and what a policy knows that is late, or None → chunk (H, Da).
       before_chunk: called before each chunk: the moment for other weights.
       before_step: called with the observation and whether the operator steers, before each step; returns what a
         person asks for.
+      recent: what was seen and done while the policy computes, or None where that takes no time.
 
     Attributes:
       label: what a person said of the running episode, or None.
@@ -51,10 +53,12 @@ class SteeredAgent:
 
     def __init__(
         self,
-        act: Callable[[Observation], NDArray[np.float32]],
+        act: Callable[[Observation, Late | None], NDArray[np.float32]],
         before_chunk: Callable[[], object],
         before_step: Callable[[Observation, bool], Sequence[Ask]],
+        recent: Recent | None = None,
     ) -> None:
+        self._recent = recent
         self._act, self._before_chunk, self._before_step = act, before_chunk, before_step
         self._operator: Operator | None = None
         self._chunk: list[NDArray[np.float32]] = []
@@ -67,6 +71,8 @@ class SteeredAgent:
         self._operator, self._chunk = operator, []
         self._held = self._steering = False
         self.label = self.executed = None
+        if self._recent is not None:
+            self._recent.forget()
         if operator is not None:
             operator.begin(np.ones(1, np.bool_))
             if freely:
@@ -92,6 +98,8 @@ class SteeredAgent:
             else:
                 self.label = ask
         seen = {key: np.array(value) for key, value in observation.items()}  # the next step may write over them
+        if self._recent is not None:
+            self._recent.see(observation)
         self._steering, action = False, None
         if self._operator is not None:
             steers, commanded = self._operator.command(observation)
@@ -102,9 +110,12 @@ class SteeredAgent:
         else:
             if not self._chunk:
                 self._before_chunk()
-                self._chunk = list(self._act(observation))
+                late = None if self._recent is None else self._recent.late()
+                self._chunk = list(self._act(observation, late))
             action = self._chunk.pop(0)
         if not np.isfinite(action).all():
             raise NonFinite(f"{'operator' if self._steering else 'policy'}: its action is not finite")
         self.executed = executed = np.clip(action, -1.0, 1.0).astype(np.float32)
+        if self._recent is not None:
+            self._recent.do(executed[None, None])
         return Decision(executed[None, None], {"observation": seen, "intervention": self._steering})

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from policies.late import Late
 from robolearn.core import Observation
 from robolearn.rl.algorithms.off_policy import OffPolicy
 
@@ -70,8 +71,8 @@ class TwoSets:
         self.unsure = False
         self._used.generator.manual_seed(seed)
 
-    def act(self, observation: Observation) -> NDArray[np.float32]:
+    def act(self, observation: Observation, late: Late | None = None) -> NDArray[np.float32]:
         """(H, Da) for the one world of `observation`."""
-        chunk = self._used.act(observation, explore=True)[0]
+        chunk = self._used.act(observation, explore=True, late=late)[0]
         self.unsure = self._used.unsure
         return chunk

@@ -115,6 +115,9 @@ class ProposalsConfig(OffPolicyConfig):
     tempo: float = 0.5
     """How much quicker a twin may be, for actions that are displacements; when exploring it may also be half as much
     slower. 0 for no twins."""
+    delay_steps: int = 0
+    """Control steps that proposing takes while it learns: what is executed then was proposed from an observation that
+    old, and has no twins. In simulated worlds; an arm has a delay of its own."""
     caution: float = 0.5
     """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
     ask_for_help: float = 0.0
@@ -142,5 +145,6 @@ class ProposalsConfig(OffPolicyConfig):
         check_range(
             self, tempo=(0.0, 4.0), caution=(0.0, math.inf), ask_for_help=(0.0, math.inf), trust_after=(0, math.inf)
         )
+        check_range(self, delay_steps=(0, math.inf))
         check_range(self, imitate_average=(0.0, 1.0), proposal_noise=(0.0, 1.0))
         check_positive(self, "imitate_lr")

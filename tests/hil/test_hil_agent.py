@@ -40,7 +40,7 @@ class Policy:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def __call__(self, observation: Any) -> np.ndarray:
+    def __call__(self, observation: Any, late: Any) -> np.ndarray:
         self.asked.append(int(observation["x"][0, 0]))
         return (np.array([[0.01], [0.02], [0.03]]) + len(self.asked) / 10).astype(np.float32)
 
@@ -98,7 +98,7 @@ def test_without_a_device_there_is_nothing_to_take_over_with() -> None:
 
 
 def test_an_action_that_is_none_is_never_executed() -> None:
-    agent = SteeredAgent(lambda _: np.full((2, 1), np.nan, np.float32), lambda: None, lambda *_: ())
+    agent = SteeredAgent(lambda *_: np.full((2, 1), np.nan, np.float32), lambda: None, lambda *_: ())
     agent.start(None)
     with pytest.raises(NonFinite, match="policy"):
         agent.decide({"x": np.zeros((1, 1))}, ALL)

@@ -84,7 +84,7 @@ class Loop:
         self.agent.start(self.hand)
         self.seen, _ = self.env.reset(seed=1)
 
-    def _act(self, observation: Any) -> np.ndarray:
+    def _act(self, observation: Any, late: Any) -> np.ndarray:
         self.chunks += 1
         return np.stack([POLICY] * 4)
 

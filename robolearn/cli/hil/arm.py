@@ -142,6 +142,8 @@ def open_lesson(
 
     if lesson.pace != "realtime":
         raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
+    if delay := getattr(lesson.settings, "delay_steps", 0):
+        raise BadInput("learner", got=f"--delay-steps {delay}", expected="0: an arm has a delay of its own")
     interface, periods = _observed(contract, base), Periods()
     sets = TwoSets(lambda: make_off_policy(base, lesson))
     link.measure = periods.measured

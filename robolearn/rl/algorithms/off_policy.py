@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from policies.late import Late
 from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from policies.stateless import StatelessPolicy
@@ -68,6 +69,10 @@ class OffPolicy:
         """(N, H · Da) chunks to learn from."""
         raise NotImplementedError
 
+    def explore_late(self, then: dict[str, Tensor], late: Late, observation: dict[str, Tensor]) -> Tensor:
+        """As `explore`, where proposing takes time: with what was seen `then`. Of algorithms with `delay_steps`."""
+        raise NotImplementedError
+
     def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
         """(features (B, F), a' (B, H · Da), what is added to its value (B,)) of what is done next."""
         raise NotImplementedError
@@ -106,12 +111,22 @@ class OffPolicy:
     # --- the rest -------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def act(self, observation: Observation, *, explore: bool) -> np.ndarray:
-        """(N, H, Da) chunks in [-1, 1] for the N worlds of `observation`."""
-        seen = {key: torch.tensor(observation[key], device=self.device) for key in self.base.interface.observation}
-        seen, count = self.policy.looked(seen), len(next(iter(seen.values())))
-        chunk = self.explore(seen) if explore else self.policy.decide(seen, self.draw(count, *self.policy.noise.shape))
+    def act(self, observation: Observation, *, explore: bool, late: Late | None = None) -> np.ndarray:
+        """(N, H, Da) chunks in [-1, 1] for the N worlds of `observation`; to learn from, those of a policy that is
+        `late` too."""
+        seen = self._looked(observation)
+        if late is not None:
+            chunk = self.explore_late(self._looked(late.before), late, seen)
+        elif explore:
+            chunk = self.explore(seen)
+        else:
+            count = len(next(iter(seen.values())))
+            chunk = self.policy.decide(seen, self.draw(count, *self.policy.noise.shape))
         return chunk.view(-1, self.chunk, self.components).cpu().numpy()
+
+    def _looked(self, observation: Observation) -> dict[str, Tensor]:
+        keys = self.base.interface.observation
+        return self.policy.looked({key: torch.tensor(observation[key], device=self.device) for key in keys})
 
     def update(self, batch: WindowBatch) -> dict[str, Tensor]:
         """One update of the critics, and now and then one of the actor; named scalars."""

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from policies.chosen import ChosenPolicy
+from policies.chosen import DRAWS, ChosenPolicy
+from policies.late import Late
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
 from robolearn.core import BadInput
@@ -42,7 +43,7 @@ class Proposals(OffPolicy):
             width=config.width,
             depth=config.depth,
             proposals=config.proposals,
-            tempo=config.tempo,
+            tempo=0.0 if config.delay_steps else config.tempo,
             caution=config.caution,
             batch_norm=config.cross_q,
         )
@@ -57,7 +58,14 @@ class Proposals(OffPolicy):
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
-        proposals = self.policy.propose(observation, self.draw(count, *self.policy.noise.shape))
+        return self._best(observation, self.policy.propose(observation, self.draw(count, *self.policy.noise.shape)))
+
+    def explore_late(self, then: dict[str, Tensor], late: Late, observation: dict[str, Tensor]) -> Tensor:
+        count, (each, *shape) = len(late.age), self.policy.noise.shape
+        drawn = self.draw(count, DRAWS * each, *shape)
+        return self._best(observation, self.policy.propose_late(then, late, drawn))
+
+    def _best(self, observation: dict[str, Tensor], proposals: Tensor) -> Tensor:
         if limit := self.settings.ask_for_help:
             self.unsure = bool((self.policy.doubts(observation, proposals)["critics"] > limit).any())
         return self.policy.best(self.policy.see(observation), self._candidates(proposals))
