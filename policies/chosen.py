@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from policies.late import Late, catch_up, displacements
@@ -25,7 +24,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
 from policies.stateless import StatelessPolicy
-from robolearn.core import ActionChunk, Interface, Observation
+from robolearn.core import ActionChunk, Observation
 
 DRAWS = 8  # predictions for each proposal of a late policy: what the arm has begun is to be among them
 

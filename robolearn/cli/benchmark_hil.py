@@ -128,8 +128,8 @@ class BenchmarkHil(Command):
         folder = self.out / f"{task}-seed{seed}-{arm}-{algo}"
         settings = self._settings(arm, algo)
         asked = {"algorithm": asdict(settings), "curriculum": asdict(self.curriculum), "demos": self.demos,
-                 "observe": list(self.observe), "train_batch": self.train_batch,
-                 **{key: getattr(self, key) for key in ("start_range", "train_steps", "env_steps", "eval_episodes")}}  # fmt: skip
+                 "observe": list(self.observe), "train_batch": self.train_batch, "start_range": self.start_range,
+                 **{key: getattr(self, key) for key in ("train_steps", "env_steps", "eval_episodes")}}  # fmt: skip
         if (folder / RESULT).exists():
             known = read_json(folder / RESULT, what=f"benchmark {folder}")
             if known.get("asked") != asked:

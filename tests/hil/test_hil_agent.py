@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robolearn.core import NonFinite
+from policies.late import Late, Recent
+from robolearn.core import ArraySpec, Interface, NonFinite
 from robolearn.data.replay import End, Step
 from robolearn.hil.agent import SteeredAgent
 
@@ -73,6 +74,23 @@ def test_chunks_are_executed_to_their_end() -> None:
     out, policy, _ = run(7)
     assert [a for a, _ in out] == [0.11, 0.12, 0.13, 0.21, 0.22, 0.23, 0.31] and policy.asked == [0, 3, 6]
     assert not any(helped for _, helped in out)
+
+
+def test_a_late_policy_knows_what_was_seen_then_and_done_since() -> None:
+    """d = 2: at step t it was asked at t − 2 and the last two actions count, the operator's too; a new episode none."""
+    interface, known = Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 20.0), []
+
+    def act(observation: Any, late: Late) -> np.ndarray:
+        known.append((int(late.before["x"][0, 0]), int(late.age[0]), round(float(late.executed[0, 0]), 2)))
+        return np.array([[0.1], [0.2], [0.3]], np.float32)
+
+    agent = SteeredAgent(act, lambda: None, lambda *_: (), Recent(2, interface))
+    for operator in (Steering(4), None):  # whose actions are 0.5
+        agent.start(operator)
+        for t in range(7):
+            agent.decide({"x": np.full((1, 1), t, np.float32)}, ALL)
+    # chunks begin at 0, 3 (after .1 .2 .3), 5 (after .1 and the operator's .5); then at 0, 3 and 6
+    assert known == [(0, 0, 0.0), (1, 2, 0.5), (3, 2, 0.6), (0, 0, 0.0), (1, 2, 0.5), (4, 2, 0.5)]
 
 
 def test_a_take_over_voids_the_rest_of_the_chunk() -> None:

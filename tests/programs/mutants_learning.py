@@ -28,7 +28,9 @@ IMITATION = "robolearn/train/imitation.py"
 PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_what_was_asked_for",)
 
 OPTIONS, GRIPPER = ("tests/rl/test_rl_off_policy_options.py",), ("tests/rl/test_rl_gripper_critic.py",)
-DELAYED = ("tests/policies/test_delayed.py",)
+RL_LATE = ("tests/rl/test_rl_late.py",)
+DELAYED, CAUGHT, LATE = ("tests/policies/test_delayed.py",), ("tests/policies/test_late.py",), "policies/late.py"
+AGENT = ("tests/hil/test_hil_agent.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -81,7 +83,7 @@ MUTANTS: dict[str, Mutant] = {
         "features, candidates[:, 0], 0.0", OFF_POLICY,
     ),
     "off-policy-the-base-learns": Mutant(
-        f"{ALGORITHMS}/proposals.py", "ChunkPolicy(copy.deepcopy(base.net),", "ChunkPolicy(base.net,", OFF_POLICY
+        f"{ALGORITHMS}/proposals.py", "(copy.deepcopy(proposer.net),", "(proposer.net,", OFF_POLICY
     ),
     "off-policy-noise-of-another-size": Mutant(
         f"{ALGORITHMS}/dsrl.py", "self.policy.chunk(batch.observation, self.settings.magnitude * w)",
@@ -129,16 +131,50 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/rlpd.py", '{"gripper_target": self.gripper.target}', "{}", GRIPPER
     ),
     "delay-of-the-critics": Mutant(
-        "policies/chosen.py", "self._choose_among(now,", "self._choose_among(then,", DELAYED
+        "policies/chosen.py", "self.best(self.see(now), proposals)", "self.best(self.see(then), proposals)", DELAYED
     ),
     "delay-begins-at-the-first-step": Mutant(
-        "policies/chosen.py", "age.clamp(max=chunks.shape[1] - self.execute_steps)", "(0 * age)", DELAYED
+        LATE, "age.clamp(max=horizon - steps)", "(0 * age)", DELAYED
     ),
     "delay-episode-before": Mutant(
-        "policies/delayed.py", "np.where(fresh, 0, np.minimum(", "np.where(fresh & False, 0, np.minimum(", DELAYED
+        LATE, "np.where(fresh, 0, np.minimum(", "np.where(fresh & False, 0, np.minimum(", DELAYED
     ),
-    "delay-observation-written-over": Mutant(
-        "policies/delayed.py", "np.array(observation[key])", "observation[key]", DELAYED
+    "delay-observation-written-over": Mutant(LATE, "np.array(observation[key])", "observation[key]", DELAYED),
+    "late-path-without-its-beginning": Mutant(
+        LATE, "torch.cat((paths.new_zeros(worlds, count, 1, components), paths.cumsum(2)), 2)",
+        "torch.cat((paths.cumsum(2), paths.cumsum(2)[:, :, -1:]), 2)", CAUGHT,
+    ),
+    "late-rotations-count-as-distance": Mutant(
+        LATE, "executed[:, None, None])[..., along]", "executed[:, None, None])[..., :6]", CAUGHT
+    ),
+    "late-beyond-the-end": Mutant(
+        LATE, "places[:, :, : horizon - steps + 1]", "places[:, :, : horizon - steps]", CAUGHT
+    ),
+    "late-farthest-first": Mutant(LATE, "distance.argsort(", "(-distance).argsort(", CAUGHT),
+    "late-does-not-come-back": Mutant(LATE, "(goal[:, :, j] - place)", "(goal[:, :, j] - goal[:, :, j - 1])", CAUGHT),
+    "late-comes-back-for-ever": Mutant(LATE, "= action, place + action", "= action, place", CAUGHT),
+    "late-gripper-is-a-displacement": Mutant(LATE, "torch.where(moves, ", "torch.where(moves | True, ", CAUGHT),
+    "late-joints-are-displacements": Mutant(
+        LATE, 'interface.action_kind == "tcp_delta" and', "", (*CAUGHT, *CHOSEN)
+    ),
+    "late-what-other-episodes-did": Mutant(LATE, "np.where((self._age >= back)[:, None], ", "np.where(True, ", CAUGHT),
+    "late-without-the-operators-actions": Mutant(
+        "robolearn/hil/agent.py", "self._recent.do(executed[None, None])",
+        "self._steering or self._recent.do(executed[None, None])", AGENT,
+    ),
+    "late-knows-the-episode-before": Mutant(
+        "robolearn/hil/agent.py", "            self._recent.forget()\n", "            pass\n", AGENT
+    ),
+    "late-loop-without-delay": Mutant(
+        "robolearn/rl/algorithms/off_policy.py", "self.explore_late(self._looked(late.before), late, seen)",
+        "self.explore_late(seen, late, seen)", RL_LATE,
+    ),
+    "late-loop-chooses-by-then": Mutant(
+        f"{ALGORITHMS}/proposals.py", "return self._best(observation, self.policy.propose_late(then, late, drawn))",
+        "return self._best(then, self.policy.propose_late(then, late, drawn))", RL_LATE,
+    ),
+    "proposals-with-all-their-noise": Mutant(
+        f"{ALGORITHMS}/proposals.py", "base.with_initial_noise(config.proposal_noise)", "base", RL_LATE
     ),
     "chosen-caution-sign": Mutant(
         "policies/chosen.py", "ahead.mean(0) - self.config.caution", "ahead.mean(0) + self.config.caution", CHOSEN
@@ -146,10 +182,7 @@ MUTANTS: dict[str, Mutant] = {
     "chosen-spread-of-the-values-themselves": Mutant(
         "policies/chosen.py", "* ahead.std(0, correction=0)", "* values.std(0, correction=0)", CHOSEN
     ),
-    "chosen-the-gripper-is-stretched": Mutant("policies/chosen.py", " and name != GRIPPER", "", CHOSEN),
-    "chosen-joints-are-stretched": Mutant(
-        "policies/chosen.py", 'interface.action_kind == "tcp_delta" and', "", CHOSEN
-    ),
+    "chosen-the-gripper-is-stretched": Mutant(LATE, " and name != GRIPPER", "", CHOSEN),
     "chosen-without-slow-twins": Mutant(
         "policies/chosen.py", "1.0 - 0.5 * self.config.tempo, 1.0", "1.0, 1.0", CHOSEN
     ),

@@ -20,9 +20,11 @@ INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,), names=("dx",
 SMALL: dict[str, Any] = {"width": 32, "depth": 2, "critics": 4, "batch": 64}
 
 
-def base(horizon: int = 2, **settings: Any) -> ChunkPolicy:
+def base(horizon: int = 2, execute: int | None = None, **settings: Any) -> ChunkPolicy:
     torch.manual_seed(0)
-    config = FlowConfig(horizon=horizon, execute=horizon, network=NetworkConfig(width=16, depth=2), **settings)
+    config = FlowConfig(
+        horizon=horizon, execute=execute or horizon, network=NetworkConfig(width=16, depth=2), **settings
+    )
     return ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
 
 
