@@ -60,6 +60,12 @@ def test_it_comes_back_to_the_path_as_quickly_as_actions_can() -> None:
     assert column(chunk, "dx") == [0.2, 0.2, 0.2]
 
 
+def test_how_far_along_it_is_does_not_depend_on_rotations() -> None:
+    """At three steps of translation without any of the rotation: it is at step 3, and turns what is missing."""
+    (chunk,) = caught([straight(8, dx=0.2, rz=0.3)], age=3, dx=0.6)
+    assert column(chunk, "gripper") == [0.3, 0.4, 0.5] and column(chunk, "rz") == [1.0, 0.5, 0.3]
+
+
 def test_the_prediction_ends_somewhere() -> None:
     """Far beyond its end: step Tp − H is the last to begin at, and the arm comes back to P_6, P_7 and P_8."""
     (chunk,) = caught([straight(8, dx=0.2)], age=3, dx=1.7)
