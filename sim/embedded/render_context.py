@@ -22,7 +22,9 @@ from sim.embedded.looks import Look
 
 COARSE = {"offsamples": 0, "numslices": 10, "numstacks": 6, "numquads": 2}  # of `mujoco.MjModel.vis.quality`
 _DISABLED = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL for no back end at all
-_making = threading.Lock()  # the quality stands in the model while a context is made
+# Mesa's llvmpipe shares what it allocates among all contexts of a process, without a lock that holds (22.3: eight
+# threads that draw end in a segmentation fault within a minute). It draws each picture with all cores by itself.
+_gl = threading.Lock()
 
 
 class RenderContext:
@@ -55,20 +57,22 @@ class RenderContext:
     def draw(self, data: mujoco.MjData, camera: str, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
         """(H, W, 3) picture of the placed state `data`, into `out` if that is given."""
         self._renderer.update_scene(data, camera=camera)
-        if self._look is None:
-            return self._renderer.render(out=out)
-        self._look.add_to(self._renderer.scene)
-        picture = self._renderer.render(out=out)
-        self._look.develop(picture)
+        if self._look is not None:
+            self._look.add_to(self._renderer.scene)
+        with _gl:
+            picture = self._renderer.render(out=out)
+        if self._look is not None:
+            self._look.develop(picture)
         return picture
 
     def close(self) -> None:
         """Free the context, in the thread that made it."""
-        self._renderer.close()
+        with _gl:
+            self._renderer.close()
 
 
 def _renderer(model: mujoco.MjModel, size: tuple[int, int], quality: dict[str, int]) -> Any:
-    with _making:
+    with _gl:
         usual = {name: getattr(model.vis.quality, name) for name in quality}
         for name, value in quality.items():
             setattr(model.vis.quality, name, value)

@@ -32,6 +32,12 @@ GUIDANCE, HINDSIGHT = ("tests/policies/test_guidance.py",), ("tests/data/test_hi
 GOALS, ENDS = ("tests/policies/test_goals.py",), ("tests/rollout/test_ends.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "contexts-draw-at-once": Mutant(
+        "sim/embedded/render_context.py",
+        "        with _gl:\n            picture =",
+        "        if True:\n            picture =",
+        ("tests/sim/test_render_threads.py",),
+    ),
     "encoder-batch-norm-follows-the-batch": Mutant(SPATIAL, "        self.backbone.eval()\n", "", RL_ENCODERS),
     "encoder-frozen-is-trained": Mutant(SPATIAL, "torch.is_grad_enabled() and not self.frozen", "True", ENCODERS),
     "encoder-keypoint-of-rows-and-columns-swapped": Mutant(SPATIAL, "    return y, x", "    return x, y", ENCODERS),
