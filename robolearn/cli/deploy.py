@@ -80,6 +80,7 @@ class Deploy(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
+        from robolearn.deploy.programs import warn_of_enclaves
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
@@ -94,6 +95,7 @@ class Deploy(Command):
 
             with rehearsal(self.robot) as robot:
                 return dataclasses.replace(self, robot=robot, rehearse=False).run()
+        warn_of_enclaves(self.enclaves)
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")

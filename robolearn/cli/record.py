@@ -87,12 +87,13 @@ class Record(Command):
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.core import BadInput
-        from robolearn.deploy.programs import choose_domain
+        from robolearn.deploy.programs import choose_domain, warn_of_enclaves
 
         at_least(1, episodes=self.episodes)
         check_seed(self.seed)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        warn_of_enclaves(self.enclaves)
         view = chosen(self.view, self.teleop)
         check_view(view)
         begun = time.perf_counter()

@@ -22,6 +22,7 @@ from robots.stations import load_contract
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
+ONE_ARM = "Demonstrations and policies are for one arm only"
 TASKS = "lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
 SAYS: dict[str, str] = {
     # --- the command line
@@ -69,13 +70,13 @@ SAYS: dict[str, str] = {
         "task gym:nomodule:X-v0: no module nomodule is installed, and no nomodule.py is here",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
-    "evaluate --policy runs/bc --robot so101": "policy runs/bc in lift: embodiment: got so101, expected panda",
+    "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: embodiment: got so101, expected panda. {ONE_ARM}",
     # --- arms
-    "deploy --policy runs/bc --robot fr3": "policy runs/bc on fr3: embodiment: got fr3, expected panda",
+    "deploy --policy runs/bc --robot fr3": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
     "deploy --policy nope --robot fr3": f"policy nope: there is no such folder. {A_POLICY}",
     "deploy --policy runs/fr3 --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
         "this in a terminal, or with --yes where somebody holds the emergency stop",
-    "record --policy runs/bc --robot fr3 --task lift --out n": "policy runs/bc on fr3: embodiment: got fr3, expected panda",
+    "record --policy runs/bc --robot fr3 --task lift --out n": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
     "record --policy nope --robot fr3 --out n": f"policy nope: there is no such folder. {A_POLICY}",
     "record --policy runs/fr3 --robot fr3 --task lift --out n": "keyboard: got a standard input that is no terminal, "
         "expected a terminal. Start the program in a terminal, or choose another device",

@@ -19,7 +19,7 @@ from robolearn.deploy import Deployment, NodeDied, Simulation, deployment
 from robolearn.deploy.arms import RealArm, SimulatedArm
 from robolearn.deploy.deployment import programs, wait_ready
 from robolearn.deploy.nodes import load
-from robolearn.deploy.programs import check_domain, choose_domain
+from robolearn.deploy.programs import check_domain, choose_domain, warn_of_enclaves
 from robolearn.deploy.session import EpisodeResult
 from robots.stations import load_contract
 
@@ -307,6 +307,22 @@ def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_pat
     assert result["latency_ms"]["p50"] == 9.5 and result["filter"]["commands"] == 7 and len(result["episode_s"]) == 3
     assert result["filter"]["refusals"] == {"obstacle": 2}
     assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
+
+
+def test_enclaves_that_keep_nobody_out_are_named(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+    keys = {"ROS_SECURITY_ENABLE": "true", "ROS_SECURITY_KEYSTORE": "keys"}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    warn_of_enclaves(True)
+    assert not caplog.text
+    for name, value in keys.items():
+        monkeypatch.delenv(name)
+        warn_of_enclaves(False)
+        assert not caplog.text
+        warn_of_enclaves(True)
+        assert "nothing is secured" in caplog.text
+        caplog.clear()
+        monkeypatch.setenv(name, value)
 
 
 def test_the_refusals_are_a_table(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
