@@ -68,6 +68,9 @@ SAYS: dict[str, str] = {
         "gym:gymnasium:Pendulum-v1",
     "evaluate --policy runs/bc --task gym:nomodule:X-v0":
         "task gym:nomodule:X-v0: no module nomodule is installed, and no nomodule.py is here",
+    "collect --out n --task gym:gymnasium:Pendulum-v1": "scripted expert for task: got gym:gymnasium:Pendulum-v1; "
+        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight. Other demonstrations are recorded from Python "
+        "by EpisodeWriter: robolearn/examples/catch.py",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
     "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: embodiment: got so101, expected panda. {ONE_ARM}",
