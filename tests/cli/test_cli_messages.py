@@ -31,6 +31,8 @@ SAYS: dict[str, str] = {
     "train": "robolearn train: --data and --out are missing. See robolearn train --help",
     "train --data demos": "robolearn train: --out is missing. See robolearn train --help",
     "dataset info": "robolearn dataset info: PATH is missing. See robolearn dataset info --help",
+    "hub push": "robolearn hub push: PATH and OWNER/NAME are missing. See robolearn hub push --help",
+    "runs compare": "runs compare: got no run, expected two or more",
     "evaluate --policy": "robolearn evaluate: --policy needs a value. See robolearn evaluate --help",
     "train --data demos --out n --stepps 3":
         "robolearn train: there is no flag --stepps (did you mean --steps?). See robolearn train --help",
