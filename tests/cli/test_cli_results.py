@@ -27,6 +27,17 @@ def helped(name: str, capsys: pytest.CaptureFixture) -> str:
     return capsys.readouterr().out
 
 
+def test_a_distilled_policy_says_what_comes_next(capsys: pytest.CaptureFixture) -> None:
+    from rich.console import Console
+
+    from robolearn.cli.distill import Distill
+
+    result = {"policy": "runs/s/policy", "run": "runs/s", "observes": ["proprio"], "steps": 9, "decisions": 4,
+              "wall_s": {"total": 1.0}, "loss": None, "last_round_success": None}  # fmt: skip
+    Distill(teacher=Path("t"), out=Path("runs/s"), task="peg_insert").show(result, Console(width=200))
+    assert "next        robolearn evaluate --policy runs/s --task peg_insert" in capsys.readouterr().out
+
+
 def test_training_ends_with_its_losses(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     args = ["train", "--data", demos, "--out", tmp_path / "bc", "--batch", 16, "--steps", 60, "--validation", 0.2]
     assert run(*args) == 0
