@@ -50,9 +50,21 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument("seconds", default_value="60.0", description="longest episode [s]"),
             DeclareLaunchArgument("sim_task", default_value="lift", description="task of the simulated arm"),
             DeclareLaunchArgument(
+                "view",
+                default_value="none",
+                description="where you see the arm, the task's bodies and the cameras: browser prints the address of a "
+                "page, window opens it, none; teleop:=browser has a page of its own, which window opens",
+            ),
+            DeclareLaunchArgument(
                 "host",
                 default_value="127.0.0.1",
-                description="where the page of teleop:=browser listens; 0.0.0.0: for phones too, with TLS and a token",
+                description="where the page of teleop:=browser or view:= listens; 0.0.0.0: for phones too, with TLS "
+                "and a token",
+            ),
+            DeclareLaunchArgument(
+                "port",
+                default_value="8070",
+                description="its port; 0 takes a free one, and so does view:= where it is taken",
             ),
             DeclareLaunchArgument(
                 "realtime_priority",
@@ -76,7 +88,9 @@ def generate_launch_description() -> LaunchDescription:
                         "cameras": ParameterValue(LaunchConfiguration("cameras"), value_type=str),
                         "seconds": ParameterValue(LaunchConfiguration("seconds"), value_type=float),
                         "sim_task": ParameterValue(LaunchConfiguration("sim_task"), value_type=str),
+                        "view": ParameterValue(LaunchConfiguration("view"), value_type=str),
                         "host": ParameterValue(LaunchConfiguration("host"), value_type=str),
+                        "port": ParameterValue(LaunchConfiguration("port"), value_type=int),
                         "realtime_priority": ParameterValue(LaunchConfiguration("realtime_priority"), value_type=int),
                     }
                 ],

@@ -30,6 +30,7 @@ from robots.stations import Contract
 log = logging.getLogger(__name__)
 
 READY = "ready to film"  # logged once everything that can fail was tried
+SEES = "sees the arm"  # logged with the first picture
 BEHIND = {True: 20_000, False: 200}  # frames that wait to be drawn: a scene is small, pictures of cameras are not
 
 Picture = NDArray[np.uint8]
@@ -90,7 +91,7 @@ class FilmNode(StationNode):
         self._joints, self._scene = JointReader(c), None
         self._frames: queue.SimpleQueue[Callable[[], Seen] | None] = queue.SimpleQueue()
         self._newest: dict[str, Any] = {}
-        self._most, self._lost = BEHIND[c.simulated], 0
+        self._most, self._lost, self._sees = BEHIND[c.simulated], 0, False
         self._inputs: list[Callable[[], None]] = []
         if c.simulated:
             self._inputs = hear_joints(self, c, self._on_joints)
@@ -134,6 +135,9 @@ class FilmNode(StationNode):
         seen = self._look()
         if seen is None:
             return
+        if not self._sees:
+            self._sees = True
+            log.info(SEES)
         if self._frames.qsize() >= self._most:
             self._lost += 1
             return

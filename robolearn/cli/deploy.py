@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,7 @@ class Deploy(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
+        from robolearn.deploy.programs import warn_of_enclaves
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
@@ -94,6 +95,7 @@ class Deploy(Command):
 
             with rehearsal(self.robot) as robot:
                 return dataclasses.replace(self, robot=robot, rehearse=False).run()
+        warn_of_enclaves(self.enclaves)
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")
@@ -118,7 +120,7 @@ class Deploy(Command):
         film = None
         try:
             with filmed(video, self.robot, deployment.contract, self.task, self.enclaves) as film:
-                result = self._deploy(deployment)
+                result = self._deploy(deployment, film.sees)
         except RobolearnError as error:
             if film is not None and film.path is not None:
                 error.add_note(f"video: {film.path}")
@@ -180,12 +182,12 @@ class Deploy(Command):
             )
         return deployment
 
-    def _deploy(self, deployment: Deployment) -> dict[str, Any]:
+    def _deploy(self, deployment: Deployment, watched: Callable[[], bool] = lambda: True) -> dict[str, Any]:
         from robolearn.cli.terminal_operator import TerminalOperator
         from robolearn.deploy import deploy
 
         operator = TerminalOperator(self.yes)
-        result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json)
+        result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json, watched=watched)
         if result["ended"]:
             kind = "" if self.exit_code(result) == 130 else "error: "
             print(f"robolearn: {kind}{result['ended']} (logs: {result['logs']})", file=sys.stderr)
@@ -213,10 +215,14 @@ class Deploy(Command):
             count = result["monitor"]["commands"]
             console.print(f"monitor     {result['violations']} violations in {count:,} commands; at most {used}")
         filtered = result["filter"]
-        console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {filtered['refusals'] or 'none'}")
+        console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {_listed(filtered['refusals'])}")
         if "video" in result:
             console.print(f"video       {result['video'] or 'none'}{': ' * ('video_error' in result)}"
                           f"{result.get('video_error', '')}")  # fmt: skip
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} by {stage}" for stage, count in counts.items()) or "none"
 
 
 def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...], Simulation]:

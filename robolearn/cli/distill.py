@@ -141,3 +141,4 @@ class Distill(Command):
         if r["last_round_success"] is not None:
             share = f"{r['last_round_success']:.1%}"
             console.print(f"success     {share} of the last round's episodes, in which the teacher has a share")
+        console.print(f"next        robolearn evaluate --policy {r['run']} --task {self.task} : how often it succeeds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -59,3 +60,11 @@ class Export(Command):
             "inputs": {key: list(shape) for key, shape in made.inputs.items()},
             "wall_s": {"total": time.perf_counter() - begun},
         }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r = result
+        console.print(f"file        {r['file']}: {r['bytes'] / 1e6:.1f} MB, {r['precision']}")
+        inputs = ", ".join(f"{key} {' x '.join(map(str, shape))}" for key, shape in r["inputs"].items())
+        console.print(f"takes       {inputs}")
+        console.print(f"differs     by at most {r['max_difference']:.1e} from torch's actions, which lie in [-1, 1]")
+        console.print(f"next        robolearn evaluate --policy {r['file']} --task … : as a run is evaluated")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,15 @@ POLL_S = 0.05
 
 @dataclass
 class Film:
-    """What became of it: `path` is None where there is none, and `error` why."""
+    """What became of it.
 
+    Attributes:
+      sees: whether it has begun, or never will.
+      path: None where there is none.
+      error: why there is none.
+    """
+
+    sees: Callable[[], bool]
     path: Path | None = None
     error: str = ""
 
@@ -38,7 +45,7 @@ def check_film(path: Path, contract: Contract) -> None:
 
 @contextmanager
 def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool) -> Iterator[Film]:
-    """Film what happens inside; entered when the film has begun, left when it is written.
+    """Film what happens inside; entered when it can begin, left when it is written.
 
     Args:
       path: of the film.
@@ -50,11 +57,10 @@ def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool
     Raises:
       BadInput, RobolearnError: when entered: it cannot be filmed here.
     """
-    from hardware.ros2.film_node import READY
+    from hardware.ros2.film_node import READY, SEES
     from robolearn.deploy.processes import NodeDied, Processes
     from robolearn.deploy.programs import enclave, node_program
 
-    film = Film()
     flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
     program = node_program("film", robot, 0, ("robolearn.cli.node_film",), enclave(contract, "film", enclaves), **flags)
     before = path.stat().st_mtime_ns if path.exists() else None
@@ -62,8 +68,20 @@ def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool
         tempfile.TemporaryDirectory(prefix="robolearn-film-") as folder,
         Processes([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
     ):
+
+        def said(words: str) -> bool:
+            return words in (Path(folder) / "film.log").read_text(errors="replace")
+
+        def sees() -> bool:
+            try:
+                process.check()
+            except NodeDied:
+                return True
+            return said(SEES)
+
+        film = Film(sees)
         end = time.monotonic() + START_S
-        while READY not in (Path(folder) / "film.log").read_text(errors="replace"):
+        while not said(READY):
             process.check()
             if time.monotonic() > end:
                 raise RobolearnError(f"--video: not ready after {START_S:g} s")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from robolearn.core import BadInput, Interface
+from robolearn.core import BadInput, Interface, Policy
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Parameters of the nodes, and what their devices are told: option → the devices that know it, and its default.
 RECORD = {
     "out": "", "task": "", "episodes": 10, "cameras": "", "sim_task": "lift", "seed": 0, "quality": "expert",
-    "seconds": 60.0,
+    "seconds": 60.0, "view": "none",
 }  # fmt: skip
 OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
     "host": (("browser",), "127.0.0.1"),
@@ -109,27 +109,30 @@ class RecordingSetup:
         return device
 
 
-def check_supervised(path: Path, contract: Contract) -> None:
-    """Raise `BadInput` unless the policy at `path` is for the arm of `contract`; it is not loaded for that."""
-    from policies.loading import check_policy
+def open_supervised(path: str | Path, contract: Contract) -> Policy:
+    """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
+    from policies.loading import LEROBOT, check_policy, open_policy
+    from policies.prompted import aim
+    from robolearn.core import bind_policy
 
-    check_policy(path, contract.interface, what=f"policy {path} on {contract.name}", simulated=contract.simulated)
+    what = f"policy {path} on {contract.name}"
+    if not str(path).startswith(LEROBOT):  # refused before its weights are read; one of LeRobot's is loaded for that
+        check_policy(path, contract.interface, what=what, simulated=contract.simulated)
+    policy = open_policy(path)
+    bind_policy(policy, contract.interface, what=what)
+    aim(policy, None, what=f"policy {path}")  # who is taken over from has no goal of its own
+    return policy
 
 
-def supervised(device: Device, path: str | Path, contract: Contract, seed: int, task: str) -> Device:
-    """The policy at `path`, told the `task`, and `device` to take over; it is closed if the policy does not fit."""
+def supervised(device: Device, policy: Policy, contract: Contract, seed: int, task: str) -> Device:
+    """`policy`, told the `task`, and `device` to take over; it is closed if the policy cannot be told."""
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.clutch import clutched
     from hardware.teleop.supervised import Supervised
-    from policies.loading import open_policy
-    from policies.prompted import aim, tell
-    from robolearn.core import bind_policy
+    from policies.prompted import tell
 
     try:
-        policy = open_policy(path)
-        bind_policy(policy, contract.interface, what=f"policy {path} on contract {contract.name}")
         tell(policy, "", task)
-        aim(policy, None, what=f"policy {path}")  # who is taken over from has no goal of its own
         return Supervised(clutched(device), ChunkPlayer(policy, seed), contract.interface)
     except BaseException:
         device.close()
@@ -197,11 +200,16 @@ def node_defaults(**more: Any) -> dict[str, Any]:
 def _record_node(stack: ExitStack) -> Any:
     from hardware.recording import Session
     from hardware.ros2.record_node import RecordNode
+    from robolearn.cli.view import TeleopView, check_view, chosen, viewed
     from robolearn.data.lerobot import layout
 
     def make_session(value: Callable[[str], Any]) -> Session:
         if not value("out"):
             raise BadInput("parameter out", got="nothing", expected="a folder for the data set")
+        if value("view") not in get_args(TeleopView):
+            raise BadInput("parameter view", got=value("view"), available=get_args(TeleopView))
+        view = chosen(value("view"), value("device"))
+        check_view(view)
         cameras = tuple(value("cameras").replace(",", " ").split()) or None
         options = {key: value(key) for key in OPTIONS}
         words = ("task", "sim_task", "seed", "quality")
@@ -209,7 +217,8 @@ def _record_node(stack: ExitStack) -> Any:
             value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
         )
         contract = setup.contract()
-        task, device = setup.words(contract), setup.device(contract)
+        task, own = setup.words(contract), setup.device(contract)
+        device = viewed(own, own, view, contract.robot, value("host"), value("port"))
         stack.callback(device.close)
         out = Path(value("out"))
         resume = (out / layout.INFO_PATH).exists()

@@ -17,7 +17,7 @@ from typing import Any
 
 from robolearn.cli.choices import DemoQuality, SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
-from robolearn.cli.node_record import OPTIONS, RecordingSetup, check_supervised, make_writer, supervised
+from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer, open_supervised, supervised
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
@@ -87,12 +87,13 @@ class Record(Command):
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.core import BadInput
-        from robolearn.deploy.programs import choose_domain
+        from robolearn.deploy.programs import choose_domain, warn_of_enclaves
 
         at_least(1, episodes=self.episodes)
         check_seed(self.seed)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        warn_of_enclaves(self.enclaves)
         view = chosen(self.view, self.teleop)
         check_view(view)
         begun = time.perf_counter()
@@ -101,14 +102,14 @@ class Record(Command):
             {name: getattr(self, name) for name in OPTIONS},
         )  # fmt: skip
         contract = setup.contract()
-        if self.policy is not None:  # before what a device lacks: a terminal would not help a policy of another arm
-            check_supervised(self.policy, contract)
+        # Before what a device lacks: a terminal would not help a policy of another arm.
+        policy = None if self.policy is None else open_supervised(self.policy, contract)
         task = setup.words(contract)
         prepare()
         choose_domain(self.domain, contract.simulated)
         device = own = setup.device(contract)  # before anything is written or started: it may not be there
-        if self.policy is not None:
-            device = supervised(device, self.policy, contract, self.seed, task)
+        if policy is not None:
+            device = supervised(device, policy, contract, self.seed, task)
         device = viewed(device, own, view, contract.robot, self.host, self.port)
         try:
             with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:

@@ -40,7 +40,7 @@ class RunsCompare(Command):
         from robolearn.runs.run import CONFIG, RESULT
 
         if len(self.runs) < 2:
-            raise BadInput("runs compare", got=f"{len(self.runs)} run", expected="two or more")
+            raise BadInput("runs compare", got=f"{len(self.runs) or 'no'} run", expected="two or more")
         infos = [inspect_run(path) for path in self.runs]
         configs = [read_json(info.path / CONFIG, what=f"run {info.path}") for info in infos]
         results = [read_json(info.path / RESULT, what=f"run {info.path}") if (info.path / RESULT).exists() else {}

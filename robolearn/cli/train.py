@@ -173,6 +173,13 @@ class Train(Command):
     def _begin(self, trainer: ImitationTrainer, device: Any) -> dict[str, Any]:
         """Begin with the policy of --from; what the run's configuration says of it."""
         if self.start is None:
+            from robolearn.io.json_files import read_json
+            from robolearn.runs.run import CONFIG
+
+            if self.resume and (self.out / CONFIG).exists():
+                before = read_json(self.out / CONFIG, what=f"run {self.out}").get("from")
+                if before is not None:
+                    raise BadInput("--from", got="none", expected=f"{before['policy']}, as when {self.out} began")
             return {}
         from policies.checkpoint import load_chunk_policy
         from robolearn.io.hashes import sha256

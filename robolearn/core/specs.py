@@ -171,7 +171,8 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
     The world may offer more observations than the policy needs; actions must agree in shape and meaning.
     """
     if needed.embodiment != offered.embodiment:
-        raise BadInput(f"{what}: embodiment", got=offered.embodiment, expected=needed.embodiment)
+        hint = "Demonstrations and policies are for one arm only"
+        raise BadInput(f"{what}: embodiment", got=offered.embodiment, expected=needed.embodiment, hint=hint)
     if needed.action_kind != offered.action_kind:
         unsaid = "native" in (needed.action_kind, offered.action_kind)
         hint = "`robolearn dataset import --action-kind` writes a set that says what its actions mean" if unsaid else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import logging
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 START_S = 120.0  # for the nodes to come up: on a busy machine their imports alone take half a minute
 SENSORS_S = 10.0  # for what the policy observes, when they are up: the driver of a real arm has long been running
 SIM_SENSORS_S = 60.0  # the simulated arm is one of those that are coming up
+WATCHED_S = 20.0  # for who only looks on: their first sight may be late, and the arm does not depend on them
 POLL_S = 0.25
 INTERRUPTED = "stopped by Ctrl-C"
 RESULT = "result.json"  # beside the logs that are kept
@@ -92,7 +94,13 @@ class Deployment:
 
 
 def deploy(
-    deployment: Deployment, operator: Operator, *, domain: int | None, logs: Path | None, quiet: bool
+    deployment: Deployment,
+    operator: Operator,
+    *,
+    domain: int | None,
+    logs: Path | None,
+    quiet: bool,
+    watched: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """Run a deployment; the nodes have ended when this returns, however it does.
 
@@ -101,6 +109,7 @@ def deploy(
       domain: ROS domain; by default ROS_DOMAIN_ID, and in simulation one that is likely to be free.
       logs: folder for the nodes' logs; by default a temporary one, kept when something fails.
       quiet: show no progress.
+      watched: whether those who look on see the arm; the first episode waits for that, `WATCHED_S` at most.
 
     Returns:
       The result of ``robolearn deploy``; its keys are an interface for scripts. What ends a deployment when an episode
@@ -122,7 +131,7 @@ def deploy(
     nodes = Processes(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
     kept = logs is not None
     try:
-        result = _run(deployment, operator, nodes, folder, quiet)
+        result = _run(deployment, operator, nodes, folder, quiet, watched)
         kept = kept or result["ended"] is not None
     except Exception:
         kept = True
@@ -196,7 +205,9 @@ def programs(deployment: Deployment) -> list[Program]:
     return found
 
 
-def _run(deployment: Deployment, operator: Operator, nodes: Processes, logs: Path, quiet: bool) -> dict[str, Any]:
+def _run(
+    deployment: Deployment, operator: Operator, nodes: Processes, logs: Path, quiet: bool, watched: Callable[[], bool]
+) -> dict[str, Any]:
     from hardware.ros2.realtime import realtime
     from hardware.ros2.safety_client import SafetyClient
     from robolearn.runs import Progress
@@ -212,6 +223,10 @@ def _run(deployment: Deployment, operator: Operator, nodes: Processes, logs: Pat
             if may_be_realtime():
                 realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
             wait_ready(client, nodes, simulated=simulation is not None)
+            end = time.monotonic() + WATCHED_S
+            while not watched() and time.monotonic() < end:
+                nodes.check()
+                time.sleep(POLL_S)
             arm = RealArm(contract.name, operator) if simulation is None else SimulatedArm(client)
             limit_s = deployment.limit_s if simulation is None else simulation.limit_s
             try:
@@ -289,12 +304,20 @@ def _result(
         "latency_ms": {p: number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
         "filter": {
             "clamped": int(number(report.get("clamped")) or 0),
-            "refusals": report.get("refusals", ""),
+            "refusals": counts(report.get("refusals", "")),
             "commands": int(number(report.get("commands")) or 0),
             "skipped_ticks": int(number(report.get("skipped_ticks")) or 0),
         },
         "episode_s": [round(r.seconds, 2) for r in results],
     }
+
+
+def counts(text: str) -> dict[str, int]:
+    """A table of counts of the safety node's report, whose values are texts; none where there is none."""
+    try:
+        return {str(name): int(count) for name, count in ast.literal_eval(text or "{}").items()}
+    except (AttributeError, SyntaxError, TypeError, ValueError):
+        return {}
 
 
 def number(text: Any) -> float | None:

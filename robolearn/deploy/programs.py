@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from robolearn.core import BadInput
 from robolearn.deploy.processes import Program
 from robots.stations import Contract
+
+log = logging.getLogger(__name__)
 
 LAST_DOMAIN = 232  # of DDS: each domain has UDP ports of its own
 
@@ -38,6 +41,14 @@ def may_be_realtime() -> bool:
     import resource
 
     return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
+
+
+def warn_of_enclaves(wanted: bool) -> None:
+    """Log that enclaves keep nobody out where DDS Security is off."""
+    if wanted and (os.environ.get("ROS_SECURITY_ENABLE") != "true" or not os.environ.get("ROS_SECURITY_KEYSTORE")):
+        log.warning(
+            "--enclaves: nothing is secured: ROS_SECURITY_ENABLE=true and ROS_SECURITY_KEYSTORE are not both set"
+        )
 
 
 def enclave(contract: Contract, node: str, wanted: bool) -> tuple[str, ...]:

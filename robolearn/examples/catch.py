@@ -57,3 +57,4 @@ if __name__ == "__main__":  # somebody who leads the ball by too little
                 ended = terminated or truncated
                 writer.add({"proprio": before}, action, float(reward))
             writer.end(success=info["success"], terminated=terminated, truncated=truncated, task="catch the ball")
+    print("data/catch: 100 demonstrations")

@@ -10,6 +10,7 @@ one, so its success is to be measured once more, elsewhere.
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from robolearn.runs.loop import Trainer
+
+log = logging.getLogger(__name__)
 
 BEST, CHECKPOINTS = "best", "checkpoints"
 
@@ -82,6 +85,10 @@ class Kept:
     def __init__(self, trainer: Trainer, run: Run, config: KeepConfig, judge: Callable[[Path], Judgement]) -> None:
         self.trainer, self.run, self.config, self._judge = trainer, run, config, judge
         self.best, self.best_at, self._since, self._stopped = -math.inf, 0, 0, 0
+        for flag, every in (("--eval-every", config.every), ("--keep-every", config.keep_every)):
+            if every > trainer.iterations:
+                log.warning("%s %d is more than the iterations of this run, %d: nothing comes of it",
+                            flag, every, trainer.iterations)  # fmt: skip
 
     @property
     def iterations(self) -> int:

@@ -50,7 +50,12 @@ def make_operator(
 
 def _script(task: str, interface: Interface) -> Script:
     if task not in SCRIPTS:
-        raise BadInput("scripted expert for task", got=task, available=SCRIPTS)
+        hint = (
+            "Other demonstrations are recorded from Python by EpisodeWriter: robolearn/examples/catch.py"
+            if ":" in task
+            else ""
+        )
+        raise BadInput("scripted expert for task", got=task, available=SCRIPTS, hint=hint)
     if isinstance(TASKS[task](), GoalTask) and "target" not in interface.observation:
         seen = interface.observation
         raise BadInput(f"scripted expert for task {task}", got="no 'target'", expected="the goal", available=seen)

@@ -24,6 +24,9 @@ def test_what_is_exported_is_evaluated_as_the_run_is(bc: Path, tmp_path: Path, c
     made = run(capsys, "export", "--policy", bc, "--out", file)
     assert made["bytes"] == file.stat().st_size and made["max_difference"] < 1e-4
     assert made["inputs"] == {"objects": [12], "proprio": [17], "noise": [4, 7]}
+    assert main(["export", "--policy", str(bc), "--out", str(file)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "takes objects 12, proprio 17, noise 4 x 7" in said and f"next robolearn evaluate --policy {file}" in said
     asked = ("evaluate", "--task", "lift", "--episodes", 8, "--worlds", 8)
     wanted = run(capsys, *asked, "--policy", bc)
     found = run(capsys, *asked, "--policy", file)

@@ -119,6 +119,20 @@ def test_bad_input_is_one_line(bc: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert error.startswith("robolearn: error:") and said in error
 
 
+@pytest.mark.parametrize("half", ["run", "learner"])
+def test_demonstrations_by_another_arm_are_refused(
+    bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], half: str
+) -> None:
+    other, out = tmp_path / "fr3", tmp_path / "out"
+    words = ["--task", "lift", "--robot", "fr3", "--episodes", 1, "--worlds", 1, "--quality", "expert"]
+    assert run("collect", *words, "--out", other, "--json") == 0
+    capsys.readouterr()
+    more = ["--task", "lift", "--operator", "scripted"] if half == "run" else ["--token", "x" * 20]
+    assert run("hil", half, "--policy", bc, "--demos", other, "--out", out, *more) == 2
+    (error,) = capsys.readouterr().err.strip().splitlines()
+    assert f"--demos {other}: embodiment: got fr3, expected panda" in error and not out.exists()
+
+
 def test_a_killed_half_comes_back_and_learns_the_same(tmp_path: Path) -> None:
     """One kill of each at a random moment; `make test-hil-crash` does ten."""
     done = subprocess.run(

@@ -22,6 +22,7 @@ from robots.stations import load_contract
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
+ONE_ARM = "Demonstrations and policies are for one arm only"
 TASKS = "lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
 SAYS: dict[str, str] = {
     # --- the command line
@@ -30,6 +31,8 @@ SAYS: dict[str, str] = {
     "train": "robolearn train: --data and --out are missing. See robolearn train --help",
     "train --data demos": "robolearn train: --out is missing. See robolearn train --help",
     "dataset info": "robolearn dataset info: PATH is missing. See robolearn dataset info --help",
+    "hub push": "robolearn hub push: PATH and OWNER/NAME are missing. See robolearn hub push --help",
+    "runs compare": "runs compare: got no run, expected two or more",
     "evaluate --policy": "robolearn evaluate: --policy needs a value. See robolearn evaluate --help",
     "train --data demos --out n --stepps 3":
         "robolearn train: there is no flag --stepps (did you mean --steps?). See robolearn train --help",
@@ -67,15 +70,18 @@ SAYS: dict[str, str] = {
         "gym:gymnasium:Pendulum-v1",
     "evaluate --policy runs/bc --task gym:nomodule:X-v0":
         "task gym:nomodule:X-v0: no module nomodule is installed, and no nomodule.py is here",
+    "collect --out n --task gym:gymnasium:Pendulum-v1": "scripted expert for task: got gym:gymnasium:Pendulum-v1; "
+        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight. Other demonstrations are recorded from Python "
+        "by EpisodeWriter: robolearn/examples/catch.py",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
-    "evaluate --policy runs/bc --robot so101": "policy runs/bc in lift: embodiment: got so101, expected panda",
+    "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: embodiment: got so101, expected panda. {ONE_ARM}",
     # --- arms
-    "deploy --policy runs/bc --robot fr3": "policy runs/bc on fr3: embodiment: got fr3, expected panda",
+    "deploy --policy runs/bc --robot fr3": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
     "deploy --policy nope --robot fr3": f"policy nope: there is no such folder. {A_POLICY}",
     "deploy --policy runs/fr3 --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
         "this in a terminal, or with --yes where somebody holds the emergency stop",
-    "record --policy runs/bc --robot fr3 --task lift --out n": "policy runs/bc on fr3: embodiment: got fr3, expected panda",
+    "record --policy runs/bc --robot fr3 --task lift --out n": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
     "record --policy nope --robot fr3 --out n": f"policy nope: there is no such folder. {A_POLICY}",
     "record --policy runs/fr3 --robot fr3 --task lift --out n": "keyboard: got a standard input that is no terminal, "
         "expected a terminal. Start the program in a terminal, or choose another device",

@@ -27,6 +27,17 @@ def helped(name: str, capsys: pytest.CaptureFixture) -> str:
     return capsys.readouterr().out
 
 
+def test_a_distilled_policy_says_what_comes_next(capsys: pytest.CaptureFixture) -> None:
+    from rich.console import Console
+
+    from robolearn.cli.distill import Distill
+
+    result = {"policy": "runs/s/policy", "run": "runs/s", "observes": ["proprio"], "steps": 9, "decisions": 4,
+              "wall_s": {"total": 1.0}, "loss": None, "last_round_success": None}  # fmt: skip
+    Distill(teacher=Path("t"), out=Path("runs/s"), task="peg_insert").show(result, Console(width=200))
+    assert "next        robolearn evaluate --policy runs/s --task peg_insert" in capsys.readouterr().out
+
+
 def test_training_ends_with_its_losses(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     args = ["train", "--data", demos, "--out", tmp_path / "bc", "--batch", 16, "--steps", 60, "--validation", 0.2]
     assert run(*args) == 0
@@ -94,6 +105,16 @@ def test_training_may_end_early(demos: Path, tmp_path: Path, capsys: pytest.Capt
     assert "--eval-task" in capsys.readouterr().err
 
 
+def test_a_training_that_is_shorter_than_what_it_waits_for_says_so(demos: Path, tmp_path: Path, caplog):
+    args = ["train", "--data", demos, "--batch", 8, "--steps", 4, "--steps-per-iteration", 2, "--eval-task", "lift",
+            "--eval-episodes", 2, "--json"]  # fmt: skip
+    assert run(*args, "--eval-every", 2, "--keep-every", 2, "--out", tmp_path / "two") == 0
+    assert "nothing comes of it" not in caplog.text and (tmp_path / "two" / "best").exists()
+    assert run(*args, "--eval-every", 3, "--out", tmp_path / "three") == 0
+    assert "--eval-every 3 is more than the iterations of this run, 2: nothing comes of it" in caplog.text
+    assert not (tmp_path / "three" / "best").exists()
+
+
 def test_a_warm_start_begins_where_the_other_policy_is(demos: Path, bc: Path, tmp_path: Path, capsys):
     from safetensors.torch import load_file
 
@@ -109,6 +130,9 @@ def test_a_warm_start_begins_where_the_other_policy_is(demos: Path, bc: Path, tm
     # It goes on from there: the loss begins where that of the other one ended, not where random weights begin.
     assert run(*args, "--out", tmp_path / "on", "--steps", 50) == 0
     assert next(read_metrics(tmp_path / "on"))["loss"] < 0.8 * next(read_metrics(bc))["loss"]
+    capsys.readouterr()
+    assert run("train", "--data", demos, "--batch", 16, "--out", tmp_path / "on", "--steps", 60, "--resume") == 2
+    assert f"--from: got none, expected {bc}, as when {tmp_path / 'on'} began" in capsys.readouterr().err
     other = tmp_path / "peg"
     assert run("collect", "--task", "peg_insert", "--episodes", 2, "--worlds", 2, "--out", other, "--json") == 0
     capsys.readouterr()

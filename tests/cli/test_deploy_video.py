@@ -74,20 +74,44 @@ def test_the_whole_run_is_on_film(deploy: Callable[..., Running], blind: Path, t
     assert first.std() > 20 and np.abs(first - last).mean() > 0.5, "nothing has moved"
 
 
-@pytest.mark.long
-def test_a_film_that_fails_stops_no_arm(deploy: Callable[..., Running], blind: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run.mp4"
-    running = deploy("--policy", blind, "--episodes", 1, "--video", out)
+def filming(running: Running) -> int:
+    """The process that films, ready: it is the first to be started, and there are others."""
 
-    def filming() -> list[int]:
-        # The film is the first to be started: once there are others, it was ready.
+    def found() -> list[int]:
         assert running.process.poll() is None, running.process.communicate()
         nodes = running.left
         found = [pid for pid, line in nodes.items() if "node_film" in line]
         return found if len(nodes) > 3 else []
 
-    (pid,) = wait_until(filming, 120.0, "the film")
-    os.kill(pid, signal.SIGKILL)
+    return wait_until(found, 120.0, "the film")[0]
+
+
+@pytest.mark.long
+def test_the_first_episode_waits_for_a_film_that_is_late(
+    deploy: Callable[..., Running], blind: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.mp4"
+    running = deploy("--policy", blind, "--episodes", 1, "--video", out)
+    pid = filming(running)
+    os.kill(pid, signal.SIGSTOP)
+    try:  # the arm is ready, and time goes by
+        wait_until(lambda: "streamer" in " ".join(running.left.values()), 60.0, "the nodes")
+        time.sleep(12.0)
+        assert "armed" not in running.log(), running.log()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    code, said, err = running.end()
+    assert code == 0, err
+    (seconds,) = json.loads(said.splitlines()[-1])["episode_s"]
+    rate, pictures = frames(out)
+    assert len(pictures) / rate > 0.95 * seconds and "disarmed → armed" in running.log()
+
+
+@pytest.mark.long
+def test_a_film_that_fails_stops_no_arm(deploy: Callable[..., Running], blind: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.mp4"
+    running = deploy("--policy", blind, "--episodes", 1, "--video", out)
+    os.kill(filming(running), signal.SIGKILL)
     code, said, err = running.end()
     result = json.loads(said.splitlines()[-1])
     assert code == 1, err

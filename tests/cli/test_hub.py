@@ -165,7 +165,7 @@ def test_what_goes_wrong_is_said_in_a_line_and_never_with_the_token(hub: Hub, bc
         tmp_path / "x",
         HF_ENDPOINT="http://127.0.0.1:9",
         code=1,
-        says="hub http://127.0.0.1:9, me/x",
+        says="hub http://127.0.0.1:9, me/x: it cannot be reached: Connection refused",
     )
     refused("pull", "me/broken", "--kind", "model", "--out", tmp_path / "x", code=1, says="me/broken: ")
     log = (hub.folder / "log").read_text()

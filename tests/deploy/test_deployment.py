@@ -19,7 +19,7 @@ from robolearn.deploy import Deployment, NodeDied, Simulation, deployment
 from robolearn.deploy.arms import RealArm, SimulatedArm
 from robolearn.deploy.deployment import programs, wait_ready
 from robolearn.deploy.nodes import load
-from robolearn.deploy.programs import check_domain, choose_domain
+from robolearn.deploy.programs import check_domain, choose_domain, warn_of_enclaves
 from robolearn.deploy.session import EpisodeResult
 from robots.stations import load_contract
 
@@ -269,7 +269,9 @@ class Nodes:
 class Station(Nodes):
     """The client of a safety node that arms whenever it is asked to."""
 
-    report = SimpleNamespace(values={"commands": "7", "latency_p50_ms": "9.5"})
+    report = SimpleNamespace(
+        values={"commands": "7", "latency_p50_ms": "9.5", "latency_p99_ms": "11.0", "refusals": "{'obstacle': 2}"}
+    )
 
 
 class Latched(RobolearnError):
@@ -303,7 +305,35 @@ def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_pat
     assert result["success"]["episodes"] == 3 and result["success"]["rate"] == pytest.approx(2 / 3)
     assert result["success"]["low"] == pytest.approx(0.0943, abs=1e-3), "Clopper and Pearson's of 2 of 3"
     assert result["latency_ms"]["p50"] == 9.5 and result["filter"]["commands"] == 7 and len(result["episode_s"]) == 3
+    assert result["filter"]["refusals"] == {"obstacle": 2}
     assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
+
+
+def test_enclaves_that_keep_nobody_out_are_named(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+    keys = {"ROS_SECURITY_ENABLE": "true", "ROS_SECURITY_KEYSTORE": "keys"}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    warn_of_enclaves(True)
+    assert not caplog.text
+    for name, value in keys.items():
+        monkeypatch.delenv(name)
+        warn_of_enclaves(False)
+        assert not caplog.text
+        warn_of_enclaves(True)
+        assert "nothing is secured" in caplog.text
+        caplog.clear()
+        monkeypatch.setenv(name, value)
+
+
+def test_the_refusals_are_a_table(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    from robolearn.cli.deploy import Deploy
+
+    for said, shown in (("{'obstacle': 2, 'stop': 1}", "2 by obstacle, 1 by stop"), ("{}", "none"), ("?", "none")):
+        monkeypatch.setitem(Station.report.values, "refusals", said)
+        Deploy(policy=Path("p")).show(deployed(monkeypatch, None, None, *[True] * 5), Console(width=120))
+        assert f"refusals: {shown}\n" in capsys.readouterr().out
 
 
 def test_logs_are_kept_of_what_ended_before_its_time_only(monkeypatch) -> None:

@@ -118,7 +118,8 @@ def test_a_recording_with_a_browser(launch: Launch) -> None:
     assert {process.executable: process.parameters for process in context.started} == {
         "record_node": {
             "contract": "fr3", "device": "browser", "out": "data/1", "task": "7 cups", "episodes": 10,
-            "cameras": "wrist", "seconds": 60.0, "sim_task": "lift", "host": "127.0.0.1", "realtime_priority": 0,
+            "cameras": "wrist", "seconds": 60.0, "sim_task": "lift", "view": "none", "host": "127.0.0.1",
+            "port": 8070, "realtime_priority": 0,
         },
         "safety_node": {"contract": "fr3", "dry_run": False, "targets": "joints", "realtime_priority": 0},
         "gripper_node": {"contract": "fr3", "if_needed": True},

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
+import urllib.error
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,16 +139,31 @@ def test_a_deployment_in_simulation_arms_and_ends(compiled: None, launch: Launch
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
 
 
+def status(url: str) -> int:
+    """What a server answers a browser that has never been there."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    try:
+        with browser.open(url, timeout=10.0) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 @pytest.mark.long
 @pytest.mark.realtime
-def test_a_recording_by_script_in_simulation(compiled: None, launch: Launch, tmp_path: Path) -> None:
+def test_a_recording_by_script_in_simulation_is_shown_on_a_page(compiled: None, launch: Launch, tmp_path: Path) -> None:
     out = tmp_path / "set"
     priority = str(10 if may_be_realtime() else 0)
     started = launch(
-        "record", device="scripted", out=str(out), episodes="1", task="lift", realtime_priority=priority
-    ).started
+        "record", device="scripted", out=str(out), episodes="1", task="lift", realtime_priority=priority,
+        view="browser", port="0",
+    ).started  # fmt: skip
     assert [process.executable for process in started] == ["record_node", "safety_node", "sim_arm_node"]
+    log = tmp_path / "record_node.log"
     with spawned(started, tmp_path) as children:
+        wait_until(lambda: "to watch: " in log.read_text(), 120.0, "the page")
+        (page,) = re.findall(r"http://127\.0\.0\.1:\d+/\S+", log.read_text())
+        assert status(page) == 200 and status(page.partition("?")[0]) == 403
         assert children["/robolearn/record"].wait(150) == 0, logs(tmp_path)
         for node in ("/robolearn/safety", "/robolearn/sim_arm"):
             children[node].send_signal(signal.SIGINT)
@@ -179,6 +197,20 @@ def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
     assert list((out / "state").glob("state-*/meta.json")) and not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("view", "says"), [("brwoser", "did you mean browser?"), ("window", "--view browser prints an address")]
+)
+def test_a_page_that_cannot_be_ends_the_recorder_before_it_writes(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str, says: str
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    (recorder, *_) = launch("record", teleop="browser", out=str(tmp_path / "set"), view=view, port="0").started
+    with spawned([recorder], tmp_path) as children:
+        assert children["/robolearn/record"].wait(60) == 2, logs(tmp_path)
+    assert says in logs(tmp_path) and not (tmp_path / "set").exists()
 
 
 def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Split(Command):
     out: tuple[Path, ...]
     """The folders of the new sets."""
     fractions: tuple[float, ...] = ()
-    """The share of the episodes that each gets; equal ones if not given."""
+    """The share of the episodes that each gets, made to add up to 1; equal ones if not given."""
     seed: int | None = None
     """Deal the episodes at random; without it the first ones go to the first set."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from robolearn.cli.command import Command, at_least, check_seed, peek
 from robolearn.cli.hil.playing import pace_of
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_compatible
 from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
 from robolearn.rewards.choice import TASK, check_reward
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -102,6 +102,7 @@ class HilLearner(Teaching):
         import torch
 
         from policies.checkpoint import load_chunk_policy
+        from policies.loading import needed_by
         from robolearn.cli.hil.stopping import stopping
         from robolearn.core.device import resolve_device
         from robolearn.data import Dataset
@@ -136,6 +137,8 @@ class HilLearner(Teaching):
         model = make_reward(self.reward, base.interface)
         digest = policy_hash(base)
         demos = Dataset.open(self.demos) if self.demos else None
+        if demos is not None:
+            check_compatible(needed_by(self.policy), demos.interface, what=f"--demos {self.demos}")
         stored = {
             "command": "hil",
             "policy": str(self.policy),

@@ -15,7 +15,7 @@ from robolearn.cli.hil.acting import ARM, QUIT
 from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,9 @@ class HilRun(Teaching, Playing):
         if self.reward == KEY and not self.teleop and self.console is None:
             raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
-        needed_by(self.policy)  # the actor would say it, too, but as a process that has ended
-        if self.demos:
-            Dataset.open(self.demos, images=False)  # what is no data set is refused before anything is started
+        needed = needed_by(self.policy)  # the actor would say it, too, but as a process that has ended
+        if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
+            check_compatible(needed, Dataset.open(self.demos).interface, what=f"--demos {self.demos}")
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         programs = (

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -24,7 +24,7 @@ class HubPull(Command):
     Example: robolearn hub pull me/lift-panda --out policies/lift-panda
     """
 
-    repo: tyro.conf.Positional[str]
+    repo: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OWNER/NAME")]
     """OWNER/NAME there."""
     out: Path
     """A new folder."""

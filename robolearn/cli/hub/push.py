@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -27,7 +27,7 @@ class HubPush(Command):
 
     what: tyro.conf.Positional[Path]
     """A run folder, a checkpoint folder, or a data set."""
-    repo: tyro.conf.Positional[str]
+    repo: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OWNER/NAME")]
     """OWNER/NAME there."""
     task: str = ""
     """Where a policy is measured; by default the task of its run."""

@@ -68,7 +68,9 @@ def spoken(hub: Any, repo: str) -> Iterator[None]:
             404: "there is nothing of that name, or it is private and the token may not see it",
         }.get(status or 0)
         why = "its answer is no hub's" if isinstance(error, JSONDecodeError) else why
-        text = why or " ".join(str(error).split()) or type(error).__name__
+        text = why or " ".join(re.sub(r"\[Errno -?\d+\]", "", str(error)).split()) or type(error).__name__
+        if status is None and not isinstance(error, JSONDecodeError):
+            text = f"it cannot be reached: {text}"
         text = text.replace(get_token() or "\0", "…")[:300]
         told = BadInput if isinstance(error, HfHubHTTPError) and status in (401, 403, 404) else RobolearnError
         raise told(f"hub {hub.endpoint}, {repo}: {text}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,11 +230,27 @@ def _known(dataset: Dataset, episodes: Sequence[int]) -> Sequence[int]:
 
 def _same(a: Interface, b: Interface, what: str) -> None:
     one, other = a.to_json(), b.to_json()
-    for key in one:
+    for key in sorted(one, key=lambda key: key != "embodiment"):  # another arm explains all the rest
         if one[key] == other[key]:
             continue
         if key == "observation":
             for feature in dict.fromkeys([*one[key], *other[key]]):
                 if one[key].get(feature) != other[key].get(feature):
-                    raise BadInput(f"{what}: {feature}", got=other[key].get(feature), expected=one[key].get(feature))
+                    _different(one[key].get(feature), other[key].get(feature), f"{what}: {feature}")
+        if key == "action":
+            _different(one[key], other[key], f"{what}: {key}")
         raise BadInput(f"{what}: {key}", got=other[key], expected=one[key])
+
+
+def _different(one: dict | None, other: dict | None, what: str) -> NoReturn:
+    """Say how two features differ, of which one may not be there; of long lists of components only the others."""
+    got, expected = (_said(spec, beside) for spec, beside in ((other, one), (one, other)))
+    raise BadInput(what, got=got, expected=expected)
+
+
+def _said(spec: dict | None, beside: dict | None) -> str:
+    if spec is None:
+        return "none"
+    own = [name for name in spec["names"] if name not in (beside or spec)["names"]]
+    named = f" with {', '.join(own[:3])}{f' and {len(own) - 3} more' * (len(own) > 3)}" if own else ""
+    return f"{tuple(spec['shape'])} {spec['dtype']}{' privileged' * spec.get('privileged', False)}{named}"

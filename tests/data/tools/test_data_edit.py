@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from robolearn.core import BadInput, Episode, RobolearnError
+from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.convert import edit
 from robolearn.data.convert.dataset_source import drafts, open_numbers
 from robolearn.data.convert.source import EpisodeSource, new_folder, write_dataset
@@ -139,8 +140,21 @@ def test_what_cannot_be_done_is_one_clear_error(plain: Path, change, message: st
 
 
 def test_merging_different_interfaces_names_the_difference(plain: Path, filmed: Path) -> None:
-    with pytest.raises(BadInput, match=r"images\.front"):
+    with pytest.raises(BadInput, match=r"images\.front: got \(\d+, \d+, 3\) uint8, expected none$"):
         edit.merge([open_numbers(plain), open_numbers(filmed)])
+
+
+def test_what_cannot_be_merged_is_named_as_a_person_would() -> None:
+    names = tuple(f"panda_joint{i}" for i in range(7))
+    proprio = ArraySpec((7,), names=names)
+    panda = Interface({"proprio": proprio}, ArraySpec((3,)), 20.0, "panda", "tcp_delta")
+    fr3 = replace(panda, embodiment="fr3", observation={"proprio": replace(proprio, names=("fr3_joint0", *names[1:]))})
+    with pytest.raises(BadInput, match=r"^set: embodiment: got fr3, expected panda$"):
+        edit._same(panda, fr3, "set")
+    with pytest.raises(BadInput, match=r"^set: proprio: got \(7,\) float32 with fr3_joint0, expected .*panda_joint0$"):
+        edit._same(panda, replace(fr3, embodiment="panda"), "set")
+    with pytest.raises(BadInput, match=r"^set: action: got \(4,\) float32, expected \(3,\) float32$"):
+        edit._same(panda, replace(panda, action=ArraySpec((4,))), "set")
 
 
 @pytest.mark.parametrize("there", [True, False])
