@@ -29,6 +29,8 @@ class Steering:
     def begin(self, worlds: np.ndarray) -> None:
         self.count = -1
 
+    def steer(self) -> None: ...
+
     def command(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
         self.count += 1
         steers = self.count in self.steps
@@ -80,7 +82,8 @@ def test_a_late_policy_knows_what_was_seen_then_and_done_since() -> None:
     """d = 2: at step t it was asked at t − 2 and the last two actions count, the operator's too; a new episode none."""
     interface, known = Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 20.0), []
 
-    def act(observation: Any, late: Late) -> np.ndarray:
+    def act(observation: Any, late: Late | None) -> np.ndarray:
+        assert late is not None
         known.append((int(late.before["x"][0, 0]), int(late.age[0]), round(float(late.executed[0, 0]), 2)))
         return np.array([[0.1], [0.2], [0.3]], np.float32)
 
