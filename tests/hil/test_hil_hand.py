@@ -137,7 +137,7 @@ def test_absolute_actions_begin_where_the_arm_is() -> None:
     stick = Stick()
     stick.action = np.full(8, 0.9, np.float32)
     loop = Loop(stick, action_kind="joint_position")
-    loop._act = lambda observation: np.zeros((1, 8), np.float32)  # type: ignore[method-assign]
+    loop._act = lambda observation, late: np.zeros((1, 8), np.float32)  # type: ignore[method-assign]
     loop.agent = SteeredAgent(loop._act, lambda: None, loop._before)
     loop.agent.start(loop.hand)
     loop.step()
