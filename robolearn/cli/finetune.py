@@ -128,7 +128,7 @@ class Finetune(Command):
         note = noting(env)
         judge = Judge(self.task, self.keep.episodes, self.seed, self.json, **drawn)
         try:
-            runner = Runner(policy, env, config, self.env_steps, self.seed)
+            runner = Runner(policy, env, config, self.env_steps, self.seed, str(self.policy))
             every = runner.iterations_between_states(self.checkpoint_every)
             if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
@@ -171,7 +171,8 @@ class Finetune(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
         console.print(f"policy       {r['policy']}")
-        steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {r['iterations']} iterations"
+        iterations = f"{r['iterations']} iteration{'' if r['iterations'] == 1 else 's'}"
+        steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
         console.print(f"fine-tuned   {steps} of {NAMES[r['algorithm']]}, in {r['wall_s']['total']:.0f} s")
         if r["calibration"]:
             noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]

@@ -43,13 +43,16 @@ class Runner:
       config: of the algorithm.
       env_steps: budget of control steps, calibration included; the last iteration stays within it.
       seed: of starts, noise and everything else.
+      name: of the policy, for messages: where it lies.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
     """
 
-    def __init__(self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int, seed: int) -> None:
-        bind_policy(policy, env.interface, what=f"policy in {env.task}")
+    def __init__(
+        self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int, seed: int, name: str = ""
+    ) -> None:
+        bind_policy(policy, env.interface, what=f"policy {name or 'given'} in {env.task}")
         if env.num_envs != config.num_envs:
             raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
         self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
@@ -209,11 +212,12 @@ def check_budget(config: AlgorithmConfig, max_episode_steps: int, execute: int, 
     if not config.noise.sigma_max:
         least = math.ceil(least * CALIBRATION_SHARE / (CALIBRATION_SHARE - 1))
     if env_steps < least:
+        count = f"{alone + 1} iteration{'s' if alone else ''}"
         steps = f"{config.num_envs} worlds x {each // config.num_envs} steps"
         raise BadInput(
             "--env-steps",
             got=env_steps,
-            expected=f"at least {least}, for {alone + 1} iterations of {each} ({steps})",
+            expected=f"at least {least}, for {count} of {each} ({steps})",
             hint=_cheaper(config, env_steps, least),
         )
 

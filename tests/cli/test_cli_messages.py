@@ -19,11 +19,16 @@ from untrained import make_policy
 
 from robolearn.cli.main import main
 from robots.stations import load_contract
+from sim.registry import make_env
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
 ONE_ARM = "Demonstrations and policies are for one arm only"
 TASKS = "lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
+OTHER_TASK = (
+    "observation 'objects': got 18 numbers (target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it "
+    "was trained on. It was trained on another task, or by another robot"
+)
 SAYS: dict[str, str] = {
     # --- the command line
     "trian": "command: got trian (did you mean train?), expected one that robolearn --help lists",
@@ -65,6 +70,9 @@ SAYS: dict[str, str] = {
         "iterations of 10240 (128 worlds x 80 steps). --worlds 7 are as many as that pays for",
     "finetune --policy runs/bc --out n --critic-observe objcts": "observation of the critic's worlds: got no 'objcts', "
         "expected what it has; available: proprio, objects (did you mean objects?)",
+    "finetune --policy runs/bc --out n --algo grpo --env-steps 300": "--env-steps: got 300, expected at least 10923, for 1 "
+        "iteration of 8192 (128 worlds x 64 steps). A lower --worlds (now 128) makes an iteration cheaper; --env-steps pays for "
+        "more",
     "hil run --policy runs/bc --out n --task lft": f"task: got lft; available: {TASKS} (did you mean lift?)",
     "evaluate --policy runs/bc --task gym:nomodule": "task gym:nomodule: it is gym:<module>:<Id-v0>, as in "
         "gym:gymnasium:Pendulum-v1",
@@ -77,6 +85,12 @@ SAYS: dict[str, str] = {
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
     "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: embodiment: got so101, expected panda. {ONE_ARM}",
     # --- arms
+    "hil run --policy runs/so101 --out n --task peg_insert": "robot of peg_insert: got so101, expected an arm that can do it; "
+        "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
+    "hil run --policy runs/bc --out n --robot fr3 --teleop keyboard":
+        f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
+    "hil run --policy runs/bc --out n --task lift --teleop keyboard": "keyboard: got a standard input that is no terminal, "
+        "expected a terminal. Start the program in a terminal, or choose another device",
     "deploy --policy runs/bc --robot fr3": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
     "deploy --policy nope --robot fr3": f"policy nope: there is no such folder. {A_POLICY}",
     "deploy --policy runs/fr3 --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
@@ -97,12 +111,9 @@ SAYS: dict[str, str] = {
     "evaluate --policy demos": "policy demos: that is a data set. robolearn train --data demos makes a policy of it",
     "train --data demos --from nope --out n": f"policy nope: there is no such folder. {A_POLICY}",
     "hil run --policy nope --out n": f"policy nope: there is no such folder. {A_POLICY}",
-    "finetune --policy runs/bc --out n --task pick_place": "policy in pick_place: observation 'objects': got 18 numbers "
-        "(target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it was trained on. It was "
-        "trained on another task, or by another robot",
-    "distill --teacher runs/bc --out n --task pick_place": "teacher in pick_place: observation 'objects': got 18 numbers "
-        "(target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it was trained on. It was "
-        "trained on another task, or by another robot",
+    "hil run --policy runs/bc --out n --task pick_place": f"policy runs/bc in pick_place: {OTHER_TASK}",
+    "finetune --policy runs/bc --out n --task pick_place": f"policy runs/bc in pick_place: {OTHER_TASK}",
+    "distill --teacher runs/bc --out n --task pick_place": f"teacher in pick_place: {OTHER_TASK}",
     "train --data nope --out n": f"data set nope: there is no such folder. {A_SET}",
     "dataset validate nope": f"data set nope: there is no such folder. {A_SET}",
     "train --data runs/bc --out n": "data set runs/bc: got no meta/info.json, expected a LeRobotDataset v3.0 folder",
@@ -144,6 +155,7 @@ def place(demos: Path, bc: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     shutil.copytree(demos, folder / "demos")
     (folder / "demos" / "README").write_text("a file")
     shutil.copytree(bc, folder / "runs" / "bc")
+    make_policy(folder / "runs" / "so101", make_env("lift", 1, robot="so101", threads=1).interface)
     make_policy(folder / "runs" / "fr3", load_contract("fr3").with_cameras(()).interface)
     return folder
 

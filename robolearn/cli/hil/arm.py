@@ -39,8 +39,8 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
 
         with rehearsal(actor.robot) as robot:
             return play_on_arm(dataclasses.replace(actor, robot=robot, rehearse=False), base)
-    contract = station_of(actor, base)
-    bind_policy(base, contract.interface, what=f"policy {actor.policy} on contract {contract.name}")
+    contract = station_of(actor.robot, actor.task, base.interface)
+    bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     prepare()
     choose_domain(actor.domain, contract.simulated)
     spool, link = actor.reach(base)
@@ -54,20 +54,18 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
         spool.close()
 
 
-def station_of(actor: Acting, base: ChunkPolicy) -> Contract:
-    """The contract, with the cameras that the policy sees, and in simulation with the task's privileged vector."""
+def station_of(robot: str, task: str, needed: Interface) -> Contract:
+    """The contract `robot` with the cameras that a policy sees, and in simulation with the task's privileged vector."""
     from robots.stations import load_contract
 
-    contract = load_contract(actor.robot)
+    contract = load_contract(robot)
     if contract.simulated:
         from sim.tasks import TASKS
 
-        if actor.task not in TASKS:
-            raise BadInput("task of the simulated arm", got=actor.task, available=TASKS)
-        contract = contract.with_objects(TASKS[actor.task]().observation_names)
-    return contract.with_cameras(
-        [key.removeprefix(IMAGES) for key in base.interface.observation if key.startswith(IMAGES)]
-    )
+        if task not in TASKS:
+            raise BadInput("task of the simulated arm", got=task, available=TASKS)
+        contract = contract.with_objects(TASKS[task]().observation_names)
+    return contract.with_cameras([key.removeprefix(IMAGES) for key in needed.observation if key.startswith(IMAGES)])
 
 
 def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any) -> dict[str, Any]:

@@ -80,8 +80,8 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     actor.check_playing()
     torch.set_num_threads(1)
     base = load_chunk_policy(actor.policy, "cpu")
-    contract = station_of(actor, base)
-    bind_policy(base, contract.interface, what=f"policy {actor.policy} on contract {contract.name}")
+    contract = station_of(actor.robot, actor.task, base.interface)
+    bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     words = {name: value(name) for name in ("policy", "demos", "out", "algo", "reward", "env_steps")}
     flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
     learner = (*PROGRAM, "hil", "learner", *flags, "--listen", address, "--pace", "realtime", "--go-on", "--json",

@@ -7,14 +7,18 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from robolearn.cli.command import Command
 from robolearn.cli.hil.acting import ARM, QUIT
+from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
+from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
+from robolearn.cli.hil.shown import lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY
 
@@ -55,9 +59,11 @@ class HilRun(Teaching, Playing):
         if self.reward == KEY and not self.teleop and self.console is None:
             raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
-        needed = needed_by(self.policy)  # the actor would say it, too, but as a process that has ended
+        needed = needed_by(self.policy)
         if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
             check_compatible(needed, Dataset.open(self.demos).interface, what=f"--demos {self.demos}")
+        check_policy_fits(self, self.policy)
+        check_terminal(self.teleop)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         programs = (
@@ -69,7 +75,7 @@ class HilRun(Teaching, Playing):
         begun = time.monotonic()
         quiet = self.json or (self.screen and sys.stdin.isatty())  # the device shows how things are
         bar = Progress("teaching", total=self.env_steps, unit="control steps", show=keys, quiet=quiet)
-        with Processes(programs, self.out / LOGS, environment) as processes, bar as progress:
+        with tidied(self.out), Processes(programs, self.out / LOGS, environment) as processes, bar as progress:
             try:
                 deaths, shown, quit_ = _Deaths(), -1, self.out / SPOOL / QUIT
                 quit_.unlink(missing_ok=True)
@@ -78,7 +84,7 @@ class HilRun(Teaching, Playing):
                     for name, code in done.items():
                         if code >= 0 or deaths.too_often(name):
                             if code:
-                                processes.check()
+                                raise ended(name, code, self.out / LOGS)
                             continue
                         log.warning("the %s was killed by signal %d: it is started again", name, -code)
                         processes.restart(name)
@@ -101,6 +107,10 @@ class HilRun(Teaching, Playing):
                     "task": self.task, "wall_s": wall_s}  # fmt: skip
         result = read_json(self.out / RESULT, what=f"run {self.out}")
         return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        for word, said in lines(self, result):
+            console.print(f"{word:<12}{said}", soft_wrap=True)
 
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}

@@ -1,0 +1,62 @@
+"""What an actor refuses half a minute after its start, refused by ``hil run`` before anything is started or written."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from robolearn.cli.command import world_options
+from robolearn.cli.hil.playing import Playing
+from robolearn.core import BadInput, Interface, check_compatible
+
+
+def check_policy_fits(playing: Playing, policy: Path) -> None:
+    """Raise `BadInput` unless `policy` is one to begin with, for the task's world or for the arm of --robot.
+
+    Of the policy its ``config.json`` is read alone, not the weights.
+    """
+    from policies.config_file import CONFIG, policy_folder, read_config
+    from policies.loading import check_policy, stated_by
+    from policies.settings import POLICIES
+
+    kind = read_config(policy_folder(policy) / CONFIG)["kind"]
+    if kind not in POLICIES:
+        raise BadInput(f"policy {policy}: kind", got=kind, available=POLICIES)
+    needed = stated_by(policy)
+    offered, where, simulated = _on_arm(playing, needed) if playing.robot else _in_world(playing.task, needed)
+    what = f"policy {policy} {where}"
+    check_policy(policy, offered, what=what, simulated=simulated)
+    check_compatible(needed, offered, what=what)  # words and goals, too: nobody says them here
+
+
+def check_terminal(teleop: str) -> None:
+    """Raise `BadInput` where the device `teleop` is the keyboard and there is no terminal to read."""
+    if teleop != "keyboard":
+        return
+    from hardware.teleop.terminal import Keys
+
+    keys = Keys()
+    keys.open()  # as the actor will
+    keys.close()
+
+
+def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
+    from sim.registry import make_env
+
+    like: Any = SimpleNamespace(interface=needed)  # of the policies, `world_options` reads the interface alone
+    env = make_env(task, 1, threads=1, **world_options(task, [like]))
+    try:
+        return env.interface, f"in {task}", True
+    finally:
+        env.close()
+
+
+def _on_arm(playing: Playing, needed: Interface) -> tuple[Interface, str, bool]:
+    from robolearn.cli.hil.arm import station_of
+    from robolearn.cli.rehearsal import rehearsal
+
+    with rehearsal(playing.robot) if playing.rehearse else nullcontext(playing.robot) as robot:
+        contract = station_of(robot, playing.task, needed)
+    return contract.interface, f"on {contract.name}", contract.simulated

@@ -1,0 +1,153 @@
+"""How `robolearn hil run` ends: a half that refuses, what is left of that try, and what the screen says of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from robolearn.cli.hil.halves import ended, tidied
+from robolearn.cli.hil.run import HilRun
+from robolearn.cli.main import main
+from robolearn.core import BadInput, RobolearnError
+from robolearn.deploy import NodeDied
+
+SMALL = "--free 0 --width 16 --depth 1 --critics 2 --batch 16 --warmup 20 --utd 0.2 --proposals 2 --backup-proposals 1"
+
+
+def run(*args: Any) -> int:
+    return main([str(arg) for arg in args])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("half", ["learner", "actor"])
+def test_a_half_that_refuses_says_so_alone_and_leaves_nothing(
+    bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], half: str
+) -> None:
+    out = tmp_path / "runs" / "taught"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["--device", "cuda:77"] if half == "learner" else ["--console", port]
+        assert run("hil", "run", "--policy", bc, "--task", "lift", "--out", out, *SMALL.split(), *words) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("robolearn: error: ")]
+    about = "cuda:77" if half == "learner" else f"address of the page: got 127.0.0.1:{port}"
+    assert about in line and line.count("error") == 1 and "exit code" not in line and " | " not in line
+    assert not out.exists()
+
+
+@pytest.mark.long
+def test_the_screen_says_what_it_was_worth_and_the_next_command_works(
+    bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    words = ["--policy", bc, "--task", "lift", "--operator", "scripted", "--env-steps", 120, *SMALL.split()]
+    assert run("hil", "run", *words, "--out", out) == 0
+    said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    stored = json.loads((out / "result.json").read_text())
+    assert said["policy"] == str(out / "policy")
+    assert said["taught"].startswith(f"{stored['env_steps']:,} control steps in {stored['episodes']} episode")
+    assert f"commanded {100 * stored['intervention_rate']:.1f}% of the control steps" in said["operator"]
+    assert "intervention" in said["success"] or "without the operator" in said["success"]
+    assert not {"period_ms", "finished", "ended"} & said.keys() and "None" not in str(said)
+    command, gained = said["next"].split(" : ")
+    assert gained == "a verdict on what it gained"
+    program, *flags = shlex.split(command)
+    assert program == "robolearn" and run(*flags, "--episodes", 2, "--worlds", 2, "--json") == 0
+    verdict = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert verdict["policy"] == str(bc) and verdict["against"]["policy"] == str(out)
+
+
+def test_a_run_that_a_person_ended_is_counted_from_its_episodes(tmp_path: Path) -> None:
+    """4 episodes, of which the last 3 count: 2 of them without the operator, 1 of these a success."""
+    row = {"cut": False, "episode_steps": 100, "interventions": 0, "success": True}
+    rows = [row, row | {"interventions": 60}, row | {"success": False}, row]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": i} | r) + "\n" for i, r in enumerate(rows)))
+    command = HilRun(policy=Path("runs/bc"), out=tmp_path, task="lift", teleop="keyboard", success_window=3)
+    lines = shown(command, {"finished": False, "env_steps": 1400, "updates": 7})
+    assert lines["taught"] == "1,400 control steps in 4 episodes, 7 updates of proposals, in 61 s"
+    assert lines["ended"].startswith("by you, before the 24,000 control steps of the budget")
+    assert lines["success"].startswith("66.7% (") and ", 3 episodes) of the last" in lines["success"]
+    assert lines["operator"] == "commanded 20.0% of the control steps of the last 3 episodes"
+    assert lines["next"].startswith(f"robolearn evaluate --policy runs/bc --against {tmp_path} --task lift : ")
+
+
+def test_a_run_of_the_operator_alone_has_no_success(tmp_path: Path) -> None:
+    row = {"step": 0, "cut": False, "episode_steps": 50, "interventions": 50, "success": True}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    arm = {"robot": "fr3", "stops": 1, "latency_ms": {"p50": 12.34, "p99": 20.0}, "violations": 0}
+    command = HilRun(policy=Path("runs/bc"), out=tmp_path, robot="fr3", teleop="keyboard")
+    lines = shown(command, {"finished": False, "env_steps": 50, "updates": 1, "arm": arm})
+    assert lines["success"] == "not known: no episode went without the operator"
+    assert lines["operator"] == "commanded 100.0% of the control steps of the last episode"
+    assert "in 1 episode," in lines["taught"]
+    assert (
+        lines["arm"] == "fr3: 1 stop, 0 violations of the arm's limits, 12.3 ms (p99 20.0) from observation to command"
+    )
+    assert lines["next"].startswith(f"robolearn deploy --policy {tmp_path} --robot fr3 : "), "no world has that arm"
+
+
+def shown(command: HilRun, result: dict[str, Any]) -> dict[str, str]:
+    """The lines of the screen by their first word."""
+    screen = StringIO()
+    more = {"run": str(command.out), "policy": str(command.out / "policy"), "wall_s": {"run": 61.2}}
+    command.show(result | more, Console(file=screen, width=60))
+    return dict(re.split(r"\s+", line, maxsplit=1) for line in screen.getvalue().splitlines())  # type: ignore[misc]
+
+
+def test_the_sentence_of_a_half_is_its_last_one_in_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "actor.log"
+    log.write_text("12:00:00 noise\nrobolearn: error: task: got lft\n")
+    refused = ended("actor", 2, tmp_path)
+    assert (str(refused), refused.exit_code, getattr(refused, "__notes__", [])) == ("task: got lft", 2, [])
+    failed = ended("actor", 1, tmp_path)
+    assert (str(failed), failed.exit_code, failed.__notes__) == ("task: got lft", 1, [f"logs: {tmp_path}"])
+    log.write_text("Traceback\n  line\nKeyError: 'x'\n\n")
+    assert str(ended("actor", 1, tmp_path)) == "the actor node ended with exit code 1: KeyError: 'x'"
+    killed = ended("learner", -9, tmp_path)
+    assert isinstance(killed, NodeDied) and str(killed) == "the learner node was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("before", "written", "error", "kept"),
+    [
+        ([], ["logs/a.log", "config.json", "state/1", ".lock"], BadInput("x"), None),
+        (["logs/old.log", "note"], ["logs/a.log", "config.json", "spool/x"], BadInput("x"), {"logs", "note"}),
+        ([], ["logs/a.log"], RobolearnError("x"), {"logs"}),
+        ([], ["config.json", "metrics.jsonl"], BadInput("x"), {"config.json", "metrics.jsonl"}),
+    ],
+)
+def test_a_refusal_leaves_what_was_there_before(
+    tmp_path: Path, before: list[str], written: list[str], error: RobolearnError, kept: set[str] | None
+) -> None:
+    out = tmp_path / "out"
+    for name in before:
+        write(out / name)
+    with pytest.raises(RobolearnError), tidied(out):
+        for name in written:
+            write(out / name)
+        raise error
+    assert (set(path.name for path in out.iterdir()) if out.exists() else None) == kept
+
+
+def test_what_was_played_is_kept(tmp_path: Path) -> None:
+    from robolearn.io.append_only import Journal
+
+    with pytest.raises(BadInput), tidied(tmp_path / "out"):
+        write(tmp_path / "out" / "config.json")
+        journal = Journal(tmp_path / "out" / "spool" / "actor.transitions")
+        journal.append(b"a step")
+        journal.close()
+        raise BadInput("x")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"config.json", "spool"}
+
+
+def write(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"step": 0}\n')
