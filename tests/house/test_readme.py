@@ -50,6 +50,17 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_link_to_a_heading_finds_it(page: Path) -> None:
+    def headings(file: Path) -> set[str]:
+        titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}  # as GitHub does
+
+    links = re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    there = [(page.parent / link if link else page, name) for link, name in links if "://" not in link]
+    assert [name for file, name in there if name not in headings(file)] == []
+
+
 def test_the_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """With an untrained policy in place of a trained one, and fewer episodes."""
     import robolearn
