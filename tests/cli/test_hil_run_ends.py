@@ -17,13 +17,32 @@ from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.run import HilRun
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
-from robolearn.deploy import NodeDied
+from robolearn.deploy import NodeDied, Processes
 
 SMALL = "--free 0 --width 16 --depth 1 --critics 2 --batch 16 --warmup 20 --utd 0.2 --proposals 2 --backup-proposals 1"
 
 
 def run(*args: Any) -> int:
     return main([str(arg) for arg in args])
+
+
+@pytest.mark.parametrize(
+    ("words", "like"),
+    [
+        ("--task pick_place", "evaluate --task pick_place"),
+        ("--robot fr3 --teleop keyboard", "deploy --robot fr3"),
+        ("--task lift --teleop keyboard", "record --robot sim --teleop keyboard --task lift --out {out}"),
+    ],
+)
+def test_nothing_is_started_and_other_commands_say_the_same(
+    bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, like: str
+) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setattr(Processes, "__enter__", lambda self: pytest.fail("something is started"))
+    assert run("hil", "run", "--policy", bc, "--out", out, *words.split()) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert run(*like.format(out=out).split(), "--policy", bc) == 2
+    assert said == capsys.readouterr().err.splitlines() and len(said) == 1 and not out.exists()
 
 
 @pytest.mark.long
