@@ -52,7 +52,7 @@ class Runner:
     def __init__(
         self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int, seed: int, name: str = ""
     ) -> None:
-        bind_policy(policy, env.interface, what=f"policy {name or 'given'} in {env.task}")
+        bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if env.num_envs != config.num_envs:
             raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
         self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
