@@ -109,7 +109,7 @@ class HilRun(Teaching, Playing):
         return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        for word, said in lines(self, result):
+        for word, said in lines(self, self, result):
             console.print(f"{word:<12}{said}", soft_wrap=True)
 
     def _learner(self, address: str) -> list[str]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robolearn.cli.command import rate_text
+from robolearn.cli.hil.learner import Teaching
+from robolearn.cli.hil.playing import Playing
 
-if TYPE_CHECKING:
-    from robolearn.cli.hil.run import HilRun
 
-
-def lines(command: HilRun, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(word, what there is to say) of the `result` of `command`."""
-    r = result if result["finished"] else {**so_far(command.out, command.success_window), **result}
-    window = min(r["episodes"], command.success_window)
+def lines(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(word, what there is to say) of the `result` of a run that was told so."""
+    r = result if result["finished"] else {**so_far(teaching.out, teaching.success_window), **result}
+    window = min(r["episodes"], teaching.success_window)
     episodes = f"{r['episodes']} episode{'' if r['episodes'] == 1 else 's'}"
     yield "policy", r["policy"]
-    yield "taught", (f"{r['env_steps']:,} control steps in {episodes}, {r['updates']:,} updates of {command.algo}, "
+    yield "taught", (f"{r['env_steps']:,} control steps in {episodes}, {r['updates']:,} updates of {teaching.algo}, "
                      f"in {r['wall_s']['run']:.0f} s")  # fmt: skip
     if not result["finished"]:
-        yield "ended", f"by you, before the {command.env_steps:,} control steps of the budget; --resume goes on"
+        yield "ended", f"by you, before the {teaching.env_steps:,} control steps of the budget; --resume goes on"
     if r["success"] is None:
         yield "success", "not known: no episode went without the operator"
     else:
@@ -33,7 +32,7 @@ def lines(command: HilRun, result: Mapping[str, Any]) -> Iterator[tuple[str, str
         yield "pace", f"a control step each {r['period_ms']['p50']:.1f} ms (p99 {r['period_ms']['p99']:.1f})"
     if arm := r.get("arm"):
         yield "arm", _arm(arm)
-    yield "next", _next(command, r)
+    yield "next", _next(teaching, playing, r)
 
 
 def so_far(run: Path, window: int) -> dict[str, Any]:
@@ -62,12 +61,12 @@ def _arm(arm: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _next(command: HilRun, result: Mapping[str, Any]) -> str:
+def _next(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> str:
     from robots.stations import load_contract
 
     run = result["run"]
-    if command.robot and not load_contract(command.robot).simulated:  # no world shows how good it is on that arm
-        rehearse = f" --rehearse --task {command.task}" if command.rehearse else ""
-        return f"robolearn deploy --policy {run} --robot {command.robot}{rehearse} : how often it succeeds on its own"
-    again = f"robolearn evaluate --policy {command.policy} --against {run} --task {command.task}"
+    if playing.robot and not load_contract(playing.robot).simulated:  # no world shows how good it is on that arm
+        rehearse = f" --rehearse --task {playing.task}" if playing.rehearse else ""
+        return f"robolearn deploy --policy {run} --robot {playing.robot}{rehearse} : how often it succeeds on its own"
+    again = f"robolearn evaluate --policy {teaching.policy} --against {run} --task {playing.task}"
     return f"{again} : a verdict on what it gained"
