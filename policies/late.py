@@ -19,6 +19,7 @@ that of step k* + j. Other actions (joint positions) say where to be, and are ex
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,8 +108,8 @@ class Recent:
 
     def forget(self) -> None:
         """All of it."""
-        self._seen: list[dict[str, NDArray]] = []
-        self._done: list[NDArray[np.float32]] = []
+        self._seen: deque[dict[str, NDArray]] = deque(maxlen=self.steps + 1)
+        self._done: deque[NDArray[np.float32]] = deque(maxlen=self.steps)
         self._age = np.zeros(0, np.int64)  # (N,) observations of the running episode before the newest one, up to d
         self._fresh = np.zeros(0, np.bool_)
 
@@ -120,7 +121,7 @@ class Recent:
         """The observation of the next control step."""
         seen = {key: np.array(observation[key]) for key in self._features}  # a world may write over its own
         count = len(next(iter(seen.values())))
-        self._seen = [*self._seen[-self.steps :], seen] if self.steps else [seen]
+        self._seen.append(seen)
         if len(self._age) != count:
             self._age, self._fresh = np.zeros(count, np.int64), np.zeros(count, np.bool_)
             return
@@ -130,13 +131,13 @@ class Recent:
 
     def do(self, chunk: ActionChunk) -> None:
         """The actions (N, k, Da) of the next k control steps."""
-        self._done = [*self._done, *np.moveaxis(np.clip(chunk, -1.0, 1.0), 1, 0)][-max(self.steps, 1) :]
+        self._done.extend(np.moveaxis(np.clip(chunk, -1.0, 1.0), 1, 0))
 
     def late(self) -> Late:
         """What a prediction for now knows."""
         worlds = range(len(self._age))
         before = {key: np.stack([self._seen[-1 - self._age[w]][key][w] for w in worlds]) for key in self._features}
         executed = np.zeros((len(self._age), self._size), np.float32)
-        for back in range(1, 1 + min(len(self._done), self.steps)):
+        for back in range(1, 1 + len(self._done)):
             executed += np.where((self._age >= back)[:, None], self._done[-back], 0.0)
         return Late(before, self._age, executed)
