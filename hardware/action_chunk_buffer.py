@@ -12,6 +12,9 @@ f frozen steps first, then blended over the measured latency, as in Black et al.
 Chunking Flow Policies" (2025), without its inpainting: the old chunk's prefix is followed rather than imposed on the
 sampler. Grippers are not blended: half open is not between open and closed.
 
+Actions that are displacements are not taken by their time alone: what was executed meanwhile was another chunk's, and
+a^new is continued from where that has led (`hardware.catching_up`). When a chunk ends does not change by that.
+
 Wall-clock stamps are compared once, when a chunk arrives; from then on only the steady clock counts, so that neither
 a jump of the time of day nor a frozen one prolongs a chunk.
 """
@@ -27,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.catching_up import Executed, continued
 from robolearn.core import BadInput, RobolearnError
 
 Array = NDArray[np.float64]
@@ -73,6 +77,7 @@ class ActionChunkBuffer:
       freeze: f, steps that follow the old chunk entirely.
       blend: whether chunks are blended at all.
       unblended: components that switch at once.
+      relative: whether actions are displacements, but for the gripper's.
       longest: most actions in a chunk.
       clock: steady time [s].
 
@@ -90,6 +95,7 @@ class ActionChunkBuffer:
         freeze: int = 0,
         blend: bool = True,
         unblended: Sequence[str] = ("gripper",),
+        relative: bool = False,
         longest: int = 256,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -106,6 +112,9 @@ class ActionChunkBuffer:
         self.reason = "no action chunk yet"
         self.latency_s = math.nan
         self._clock = clock
+        self._relative = relative
+        self._executed = Executed(period_s, 2 * longest)
+        self._running: tuple[float, int] | None = None  # the step that was given out last
         self._jumping = np.array([name in unblended for name in self.names])
         self._chunk: _Chunk | None = None
         self._last_stamp = -math.inf
@@ -165,7 +174,7 @@ class ActionChunkBuffer:
             raise ChunkRefused(
                 f"action chunk is out of order: its observation is {self._last_stamp - stamp:.3f} s older than the last"
             )
-        self._chunk = _Chunk(stamp, now - age, self._blended(values, now, age))
+        self._chunk = _Chunk(stamp, now - age, self._following(values, now, age))
         self._last_stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
 
     def step(self) -> Step | None:
@@ -173,10 +182,14 @@ class ActionChunkBuffer:
         chunk = self._chunk
         if chunk is None:
             return None
-        elapsed = self._clock() - chunk.start
+        now = self._clock()
+        elapsed = now - chunk.start
         length = len(chunk.actions)
         index = self._index(elapsed)
         if index < length:
+            if self._running != (chunk.stamp, index):
+                self._running = (chunk.stamp, index)
+                self._executed.add(now, chunk.actions[index])
             return Step(chunk.stamp, index, chunk.actions[index])
         if elapsed <= length * self.period_s + self.grace_s:
             return Step(chunk.stamp, length - 1, chunk.actions[-1], held=True)
@@ -204,20 +217,29 @@ class ActionChunkBuffer:
             raise ChunkRefused(f"action chunk's times are not 0, {self.period_s:g}, {2 * self.period_s:g} … s")
         return np.clip(actions.astype(np.float64), -1.0, 1.0)
 
-    def _blended(self, new: Array, now: float, age: float) -> Array:
-        old = self._chunk
-        if old is None or not self.blend:
-            return new
+    def _following(self, new: Array, now: float, age: float) -> Array:
+        """(T, Da) the chunk `new` as it is executed from now on."""
         first = self._index(age)
-        latency = math.ceil(age / self.period_s - _EDGE)
+        if self._relative:
+            executed = self._executed.since(now - age, now, len(self.names))
+            elapsed = max(age / self.period_s, first)
+            return continued(new, executed, elapsed, self.names, lambda k, action: self._blended(k, action, now, age))
         out = new.copy()
-        for k in range(first, min(len(new), first + self.freeze + latency)):
-            # The middle of the step decides which of the old actions it meets: the two grids may be askew.
-            then = self._index(now - age + (k + 0.5) * self.period_s - old.start)
-            if then >= len(old.actions):
-                break
-            # w_k = clip((k − k₀ − f + 1) / (d + 1), 0, 1)
-            w = min(max((k - first - self.freeze + 1) / (latency + 1), 0.0), 1.0)
-            weight = np.where(self._jumping, float(w > 0), w)
-            out[k] = (1.0 - weight) * old.actions[then] + weight * new[k]
+        for k in range(first, len(new)):
+            out[k] = self._blended(k, new[k], now, age)
         return out
+
+    def _blended(self, k: int, action: Array, now: float, age: float) -> Array:
+        """(Da,) `action` of step `k` and what the old chunk has for that time."""
+        old, first = self._chunk, self._index(age)
+        latency = math.ceil(age / self.period_s - _EDGE)
+        if old is None or not self.blend or k >= first + self.freeze + latency:
+            return action
+        # The middle of the step decides which of the old actions it meets: the two grids may be askew.
+        then = self._index(now - age + (k + 0.5) * self.period_s - old.start)
+        if then >= len(old.actions):
+            return action
+        # w_k = clip((k − k₀ − f + 1) / (d + 1), 0, 1)
+        w = min(max((k - first - self.freeze + 1) / (latency + 1), 0.0), 1.0)
+        weight = np.where(self._jumping, float(w > 0), w)
+        return (1.0 - weight) * old.actions[then] + weight * action

@@ -21,11 +21,12 @@ class SetPoints:
     Attributes:
       names: (n + 1,) what a target's numbers are: the contract's joints [rad], then the gripper's opening [m].
       spec: of an action.
+      relative: whether actions are displacements, but for the gripper's.
     """
 
     def __init__(self, contract: Contract) -> None:
         self._control = make_control(contract.action_kind, contract.robot)
-        self._relative = contract.action_kind == "tcp_delta"
+        self.relative = contract.action_kind == "tcp_delta"
         self._robot, self._border = contract.robot, Border(contract)
         self.names = (*contract.joints, GRIPPER)
         self.spec = self._control.spec
@@ -41,7 +42,7 @@ class SetPoints:
     def target(self, q: Array, action: NDArray) -> Array:
         """As `wanted`, but not over the border."""
         chain, wanted = self._robot.chain, self.wanted(q, action)
-        if not self._relative:  # joint positions are wanted as such
+        if not self.relative:  # joint positions are wanted as such
             return wanted
         now, (pos, rot) = chain.forward(q[None]), chain.forward(wanted[None, :-1])
         inside = self._border.inside(pos[0], rot[0], (now[0][0], now[1][0]))
@@ -52,7 +53,7 @@ class SetPoints:
 
     def at_rest(self, action: NDArray) -> bool:
         """Whether `action` (Da,) is no motion of the arm."""
-        return self._relative and not np.any(action[:-1])
+        return self.relative and not np.any(action[:-1])
 
     def action(self, q: Array, target: Array) -> Array:
         """(Da,) in [-1, 1]: the action that leads from `q` (n,) to `target` (n + 1,), or as near as any does."""

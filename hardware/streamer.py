@@ -81,7 +81,13 @@ class Streamer:
         self.names = self._set_points.names
         self._period = 1.0 / contract.control_hz
         self.stream = ActionChunkBuffer(
-            self._set_points.spec.names, self._period, grace_s=grace_s, freeze=freeze_steps, blend=blend, clock=clock
+            self._set_points.spec.names,
+            self._period,
+            grace_s=grace_s,
+            freeze=freeze_steps,
+            blend=blend,
+            relative=self._set_points.relative,
+            clock=clock,
         )
         self.joints = JointReader(contract, clock)
         self.arming = self.stopped = self.last_stop = ""

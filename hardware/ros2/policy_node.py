@@ -1,8 +1,10 @@
 """The policy node: observation → action chunk, stamped with the moment of the observation.
 
 One inference per executed chunk. A chunk made from the observation of time s is executed over
-[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. Inference
-runs in a thread of its own: meanwhile joint states stay fresh. It runs only while the safety node is *armed*.
+[s, s + Ta/control_hz); so the next observation is the one taken at the end of that, as in the simulator. Where
+inference takes longer than a control step, so many further actions are sent as are executed until the next chunk is
+there, as far as the policy predicts. Inference runs in a thread of its own: meanwhile joint states stay fresh. It runs
+only while the safety node is *armed*.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ import json
 import logging
 import math
 import queue
+import statistics
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -31,13 +35,14 @@ from hardware.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.station_node import StationNode, StationOptions
-from robolearn.core import BadInput, Interface, Policy, RobolearnError, bind_policy
+from robolearn.core import BadInput, Interface, Observation, Policy, RobolearnError, bind_policy
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.005  # between two polls of the inputs
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 EARLY_S = 0.0005
+TYPICAL = 9  # inferences whose median says how long one takes
 ALIVE_S = 0.02  # between heartbeats
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
@@ -65,7 +70,9 @@ class PolicyNode(StationNode):
     """
 
     def __init__(self, load: Callable[..., Policy], **station: Unpack[StationOptions]) -> None:
-        defaults = {"policy": "", "objects": "", "seed": 0, "tail_steps": 0, **HOW}
+        # tail_steps: actions that are sent beyond those executed; below 0: as many as inference takes.
+        # delay_steps: control steps that every inference takes longer, in simulation.
+        defaults = {"policy": "", "objects": "", "seed": 0, "tail_steps": -1, "delay_steps": 0, **HOW}
         super().__init__("policy", defaults, **station)
         self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
@@ -73,6 +80,8 @@ class PolicyNode(StationNode):
 
     def configure(self) -> None:
         contract = self.station()
+        if self.value("delay_steps") and not contract.simulated:
+            raise BadInput("delay_steps", got=self.value("delay_steps"), expected=f"0 on {contract.name}, a real arm")
         path = self.value("policy")
         self.policy = self._load(path, **{name: self.value(name) for name in HOW})
         if (objects := self.policy.interface.observation.get("objects")) is not None:
@@ -90,7 +99,7 @@ class PolicyNode(StationNode):
         self._fault = ""
         self._chunks = 0
         self._complained = 0.0
-        self._latency = Latencies()
+        self._latency, self._took = Latencies(), deque[float](maxlen=TYPICAL)
         self.policy.reset(self.value("seed"))
         self._warm_up(needed)
 
@@ -169,8 +178,9 @@ class PolicyNode(StationNode):
                 if not request.acts:
                     self.policy.observe(request.observation)
                     continue
-                actions = np.asarray(self.policy.act(request.observation))[0]
-                actions = actions[: self._steps + max(self.value("tail_steps"), 0)]
+                actions = self._act(request.observation)[0]
+                self._took.append(time.monotonic() - request.asked)
+                actions = actions[: self._steps + self._tail()]
                 if request.arming == self._arming:
                     message = messages.chunk(self.contract.interface.action.names, actions, request.stamp, self._period)
                     self._chunk_publisher.publish(message)
@@ -182,13 +192,34 @@ class PolicyNode(StationNode):
             finally:
                 self._busy = False
 
+    def _act(self, observation: Observation) -> NDArray:
+        chunk = np.asarray(self.policy.act(observation))
+        time.sleep(max(self.value("delay_steps"), 0) * self._period)
+        return chunk
+
+    def _tail(self) -> int:
+        """How many actions to send beyond those of the chunk: what is executed while the next is computed."""
+        if (asked := self.value("tail_steps")) >= 0:
+            return asked
+        steps = statistics.median(self._took) / self._period
+        # One more: the next may take longer than they usually do.
+        return 0 if steps < 1 else math.ceil(steps) + 1
+
     def _warm_up(self, needed: Interface) -> None:
-        """Compile and allocate now, not while the arm moves."""
+        """Compile and allocate now, not while the arm moves, and see how long an inference takes."""
         blank = {key: np.zeros((1, *spec.shape), spec.dtype) for key, spec in needed.observation.items()}
-        chunk = np.asarray(self.policy.act(blank))
+        chunk = self._act(blank)
         size = len(needed.action.names) or needed.action.size
         if chunk.ndim != 3 or chunk.shape[2] != size or chunk.shape[1] < self.policy.execute_steps:
             raise BadInput("policy's chunk", got=chunk.shape, expected=(1, f"≥ {self.policy.execute_steps}", size))
+        begun = time.monotonic()
+        self._act(blank)
+        self._took.append(time.monotonic() - begun)
+        if (steps := self._took[0] / self._period) > chunk.shape[1] - self.policy.execute_steps and steps > 1:
+            log.warning(
+                "a decision takes %.0f ms, %.1f control steps: %d predicted and %d executed leave none to go on with",
+                1e3 * self._took[0], steps, chunk.shape[1], self.policy.execute_steps,
+            )  # fmt: skip
         self.contract.robot.chain.forward(np.zeros((1, len(self.contract.joints))))
         self.policy.reset(self.value("seed"))
 

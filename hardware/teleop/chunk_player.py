@@ -1,8 +1,9 @@
 """A policy's chunks, one action per control step, for a loop that must not wait: inference has a thread of its own.
 
-The next chunk is asked for with the observation of the last step of the present one, and goes on at its second action:
-its first one was for the step that was already being executed. One that comes late is bridged by the tail of the old
-chunk, and by its last action for no more than `GRACE` steps.
+The next chunk is asked for with the observation of the last step of the present one. That step is executed meanwhile,
+so that it goes on at its second action; where actions are displacements it goes on from where the steps that were
+executed since then have led (`hardware.catching_up`). One that comes late is bridged by the tail of the old chunk, and
+by its last action for no more than `GRACE` steps.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.catching_up import continued
 from robolearn.core import BadInput, Policy, RobolearnError
 
 log = logging.getLogger(__name__)
 
 GRACE = 2  # steps beyond a chunk's end
+KEPT = 512  # executed actions: more than a policy's inference can take
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,9 @@ class ChunkPlayer:
     def __init__(self, policy: Policy, seed: int = 0) -> None:
         self._policy = policy
         self._life = self._step = self._begun = 0
+        spec = policy.interface.action
+        self._names = spec.names if policy.interface.action_kind == "tcp_delta" else ()  # of displacements
+        self._executed: deque[tuple[int, NDArray[np.float32]]] = deque(maxlen=KEPT)  # step → action
         self._chunk: NDArray[np.float32] | None = None
         self._pending = False
         self._error: RobolearnError | None = None
@@ -79,7 +86,7 @@ class ChunkPlayer:
         while not self._done.empty():
             job, chunk = self._done.get()
             if job.life == self._life:
-                self._chunk, self._begun, self._pending = chunk, job.step, False
+                self._chunk, self._begun, self._pending = self._following(chunk, job.step), job.step, False
         k, steps = self._step - self._begun, self._policy.execute_steps
         acts = not self._pending and (self._chunk is None or k >= steps - 1)
         if acts or self._policy.observes_every_step:
@@ -88,12 +95,26 @@ class ChunkPlayer:
             self._pending = self._pending or acts
         if self._chunk is None or k >= len(self._chunk) + GRACE:
             return None
-        return self._chunk[min(k, len(self._chunk) - 1)]
+        action = self._chunk[min(k, len(self._chunk) - 1)]
+        self._executed.append((self._step, action))
+        return action
 
     def close(self) -> None:
         """End the thread; more than once is no fault."""
         self._jobs.put(None)
         self._thread.join(2.0)
+
+    def _following(self, chunk: NDArray[np.float32], begun: int) -> NDArray[np.float32]:
+        """(T, Da) the chunk from the observation of step `begun`, as it is executed from now on."""
+        elapsed = self._step - begun
+        if not self._names or elapsed >= len(chunk):
+            return chunk
+        executed = np.zeros(chunk.shape[1])
+        for step, action in self._executed:
+            executed += action * (step >= begun)
+        return continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action).astype(
+            np.float32
+        )
 
     def _infer(self) -> None:
         life = -1

@@ -60,6 +60,9 @@ class Deploy(Command):
     """What computes the policy's decisions: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
     precision: InferencePrecision = "float32"
     """Of the decisions: float32, bfloat16 (torch, compile) or int8 (onnx)."""
+    delay_steps: int = 0
+    """On the simulated arm and in a rehearsal: control steps by which every decision comes late, as those of a slow
+    policy do. Meanwhile the arm goes on with what is predicted beyond what is executed (`train --horizon`)."""
     seconds: float = 30.0
     """On a real arm and in a rehearsal: longest episode [s]."""
     dry_run: bool = False
@@ -84,6 +87,7 @@ class Deploy(Command):
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
+        at_least(0, delay_steps=self.delay_steps)
         check_seed(self.seed)
         check_backend(self.backend, self.precision)
         if self.backend == "onnx":
@@ -101,6 +105,10 @@ class Deploy(Command):
             driver = contract.driver or ("sim" if contract.servos else "")
             names, simulation = _simulation(self.task, driver, self.seconds)
             contract = contract.with_objects(names)
+        elif self.delay_steps:
+            raise BadInput(
+                f"--delay-steps on {contract.name}, a real arm", got=self.delay_steps, expected="0, or --rehearse"
+            )
         if self.video is not None:
             from robolearn.cli.film import check_film
 
@@ -169,6 +177,7 @@ class Deploy(Command):
             device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
             backend=self.backend,
             precision=self.precision,
+            delay_steps=self.delay_steps,
             dry_run=self.dry_run,
             realtime_priority=self.realtime_priority,
             simulation=simulation,

@@ -67,6 +67,7 @@ class Deployment:
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
       backend, precision: what computes its decisions; see `policies.backends`.
+      delay_steps: control steps by which each of its decisions is late on purpose, in simulation.
       dry_run: nothing is published to the controller.
       realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
       simulation: the simulated arm, or None for a real one.
@@ -87,6 +88,7 @@ class Deployment:
     device: str = "auto"
     backend: str = "torch"
     precision: str = "float32"
+    delay_steps: int = 0
     dry_run: bool = False
     realtime_priority: int = 0
     simulation: Simulation | None = None
@@ -186,6 +188,7 @@ def programs(deployment: Deployment) -> list[Program]:
         **({"goals": deployment.goals, "goal_choice": deployment.goal_choice} if deployment.goals else {}),
         **({} if deployment.denoise_steps is None else {"denoise_steps": deployment.denoise_steps}),
         **({} if deployment.guidance is None else {"guidance": float(deployment.guidance)}),
+        **({"delay_steps": deployment.delay_steps} if deployment.delay_steps else {}),
         **objects,
     }
 

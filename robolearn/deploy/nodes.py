@@ -35,6 +35,7 @@ def main_policy(argv: Sequence[str] | None = None) -> int:
             "denoise_steps",
             "guidance",
             "tail_steps",
+            "delay_steps",
             "realtime_priority",
         ),
         argv,

@@ -181,6 +181,19 @@ def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running]
 
 @pytest.mark.long
 @pytest.mark.realtime
+def test_a_slow_policy_goes_on_with_what_it_predicted(deploy: Callable[..., Running], tmp_path: Path) -> None:
+    """Three steps late: three of the tail bridge them until the next chunk is there; without them it would stop."""
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    slow = make_policy(tmp_path / "slow", interface, horizon=12)
+    code, out, err = deploy("--policy", slow, "--episodes", 1, "--delay-steps", 3).end()
+    assert code == 0, err
+    result = json.loads(out.splitlines()[-1])
+    assert result["ended"] is None and result["violations"] == 0 and result["monitor"]["commands"] > 100
+    assert 150 < result["latency_ms"]["p50"] < 250
+
+
+@pytest.mark.long
+@pytest.mark.realtime
 @pytest.mark.parametrize("node", KILLED)
 def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness, node: str) -> None:
     deployment = in_motion(deploy, policy, witness)
@@ -322,3 +335,6 @@ def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: 
     assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
     assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")
     assert "--episodes" in refused(capsys, "--policy", policy, "--episodes", 0)
+    assert "--delay-steps: got -1" in refused(capsys, "--policy", policy, "--delay-steps", -1)
+    late = ("--policy", policy, "--robot", "fr3", "--yes", "--delay-steps", 2)
+    assert "fr3, a real arm: got 2, expected 0, or --rehearse" in refused(capsys, *late)

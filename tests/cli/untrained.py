@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import Interface
 
 
-def make_policy(folder: Path, interface: Interface) -> Path:
-    """An untrained flow policy, written as training writes it."""
-    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2)), interface)
+def make_policy(folder: Path, interface: Interface, **config: Any) -> Path:
+    """An untrained flow policy with the settings `config`, written as training writes it."""
+    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2), **config), interface)
     statistics = {
         name: {"mean": np.zeros(spec.shape), "std": np.ones(spec.shape)} for name, spec in interface.observation.items()
     }

@@ -166,7 +166,8 @@ class FaultRig:
             return
         self._due = stamp + STEPS * STEP
         self._calls += 1
-        self._thinking = (self.now + self.latency, Chunk(stamp, self.act(self._calls)))
+        actions = self.act(self._calls)
+        self._thinking = (self.now + self.latency, Chunk(stamp, actions, times=np.arange(len(actions)) * STEP))
 
     def _streamer(self) -> None:
         self.streamer.safety(str(self.supervisor.arming) if self.filter.state is SafetyState.ARMED else "")

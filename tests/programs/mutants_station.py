@@ -18,8 +18,32 @@ SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_whe
 GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
 ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
+LATE, LATE_TESTS = "hardware/catching_up.py", ("tests/hardware/test_catching_up.py",)
+PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "late-by-time-alone": Mutant(
+        "hardware/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS
+    ),
+    "late-counts-what-was-before": Mutant(LATE, "- max(at, start)", "- at", LATE_TESTS),
+    "late-actions-do-not-end": Mutant(LATE, "min(end, at + self._period)", "end", LATE_TESTS),
+    "late-actions-overlap": Mutant(LATE, "            end = at\n", "", LATE_TESTS),
+    "late-on-the-other-side": Mutant(LATE, "(path - executed)", "(path + executed)", LATE_TESTS),
+    "late-what-is-done-is-not-counted": Mutant(LATE, "place += out[k]", "pass", LATE_TESTS),
+    "late-a-step-behind": Mutant(LATE, "begin + 1.0 +", "begin +", LATE_TESTS),
+    "late-anywhere-on-a-standstill": Mutant(LATE, "+ _EPSILON * np.abs", "- _EPSILON * np.abs", LATE_TESTS),
+    "late-grippers-are-displaced": Mutant(LATE, 'name != "gripper"', "True", LATE_TESTS),
+    "late-along-rotations": Mutant(LATE, "name in TRANSLATION", "True", LATE_TESTS),
+    "late-without-bounds": Mutant(LATE, "np.clip(goals[j] - place, -1.0, 1.0)", "goals[j] - place", LATE_TESTS),
+    "late-never-held": Mutant(
+        "hardware/action_chunk_buffer.py", "self._executed.add(now, chunk.actions[index])", "pass", LATE_TESTS
+    ),
+    "late-played-by-time": Mutant("hardware/teleop/chunk_player.py", '== "tcp_delta" else ()', '== "" else ()', PLAYED),
+    "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", " * (step >= begun)", "", PLAYED),
+    "late-without-a-tail": Mutant(
+        "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
+        ("tests/cli/test_deploy.py::test_a_slow_policy_goes_on_with_what_it_predicted",),
+    ),
     "tool-forgotten": Mutant(SPEC, "if self.tool is None:\n            return chain", "return chain", TOOL),
     "flange-at-the-last-joint": Mutant(
         SPEC, "tcp_pos=np.array(self.flange) + np.array(tcp.position)", "tcp_pos=np.array(tcp.position)", TOOL

@@ -147,7 +147,7 @@ def test_nobody_watches(rig: RecordingRig) -> None:
 
 
 class Counting(Policy):
-    """Chunks whose first component is the number of the observation behind them, plus a hundredth per step."""
+    """Chunks of no motion, whose gripper is the number of the observation behind them, plus a hundredth per step."""
 
     def __init__(self, steps: int = 4, tail: int = 2) -> None:
         self.interface = CONTRACT.interface
@@ -165,7 +165,16 @@ class Counting(Policy):
         if self.fails:
             raise RuntimeError("broken")
         chunk = np.zeros((1, self._length, len(NAMES)), np.float32)
-        chunk[0, :, 0] = observation["proprio"][0, 0] + 0.01 * np.arange(self._length)
+        chunk[0, :, -1] = observation["proprio"][0, 0] + 0.01 * np.arange(self._length)
+        return chunk
+
+
+class Rising(Counting):
+    """The same displacements from every observation: a tenth of a step forward, then two, then three, …"""
+
+    def act(self, observation: Observation) -> ActionChunk:
+        chunk = np.zeros((1, self._length, len(NAMES)), np.float32)
+        chunk[0, :, 0] = 0.1 + 0.1 * np.arange(self._length)
         return chunk
 
 
@@ -175,10 +184,10 @@ def seen(number: float) -> dict[str, np.ndarray]:
     return found
 
 
-def play(player: ChunkPlayer, number: float) -> float | None:
+def play(player: ChunkPlayer, number: float, component: str = NAMES[-1]) -> float | None:
     action = player.action(seen(number))
     time.sleep(0.03)  # inference
-    return None if action is None else round(float(action[0]), 2)
+    return None if action is None else round(float(action[NAMES.index(component)]), 2)
 
 
 def test_a_chunk_goes_on_where_time_is_and_is_renewed_before_it_ends() -> None:
@@ -208,6 +217,16 @@ def test_a_chunk_goes_on_where_time_is_and_is_renewed_before_it_ends() -> None:
     with pytest.raises(RobolearnError, match="broken"):
         for k in range(20):
             play(player, 31 + k)
+    player.close()
+
+
+def test_displacements_go_on_where_the_arm_is() -> None:
+    player = ChunkPlayer(Rising())
+    # Nothing was executed while the first was computed. The next was seen before .3: that is .1 + .2 of its own way.
+    assert [play(player, k, "dx") for k in range(7)] == [None, 0.1, 0.2, 0.3, 0.3, 0.4, 0.5]
+    # Somebody else moved the arm: what was executed before does not count.
+    player.begin()
+    assert [play(player, k, "dx") for k in range(20, 24)] == [None, 0.1, 0.2, 0.3]
     player.close()
 
 
