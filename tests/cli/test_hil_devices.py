@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -267,21 +268,52 @@ def test_a_leader_arm_teaches(tmp_path: Path, terminal: Terminal) -> None:
     assert runs_of(second)[-1][-1].index == second[-1].index, "nothing is handed to the policy"
 
 
+def begin(pad: Hands, terminal: Terminal, listener: Listener) -> None:
+    """START, until an episode is recorded."""
+    for _ in range(4):
+        terminal.wait("START", 120.0)
+        pad("tap", "start")
+        with suppress(AssertionError):
+            until(lambda: listener.state == "armed", "an armed arm", 15.0)
+            terminal.wait("recording · ", 6.0)
+            return
+    raise AssertionError("no episode begins")
+
+
+def end(pad: Hands, terminal: Terminal, button: str) -> None:
+    """Label the episode, and end it all."""
+    pad("tap", button)
+    terminal.wait("START", 20.0)
+    with suppress(OSError):  # twice, should an episode run; else the first has ended it all
+        pad("tap", "back")
+        time.sleep(1.0)
+        pad("tap", "back")
+
+
+def test_a_station_whose_pictures_are_of_another_size(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
+    def teach(pad: Hands) -> None:
+        begin(pad, terminal, listener)
+        time.sleep(2.0)
+        end(pad, terminal, "a")
+
+    station = load_contract("sim").with_cameras(("front",))
+    offered = station.interface
+    learned = {"images.front": replace(offered.observation["images.front"], shape=(48, 48, 3))}
+    offered = replace(offered, observation={**offered.observation, **learned})
+    policy = make_constant(tmp_path / "policy", offered, ("front",), dy=0.2, gripper=0.9)
+    assert station.cameras["front"].size != (48, 48)
+    found = taught("gamepad", policy, tmp_path / "run", terminal, teach, "--robot", "sim", "--domain", DOMAIN)
+    assert (True, False, True) in ends_of(found)
+    pictures = np.array([r.observation["images.front"] for r in found if isinstance(r, Step)])
+    assert len(pictures) > 20 and pictures.shape[1:] == (48, 48, 3) and pictures.dtype == np.uint8
+    assert pictures[0].std() > 10.0 and (pictures[0] != pictures[-1]).any(), "of an arm that moves"
+
+
 def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
     """Over ROS 2, behind the safety node; judged by what passes between the nodes, too."""
 
-    def start(pad: Hands) -> None:
-        for _ in range(4):
-            terminal.wait("START", 120.0)
-            pad("tap", "start")
-            with suppress(AssertionError):
-                until(lambda: listener.state == "armed", "an armed arm", 15.0)
-                terminal.wait("recording · ", 6.0)
-                return
-        raise AssertionError("no episode begins")
-
     def teach(pad: Hands) -> None:
-        start(pad)
+        begin(pad, terminal, listener)
         time.sleep(2.5)  # a pad at rest sends nothing, and the policy moves the arm
         assert listener.state == "armed"
         pad("axis", "right_y", -1.0)
@@ -293,7 +325,7 @@ def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, list
         terminal.wait("the policy moves the arm")
         time.sleep(1.0)
         pad("tap", "a")
-        start(pad)
+        begin(pad, terminal, listener)
         time.sleep(1.0)
         pad("axis", "left_y", -0.3)
         pad("press", "left_shoulder")
@@ -308,14 +340,9 @@ def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, list
         assert listener.state != "armed" and listener.moved(since) < 1e-6, "nothing moves by itself"
         pad("release", "left_shoulder")
         pad("axis", "left_y", 0.0)
-        start(pad)
+        begin(pad, terminal, listener)
         time.sleep(1.0)
-        pad("tap", "b")
-        terminal.wait("START", 20.0)
-        with suppress(OSError):  # twice, should an episode run; else the first has ended it all
-            pad("tap", "back")
-            time.sleep(1.0)
-            pad("tap", "back")
+        end(pad, terminal, "b")
 
     out = tmp_path / "run"
     contract = load_contract("sim").with_cameras(())
