@@ -18,7 +18,7 @@ from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
 from robolearn.cli.hil.preflight import OWN_DELAY, check_policy_fits, check_terminal
-from robolearn.cli.hil.shown import lines
+from robolearn.cli.hil.shown import lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY
 
@@ -111,8 +111,7 @@ class HilRun(Teaching, Playing):
         return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        for word, said in lines(self, self, result):
-            console.print(f"{word:<12}{said}", soft_wrap=True)
+        print_lines(lines(self, self, result), console)
 
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
