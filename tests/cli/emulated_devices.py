@@ -102,6 +102,7 @@ class Mouse:
 
     def unplug(self) -> None:
         self.plugged, self.held = False, []
+        self.reports.clear()
 
     def plug(self) -> None:
         self.plugged = True

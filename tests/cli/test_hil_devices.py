@@ -6,48 +6,26 @@ which step, along which axis, how the tcp went, and what became of an episode wh
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from arm_listener import Listener
+from device_lessons import ends_of, steps_of, taught
 from emulated_devices import Hands
-from teaching import SMALL, Terminal, records, rotation, runs_of, until
+from teaching import Terminal, rotation, runs_of
 from untrained import make_constant
 
-from hardware.ros2.background import Background
-from hardware.safety import SafetyFilter
-from robolearn.data.replay import End, Step
+from robolearn.data.replay import Step
 from robots import SO101
-from robots.stations import load_contract
 from sim.registry import make_env
 
 pytestmark = [pytest.mark.realtime, pytest.mark.long]
-
-
-DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
-
-
-@pytest.fixture
-def listener() -> Iterator[Listener]:
-    c = load_contract("sim")
-    SafetyFilter(c.robot, c.joints, c.limits, 1.0 / c.stream_hz)  # its machine code is made before an arm waits for it
-    with Background(DOMAIN) as ros:
-        node = Listener(context=ros.context)
-        node.start()
-        ros.add(node)
-        yield node
 
 
 @pytest.fixture
@@ -59,38 +37,6 @@ def terminal() -> Iterator[Terminal]:
 
 def policy_of(folder: Path, robot: str = "panda", **parts: float) -> Path:
     return make_constant(folder, make_env("lift", 1, robot=robot, threads=1).interface, **parts)
-
-
-def taught(
-    device: str, policy: Path, out: Path, terminal: Terminal, teach: Callable[[Hands], None], *words: object
-) -> list[Any]:
-    """The records of a run that `teach` ends by QUIT."""
-    hands = Hands(device, out)
-    process = hands.run(
-        "hil", "run", "--policy", policy, "--task", "lift", "--teleop", device, "--out", out, *words, *SMALL, "--json",
-        log=terminal.program, stdin=terminal.program,
-    )  # fmt: skip
-    try:
-        until(lambda: hands.there or process.poll() is not None, "an actor with the device")
-        teach(hands)
-        result = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(30)
-        hands.close()
-        print(terminal.seen[-3000:], *(p.read_text()[-2000:] for p in sorted((out / "logs").glob("*.log"))))
-    assert process.returncode == 0 and result["finished"] is False, result
-    return records(out, policy)
-
-
-def ends_of(found: list[Any]) -> list[tuple[bool, bool, bool]]:
-    """(terminated, truncated, success) of each episode."""
-    return [(r.terminated, r.truncated, r.success) for r in found if isinstance(r, End)]
-
-
-def steps_of(found: list[Any], episode: int) -> list[Step]:
-    return [r for r in found if isinstance(r, Step) and r.episode == episode]
 
 
 def check_moved(run: list[Step], axis: int, least: float) -> None:
@@ -266,98 +212,3 @@ def test_a_leader_arm_teaches(tmp_path: Path, terminal: Terminal) -> None:
     assert np.degrees(pan[-1] - SO101.home[0]) == pytest.approx(30.0, abs=4.0), "the arm went there"
     second = steps_of(found, 1)
     assert runs_of(second)[-1][-1].index == second[-1].index, "nothing is handed to the policy"
-
-
-def begin(pad: Hands, terminal: Terminal, listener: Listener) -> None:
-    """START, until an episode is recorded."""
-    for _ in range(4):
-        terminal.wait("START", 120.0)
-        pad("tap", "start")
-        with suppress(AssertionError):
-            until(lambda: listener.state == "armed", "an armed arm", 15.0)
-            terminal.wait("recording · ", 6.0)
-            return
-    raise AssertionError("no episode begins")
-
-
-def end(pad: Hands, terminal: Terminal, button: str) -> None:
-    """Label the episode, and end it all."""
-    pad("tap", button)
-    terminal.wait("START", 20.0)
-    with suppress(OSError):  # twice, should an episode run; else the first has ended it all
-        pad("tap", "back")
-        time.sleep(1.0)
-        pad("tap", "back")
-
-
-def test_a_station_whose_pictures_are_of_another_size(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
-    def teach(pad: Hands) -> None:
-        begin(pad, terminal, listener)
-        time.sleep(2.0)
-        end(pad, terminal, "a")
-
-    station = load_contract("sim").with_cameras(("front",))
-    offered = station.interface
-    learned = {"images.front": replace(offered.observation["images.front"], shape=(48, 48, 3))}
-    offered = replace(offered, observation={**offered.observation, **learned})
-    policy = make_constant(tmp_path / "policy", offered, ("front",), dy=0.2, gripper=0.9)
-    assert station.cameras["front"].size != (48, 48)
-    found = taught("gamepad", policy, tmp_path / "run", terminal, teach, "--robot", "sim", "--domain", DOMAIN)
-    assert (True, False, True) in ends_of(found)
-    pictures = np.array([r.observation["images.front"] for r in found if isinstance(r, Step)])
-    assert len(pictures) > 20 and pictures.shape[1:] == (48, 48, 3) and pictures.dtype == np.uint8
-    assert pictures[0].std() > 10.0 and (pictures[0] != pictures[-1]).any(), "of an arm that moves"
-
-
-def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
-    """Over ROS 2, behind the safety node; judged by what passes between the nodes, too."""
-
-    def teach(pad: Hands) -> None:
-        begin(pad, terminal, listener)
-        time.sleep(2.5)  # a pad at rest sends nothing, and the policy moves the arm
-        assert listener.state == "armed"
-        pad("axis", "right_y", -1.0)
-        pad("press", "left_shoulder")
-        terminal.wait("you move the arm")
-        time.sleep(0.8)
-        pad("release", "left_shoulder")
-        pad("axis", "right_y", 0.0)
-        terminal.wait("the policy moves the arm")
-        time.sleep(1.0)
-        pad("tap", "a")
-        begin(pad, terminal, listener)
-        time.sleep(1.0)
-        pad("axis", "left_y", -0.3)
-        pad("press", "left_shoulder")
-        terminal.wait("you move the arm")
-        time.sleep(0.3)
-        pad("unplug")
-        until(lambda: listener.state != "armed", "the arm stops", 2.0)
-        time.sleep(1.5)
-        since = time.time()
-        pad("plug")
-        time.sleep(2.5)
-        assert listener.state != "armed" and listener.moved(since) < 1e-6, "nothing moves by itself"
-        pad("release", "left_shoulder")
-        pad("axis", "left_y", 0.0)
-        begin(pad, terminal, listener)
-        time.sleep(1.0)
-        end(pad, terminal, "b")
-
-    out = tmp_path / "run"
-    contract = load_contract("sim").with_cameras(())
-    policy = make_constant(tmp_path / "policy", contract.interface, dy=0.2, gripper=0.9)
-    found = taught("gamepad", policy, out, terminal, teach, "--robot", "sim", "--domain", DOMAIN)
-    arm = json.loads((out / "spool" / "arm.json").read_text())
-    assert arm["violations"] == 0 and arm["monitor"]["commands"] > 100 and arm["stops"] >= 1
-    ends = ends_of(found)
-    whole = ends.index((True, False, True))
-    assert (False, True, False) in ends[whole + 1 :] and (True, False, False) in ends[whole + 1 :]
-    (run,) = runs_of(steps_of(found, whole))
-    assert np.abs(run[0].action[:6]).max() < 0.3, "taken over without a jerk"
-    asked = np.array([rotation(step) @ step.action[:3] for step in run])
-    tcp = np.array([step.observation["proprio"][8:11] for step in run], np.float64)
-    assert asked[:, 2].max() > 0.5 and tcp[-1, 2] - tcp[0, 2] > 0.02, "up, as the stick"
-    lost = max(k for k, end in enumerate(ends) if end == (False, True, False))
-    assert runs_of(steps_of(found, lost)), "the hand had it"
-    assert steps_of(found, lost)[-1].intervention, "nothing is handed to the policy"

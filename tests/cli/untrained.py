@@ -28,7 +28,7 @@ def make_policy(folder: Path, interface: Interface, **config: Any) -> Path:
     return save_policy(ChunkPolicy(net, Normalizer.from_statistics(interface, statistics), interface), folder)
 
 
-def make_constant(folder: Path, offered: Interface, cameras: tuple[str, ...] = (), **parts: float) -> Path:
+def make_constant(folder: Path, offered: Interface, cameras: tuple[str, ...] = (), /, **parts: float) -> Path:
     """A policy that always asks for the same, with a little noise: a flow whose velocity field is 0.
 
     Args:

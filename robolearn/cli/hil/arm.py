@@ -91,7 +91,9 @@ def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, lin
             nonlocal node
             priority = actor.realtime_priority if may_be_realtime() else 0
             overrides: dict[str, Any] = {"realtime_priority": priority}
-            node = RecordNode(lambda _: taught.session, make=taught.make, name="hil", overrides=overrides)
+            node = RecordNode(
+                lambda _: taught.session, make=taught.make, name="hil", contract=contract, overrides=overrides
+            )
             return node
 
         stack.enter_context(unhurried_logs())
