@@ -6,6 +6,7 @@ Stamps are seconds as float64: at today's dates they resolve 0.24 µs, far below
 from __future__ import annotations
 
 import importlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -276,7 +277,7 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class SafetyReport:
-    """The report of the safety node: its state, the reason, and every value as text."""
+    """The report of the safety node: its state, the reason, and every value as text; tables and lists are JSON."""
 
     state: SafetyState
     reason: str
@@ -293,10 +294,15 @@ def safety_report(state: SafetyState, reason: str, values: Mapping[str, object],
     status = DiagnosticStatus(
         level=LEVELS.get(state, DiagnosticStatus.ERROR), name="safety", message=reason, hardware_id="robolearn"
     )
-    status.values = [KeyValue(key=k, value=str(v)) for k, v in {"state": state.value, **values}.items()]
+    status.values = [KeyValue(key=k, value=_text(v)) for k, v in {"state": state.value, **values}.items()]
     message = DiagnosticArray(status=[status])
     message.header.stamp = stamp
     return message
+
+
+def _text(value: object) -> str:
+    """A value of a report: tables and lists as JSON."""
+    return json.dumps(value, default=str) if isinstance(value, dict | list | tuple) else str(value)
 
 
 def read_safety_report(message: DiagnosticArray) -> SafetyReport | None:

@@ -3,12 +3,14 @@
 SDL runs without a window: the dummy video driver, and events although nothing of ours has the focus. The left shoulder
 button is the dead-man: nothing moves unless it is held.
 
-A pad reports only changes. Where its radio link dies and the receiver stays plugged in, all keep their
-last values: motion that no event renews ends after `STILL_S`. A cable has no such link.
+A pad reports only changes: one that is attached and whose dead-man is off was heard of when it was sampled. Where its
+radio link dies and the receiver stays plugged in, all keep their last values: motion that no event renews ends after
+`STILL_S`. A cable has no such link.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -21,6 +23,8 @@ from hardware.teleop.motion_device import MotionDevice, MotionOptions
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
+
+log = logging.getLogger(__name__)
 
 # Numbers of SDL_GameControllerAxis and SDL_GameControllerButton, which SDL keeps stable.
 AXES = {"left_x": 0, "left_y": 1, "right_x": 2, "right_y": 3, "left_trigger": 4, "right_trigger": 5}
@@ -159,6 +163,18 @@ class Gamepad(MotionDevice):
         self._pygame.event.clear()  # what happened before is not meant for us
         self._begin(f"{self._pad.name}: {HELP}")
 
+    def renew(self) -> bool:
+        """See `hardware.teleop.renewed`."""
+        if self._pad is not None:
+            self._pad.quit()
+            self._pad = None
+        try:
+            self.open()
+        except BadInput as error:
+            log.debug("%s", error)
+            return False
+        return True
+
     def close(self) -> None:
         """See `Device.close`."""
         self._end()
@@ -170,7 +186,8 @@ class Gamepad(MotionDevice):
         """See `Device.sample`."""
         pressed = self._pressed()
         events = self._confirm.events(EVENTS[name] for name in pressed if name in EVENTS)
-        held = self._held(DEADMAN) if self._watchdog.alive() else False
+        alive = self._watchdog.alive()
+        held = self._held(DEADMAN) if alive else False
         action, stale = None, False
         if held:
             axes = self._axes()
@@ -181,7 +198,8 @@ class Gamepad(MotionDevice):
             )
         still = f"nothing new from the pad for {STILL_S:g} s: move the stick" if stale else ""
         note = self._watchdog.why or self._confirm.note or (still if held else "hold LB to move")
-        return Sample(action, held, events, self._watchdog.newest, note)
+        stamp = self._watchdog.clock() if alive and not held else self._watchdog.newest
+        return Sample(action, held, events, stamp, note, released=None if held else alive)
 
     def _pressed(self) -> list[str]:
         """Buttons that went down since the last call, in order; notices a pad that is gone."""

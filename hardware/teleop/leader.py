@@ -114,6 +114,25 @@ class Leader:
 
     def open(self) -> None:
         """See `Device.open`."""
+        self._connect()
+        if Keys.available(self._fd):
+            self._keys.open()
+        self._screen.print(HELP)
+
+    def renew(self) -> bool:
+        """See `hardware.teleop.renewed`."""
+        self._stop.set()
+        if self._thread is not None and self._thread.is_alive():
+            return False  # its read of the bus has not come back
+        self._disconnect()
+        try:
+            self._connect()
+        except BadInput as error:
+            log.debug("%s", error)
+            return False
+        return True
+
+    def _connect(self) -> None:
         arm = self._given or lerobot_leader(self._kind, self._port, self._calibration)
         where = f"leader at {self._port}"
         try:
@@ -130,13 +149,11 @@ class Leader:
             )
             raise BadInput(where, got="no calibration, or another arm's", hint=f"Run: {command}")
         self._arm, self._newest, self._aligned = arm, None, False
-        if Keys.available(self._fd):
-            self._keys.open()
+        self._poses.clear()
         self._watchdog.start()
         self._stop.clear()
         self._thread = threading.Thread(target=self._listen, name="leader", daemon=True)
         self._thread.start()
-        self._screen.print(HELP)
 
     def close(self) -> None:
         """See `Device.close`."""
@@ -147,6 +164,9 @@ class Leader:
         if self._thread is not None:
             self._thread.join(2.0)
             self._thread = None
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._arm is not None:
             try:
                 self._arm.disconnect()
@@ -169,6 +189,11 @@ class Leader:
         self._aligned = not note
         action = joint_action(self.robot, q, width) if self._aligned else None
         return Sample(action, True, events, stamp, self._confirm.note or note)
+
+    @property
+    def gone(self) -> str:
+        """What the device died of; empty while it lives."""
+        return self._watchdog.why
 
     def prepared(self) -> None:
         """See `Device.prepared`."""

@@ -54,6 +54,11 @@ class MotionDevice:
         self._screen, self._watchdog = StatusLine(out, clock), Watchdog(self.name, silence_s, clock)
         self._confirm = ConfirmTwice(clock)
 
+    @property
+    def gone(self) -> str:
+        """What the device died of; empty while it lives."""
+        return self._watchdog.why
+
     def prepared(self) -> None:
         """See `Device.prepared`."""
         self._motion.restart()

@@ -7,6 +7,7 @@ ROS's convention: x forward, y left, z up. The cap springs back, so it is its ow
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping
 from typing import Any, Unpack
 
@@ -19,6 +20,8 @@ from hardware.teleop.terminal import EPISODE_HELP, Keys, episode_events
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
+
+log = logging.getLogger(__name__)
 
 # Pressed out of the middle it reports a hundred times a second; at rest not at all.
 SILENCE_S = 0.5
@@ -117,6 +120,27 @@ class SpaceMouse(MotionDevice):
 
     def open(self) -> None:
         """See `Device.open`."""
+        self._connect()
+        if Keys.available(self._fd):
+            self._keys.open()
+
+    def renew(self) -> bool:
+        """See `hardware.teleop.renewed`."""
+        self._disconnect()
+        try:
+            self._connect()
+        except BadInput as error:
+            log.debug("%s", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._end()
+        self._keys.close()
+        self._disconnect()
+
+    def _connect(self) -> None:
         library = _pyspacemouse()
         hid = self._hid or hid_library()
         mice = found(hid)
@@ -141,15 +165,10 @@ class SpaceMouse(MotionDevice):
         self._handle = _Handle(device)
         ros = library.apply_axis_convention(spec, library.AxisConvention.ROS)
         self._mouse = library.SpaceMouseDevice(ros, self._handle)
-        if Keys.available(self._fd):
-            self._keys.open()
         self._pressed = (False, False)
         self._begin(f"{spec.name}: {HELP}")
 
-    def close(self) -> None:
-        """See `Device.close`."""
-        self._end()
-        self._keys.close()
+    def _disconnect(self) -> None:
         if self._mouse is not None:
             self._mouse.close()
             self._mouse = self._handle = None

@@ -169,7 +169,7 @@ class Record(Command):
                 start_s=START_S, simulated=contract.simulated, judged=self.teleop == "scripted", watch=watch,
             )  # fmt: skip
             priority = self.realtime_priority if may_be_realtime() else 0
-            node = RecordNode(lambda _: session, overrides={"realtime_priority": priority})
+            node = RecordNode(lambda _: session, contract=contract, overrides={"realtime_priority": priority})
             return node
 
         try:

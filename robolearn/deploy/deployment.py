@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
+import json
 import logging
 import os
 import shutil
@@ -316,10 +316,10 @@ def _result(
 
 
 def counts(text: str) -> dict[str, int]:
-    """A table of counts of the safety node's report, whose values are texts; none where there is none."""
+    """A table of counts of the safety node's report, in which it is JSON; none where there is none."""
     try:
-        return {str(name): int(count) for name, count in ast.literal_eval(text or "{}").items()}
-    except (AttributeError, SyntaxError, TypeError, ValueError):
+        return {str(name): int(count) for name, count in json.loads(text or "{}").items()}
+    except (AttributeError, TypeError, ValueError):
         return {}
 
 

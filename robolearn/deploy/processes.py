@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -21,6 +22,7 @@ from typing import IO, Any
 from robolearn.core import BadInput, RobolearnError
 
 TAIL_LINES = 6  # of a dead node's log that an error quotes
+SAID = re.compile(r"(?:robolearn: )?error: (.*)")  # the one sentence of a node, or of a command
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Processes:
         except OSError:
             return ""
         lines = [line for line in text.splitlines() if line.strip()]
-        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        errors = [found[1] for line in lines if (found := SAID.fullmatch(line))]
         return errors[-1] if errors else " | ".join(lines[-TAIL_LINES:])
 
 

@@ -9,8 +9,8 @@ step: the frame of the tcp that its motion is turned into is that *before* the a
     DISCARD, REDO      it ends without one; after DISCARD the next waits for START
     QUIT               the actor ends
 
-The first episode waits for START, and so does the next after a device went silent while it steered: that ends the
-episode, as the safety filter does on an arm.
+The first episode waits for START, and so does the next after a device that went silent while it steered, or was
+unplugged: that ends the episode, as the safety filter does on an arm.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ LOOK_S = 0.05  # between two looks at a device that is waited for
 SHOW_EVERY = 2  # control steps between two looks of the person: 10 Hz
 WATCHING = "the policy moves the arm"
 ASKED = "show the whole way yourself"
+BACK = "START when it is back"
 START_KEY = "press START when you are at the device"
 
 
@@ -117,7 +118,8 @@ class Hand:
         sample = self._device.sample(self._seen)
         asks.extend(LABELS[event] for event in sample.events if event in LABELS)
         self._waits |= EpisodeEvent.DISCARD in sample.events
-        lost = self._turns.mine and not sample.engaged and not self._held and sample.released is False
+        slipped = self._turns.mine and not sample.engaged and not self._held and sample.released is False
+        lost = slipped or bool(self._gone)
         self._action = self._still(status) if lost else self._turn(sample, status)
         if not lost:
             return asks
@@ -125,6 +127,11 @@ class Hand:
         return [*asks, "return"]
 
     # ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _gone(self) -> str:
+        """What the device died of, where it can say; it is opened anew while START is waited for."""
+        return getattr(self._device, "gone", "")
 
     @property
     def _seen(self) -> dict[str, NDArray]:
@@ -161,11 +168,11 @@ class Hand:
     def _wait(self) -> bool:
         """Wait for START; false where the person or somebody else ends it all."""
         while not self._ending():
-            self._present(WAITING, START_KEY)
+            self._present(WAITING, f"{self._gone}. {BACK}" if self._gone else START_KEY)
             events = self._device.sample(self._seen).events
             if EpisodeEvent.QUIT in events:
                 return False
-            if EpisodeEvent.START in events:
+            if EpisodeEvent.START in events and not self._gone:
                 self._waits = False
                 self._device.prepared()
                 self._present(RECORDING, WATCHING)

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self.person, self.program = pty.openpty()
+        termios.tcsetwinsize(self.program, (24, 200))  # whole lines
         self.seen, self.past = "", 0
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -46,6 +48,10 @@ class Terminal:
                 self.seen += os.read(self.person, 4096).decode(errors="replace")
             except OSError:
                 return
+
+    def close(self) -> None:
+        os.close(self.person)
+        os.close(self.program)
 
     def type(self, keys: str) -> None:
         os.write(self.person, keys.encode())

@@ -89,6 +89,8 @@ SAYS: dict[str, str] = {
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
     "hil run --policy runs/bc --out n --robot fr3 --teleop keyboard":
         f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",
+    "hil run --policy runs/bc --out n --robot sim --task lift --teleop gamepad --delay-steps 5":
+        "--delay-steps: got 5 beside --robot, expected 0: an arm has a delay of its own",
     "hil run --policy runs/bc --out n --task lift --teleop keyboard": "keyboard: got a standard input that is no terminal, "
         "expected a terminal. Start the program in a terminal, or choose another device",
     "deploy --policy runs/bc --robot fr3": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM}",

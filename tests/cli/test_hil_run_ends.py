@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import socket
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+sys.path.insert(0, str(Path(__file__).parent))
+from teaching import PROGRAM, ROOT, records
+
+from robolearn.cli.command import Command
+from robolearn.cli.hil.actor import HilActor
 from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.run import HilRun
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
+from robolearn.data.replay import Step
 from robolearn.deploy import NodeDied, Processes
 
 SMALL = "--free 0 --width 16 --depth 1 --critics 2 --batch 16 --warmup 20 --utd 0.2 --proposals 2 --backup-proposals 1"
@@ -83,6 +92,63 @@ def test_the_screen_says_what_it_was_worth_and_the_next_command_works(
     assert verdict["policy"] == str(bc) and verdict["against"]["policy"] == str(out)
 
 
+@pytest.mark.long
+def test_each_half_says_what_it_did_and_the_next_command_works(
+    bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two programs, without --json: each line is compared with what lies on the disk."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    out, spool = tmp_path / "run", tmp_path / "spool"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROBOLEARN_HIL_TOKEN": "x" * 20}
+    learner = ["hil", "learner", "--policy", bc, "--out", out, "--listen", address, "--env-steps", 120, *SMALL.split()]
+    actor = ["hil", "actor", "--policy", bc, "--out", spool, "--learner", address, "--task", "lift", "--operator",
+             "scripted"]  # fmt: skip
+    halves = [
+        subprocess.Popen([*PROGRAM, *map(str, words)], env=env, stdout=subprocess.PIPE, text=True)
+        for words in (learner, actor)
+    ]
+    try:
+        screens = [half.communicate(timeout=120)[0] for half in halves]
+    finally:
+        for half in halves:
+            half.kill()
+    assert [half.returncode for half in halves] == [0, 0], screens
+    learned, played = (dict(line.split(maxsplit=1) for line in screen.splitlines()) for screen in screens)
+    stored, found = json.loads((out / "result.json").read_text()), records(tmp_path, bc)
+    steps = [record for record in found if isinstance(record, Step)]
+    counted = f"{stored['env_steps']:,} control steps in {stored['episodes']} episode"
+    assert len(steps) == stored["env_steps"]
+    assert learned["policy"] == str(out / "policy") and learned["taught"].startswith(counted)
+    assert played["played"].startswith(counted) and " in lift, as actor" in played["played"]
+    share = 100 * sum(step.intervention for step in steps) / len(steps)
+    assert played["operator"] == f"commanded {share:.1f}% of the control steps"
+    assert played["sent"] == f"all {len(found):,} records, to the learner at {address}"
+    assert not {"env_steps", "records", "period_ms", "wall_s.total"} & {*learned, *played}
+    assert "None" not in "".join(screens)
+    for said in (learned["next"], played["next"]):
+        command = said.split(" : ")[0].replace("TASK", "lift").replace("RUN", str(out))
+        program, *flags = shlex.split(command)
+        assert program == "robolearn" and run(*flags, "--episodes", 1, "--worlds", 1, "--json") == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["against"]["policy"] == str(out)
+
+
+def test_an_actor_whose_person_had_enough(tmp_path: Path) -> None:
+    arm = {"robot": "fr3", "stops": 0, "latency_ms": {"p50": 12.34, "p99": 20.0}, "violations": 0}
+    said = {"actor": "left", "episodes": 1, "env_steps": 40, "interventions": 10, "records": 41, "acknowledged": 30,
+            "finished": False, "period_ms": {"p50": 50.0, "p99": 51.26}}  # fmt: skip
+    actor = HilActor(policy=Path("runs/bc"), out=tmp_path, robot="fr3", teleop="gamepad", learner="h:1")
+    lines = printed(actor, said | arm)
+    assert lines["played"] == "40 control steps in 1 episode on fr3, as left"
+    assert lines["operator"] == "commanded 25.0% of the control steps"
+    assert lines["sent"] == f"30 of 41 records; the others are in {tmp_path}"
+    assert lines["pace"] == "a control step each 50.0 ms (p99 51.3)" and lines["arm"].startswith("fr3: 0 stops, 0 viol")
+    assert lines["next"] == "the same command goes on, and first sends what is left"
+    whole = printed(actor, said | arm | {"finished": True, "acknowledged": 41})
+    assert whole["next"].startswith("robolearn deploy --policy RUN --robot fr3 : "), "no world has that arm"
+    assert "operator" not in printed(actor, said | arm | {"env_steps": 0, "interventions": 0, "period_ms": None})
+
+
 def test_a_run_that_a_person_ended_is_counted_from_its_episodes(tmp_path: Path) -> None:
     """4 episodes, of which the last 3 count: 2 of them without the operator, 1 of these a success."""
     row = {"cut": False, "episode_steps": 100, "interventions": 0, "success": True}
@@ -114,9 +180,13 @@ def test_a_run_of_the_operator_alone_has_no_success(tmp_path: Path) -> None:
 
 def shown(command: HilRun, result: dict[str, Any]) -> dict[str, str]:
     """The lines of the screen by their first word."""
-    screen = StringIO()
     more = {"run": str(command.out), "policy": str(command.out / "policy"), "wall_s": {"run": 61.2}}
-    command.show(result | more, Console(file=screen, width=60))
+    return printed(command, result | more)
+
+
+def printed(command: Command, result: dict[str, Any]) -> dict[str, str]:
+    screen = StringIO()
+    command.show(result, Console(file=screen, width=60))
     return dict(re.split(r"\s+", line, maxsplit=1) for line in screen.getvalue().splitlines())  # type: ignore[misc]
 
 

@@ -25,7 +25,7 @@ from hardware.ros2.background import wait_until
 from hardware.safety import SafetyFilter
 from robolearn.core import BadInput
 from robolearn.data.reading.reader import Dataset
-from robots.stations import load_contract
+from robots.stations import CONTRACTS, load_contract
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 4
 
@@ -272,3 +272,14 @@ def test_what_a_start_that_failed_has_left_does_not_stand_in_the_way(tmp_path: P
 def test_an_existing_set_is_not_overwritten(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "--out", recorded, "--teleop", "scripted", "--cameras", "front")
     assert "existing data set" in line and "resume" in line
+
+
+@pytest.mark.realtime
+@pytest.mark.long
+def test_an_arm_in_a_namespace(compiled: None, record: Callable[..., Running], tmp_path: Path) -> None:
+    """As the SO-101 of `robots/stations` is: its nodes are where its topics are."""
+    arm, out = tmp_path / "left.yaml", tmp_path / "set"
+    arm.write_text((CONTRACTS / "sim.yaml").read_text() + "\nnamespace: left\n")
+    code, text, err = record("--robot", arm, "--episodes", 1, "--out", out).end()
+    assert code == 0, err
+    assert json.loads(text.splitlines()[-1])["violations"] == 0 and Dataset.open(out).episodes == 1

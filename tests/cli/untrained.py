@@ -28,14 +28,15 @@ def make_policy(folder: Path, interface: Interface, **config: Any) -> Path:
     return save_policy(ChunkPolicy(net, Normalizer.from_statistics(interface, statistics), interface), folder)
 
 
-def make_constant(folder: Path, offered: Interface, **parts: float) -> Path:
+def make_constant(folder: Path, offered: Interface, cameras: tuple[str, ...] = (), /, **parts: float) -> Path:
     """A policy that always asks for the same, with a little noise: a flow whose velocity field is 0.
 
     Args:
-      offered: of the world; the policy sees its proprioception alone.
+      offered: of the world; the policy sees its proprioception alone, and looks through `cameras`.
       parts: component of the action → its value; 0 where none is given.
     """
-    needed = replace(offered, observation={"proprio": offered.observation["proprio"]})
+    seen = ("proprio", *(f"images.{camera}" for camera in cameras))
+    needed = replace(offered, observation={name: offered.observation[name] for name in seen})
     size = needed.observation["proprio"].size
     action = [parts.get(name, 0.0) for name in needed.action.names]
     statistics = {

@@ -270,7 +270,7 @@ class Station(Nodes):
     """The client of a safety node that arms whenever it is asked to."""
 
     report = SimpleNamespace(
-        values={"commands": "7", "latency_p50_ms": "9.5", "latency_p99_ms": "11.0", "refusals": "{'obstacle': 2}"}
+        values={"commands": "7", "latency_p50_ms": "9.5", "latency_p99_ms": "11.0", "refusals": '{"obstacle": 2}'}
     )
 
 
@@ -330,7 +330,7 @@ def test_the_refusals_are_a_table(monkeypatch, capsys: pytest.CaptureFixture[str
 
     from robolearn.cli.deploy import Deploy
 
-    for said, shown in (("{'obstacle': 2, 'stop': 1}", "2 by obstacle, 1 by stop"), ("{}", "none"), ("?", "none")):
+    for said, shown in (('{"obstacle": 2, "stop": 1}', "2 by obstacle, 1 by stop"), ("{}", "none"), ("?", "none")):
         monkeypatch.setitem(Station.report.values, "refusals", said)
         Deploy(policy=Path("p")).show(deployed(monkeypatch, None, None, *[True] * 5), Console(width=120))
         assert f"refusals: {shown}\n" in capsys.readouterr().out

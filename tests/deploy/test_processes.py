@@ -82,6 +82,7 @@ def test_a_killed_node_is_named_and_the_others_are_ended(tmp_path: Path, killed:
     ("script", "says", "exit_code"),
     [
         ("echo noise; echo 'error: task: got lifd' >&2; echo more; exit 2", "exit code 2: task: got lifd", 2),
+        ("echo 'robolearn: error: task: got lifd'; echo more; exit 2", "exit code 2: task: got lifd", 2),
         ("seq 1 20; exit 3", "exit code 3: 15 | 16 | 17 | 18 | 19 | 20", 1),
         ("exit 0", "the arm node ended with exit code 0", 1),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -238,6 +239,9 @@ def test_the_dead_man_released(station: Station) -> None:
     station.operator.release()
     station.operator.wait_for("latched", 3)
     assert "dead-man" in station.operator.reason
+    report = station.operator.report
+    assert report is not None and json.loads(report.values["refusals"]) == {"dead-man": 1}
+    assert report.values["deadman_held"] == "False"
     station.operator.reset()
     done, message = station.operator.call(topics.ARM)
     assert not done and "dead-man" in message

@@ -188,6 +188,25 @@ def test_a_device_that_is_lost_in_the_hand_ends_the_episode(stick: Stick) -> Non
     assert not stick.events
 
 
+def test_a_device_that_is_unplugged_ends_the_episode_whoever_moves_the_arm(stick: Stick) -> None:
+    loop = Loop(stick)
+    loop.steps(2)
+    stick.gone, stick.released = "stick: unplugged", False  # type: ignore[attr-defined]
+    action, helped = loop.step()
+    assert loop.agent.label == "return" and helped and not action[:6].any()
+    loop.agent.start(loop.hand)
+    stick.events.append(E.START)  # from a terminal beside it
+    done = threading.Event()
+    waiting = threading.Thread(target=lambda: (loop.step(), done.set()))
+    waiting.start()
+    assert not done.wait(0.3) and stick.shown[-1].message == "stick: unplugged. START when it is back"
+    stick.gone = ""  # type: ignore[attr-defined]
+    assert not done.wait(0.3), "START is pressed by somebody who sees that it is back"
+    stick.events.append(E.START)
+    assert done.wait(5.0)
+    waiting.join()
+
+
 def test_a_page_s_buttons_drive_the_hand(stick: Stick) -> None:
     page = Pressed()
     loop = Loop(stick, page)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from robolearn.cli.hil.playing import Playing
+from robolearn.cli.hil.shown import actor_lines, print_lines
 from robolearn.core import BadInput
 
 ARM = "arm.json"  # what became of the arm
@@ -55,6 +57,9 @@ class Acting(Playing):
         )  # fmt: skip
         return spool, link
 
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        print_lines(actor_lines(self, result), console)
+
     def result(self, played: Any, spool: Any, link: Any, period: Any) -> dict[str, Any]:
         """What was played, for ``--json``."""
         from robolearn.io.atomic import write_text
@@ -69,5 +74,6 @@ class Acting(Playing):
             "records": len(spool),
             "acknowledged": link.acknowledged,
             "connections": link.connections,
+            "finished": not played.quit,
             "period_ms": {"p50": period.p50, "p99": period.p99} if period.count else None,
         }

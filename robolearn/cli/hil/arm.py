@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robolearn.cli.hil.preflight import OWN_DELAY
 from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
 from robolearn.rewards.choice import TASK
 
@@ -55,7 +56,10 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
 
 
 def station_of(robot: str, task: str, needed: Interface) -> Contract:
-    """The contract `robot` with the cameras that a policy sees, and in simulation with the task's privileged vector."""
+    """The contract `robot` with the cameras that a policy sees, in the sizes that it has learned from.
+
+    In simulation with the task's privileged vector, too.
+    """
     from robots.stations import load_contract
 
     contract = load_contract(robot)
@@ -65,7 +69,8 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
         if task not in TASKS:
             raise BadInput("task of the simulated arm", got=task, available=TASKS)
         contract = contract.with_objects(TASKS[task]().observation_names)
-    return contract.with_cameras([key.removeprefix(IMAGES) for key in needed.observation if key.startswith(IMAGES)])
+    contract = contract.with_cameras([key.removeprefix(IMAGES) for key in needed.observation if key.startswith(IMAGES)])
+    return contract.with_picture_sizes(needed.observation)
 
 
 def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any) -> dict[str, Any]:
@@ -86,7 +91,9 @@ def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, lin
             nonlocal node
             priority = actor.realtime_priority if may_be_realtime() else 0
             overrides: dict[str, Any] = {"realtime_priority": priority}
-            node = RecordNode(lambda _: taught.session, make=taught.make, name="hil", overrides=overrides)
+            node = RecordNode(
+                lambda _: taught.session, make=taught.make, name="hil", contract=contract, overrides=overrides
+            )
             return node
 
         stack.enter_context(unhurried_logs())
@@ -141,7 +148,7 @@ def open_lesson(
     if lesson.pace != "realtime":
         raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
     if delay := getattr(lesson.settings, "delay_steps", 0):
-        raise BadInput("learner", got=f"--delay-steps {delay}", expected="0: an arm has a delay of its own")
+        raise BadInput("learner", got=f"--delay-steps {delay}", expected=f"0: {OWN_DELAY}")
     interface, periods = _observed(contract, base), Periods()
     sets = TwoSets(lambda: make_off_policy(base, lesson))
     link.measure = periods.measured

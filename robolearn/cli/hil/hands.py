@@ -27,7 +27,7 @@ TERMINALS = ("keyboard", "spacemouse", "gamepad", "leader")  # devices with a st
 def opened_device(
     name: str, options: dict[str, Any], interface: Interface, robot: RobotSpec, folder: Path
 ) -> Iterator[Device]:
-    """The device called `name`, open, and with a clutch where it has no dead-man.
+    """The device called `name`, open, with a clutch where it has no dead-man, and opened anew where it was unplugged.
 
     Args:
       options: flag → value; those of other devices are left out.
@@ -38,6 +38,7 @@ def opened_device(
     """
     from hardware.teleop import make_device
     from hardware.teleop.clutch import clutched
+    from hardware.teleop.renewed import renewed
     from robolearn.cli.hil.learner import write_own
     from robolearn.cli.node_record import OPTIONS, THEIRS
 
@@ -60,7 +61,7 @@ def opened_device(
             log.info("your page is at the address in %s", folder / TELEOP)
             if sys.stderr.isatty():  # not for logs: it has the token
                 print(notice, file=sys.stderr, flush=True)
-        yield clutched(device)
+        yield renewed(clutched(device), device)
 
 
 @contextlib.contextmanager

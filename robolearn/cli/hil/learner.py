@@ -6,13 +6,14 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from robolearn.cli.command import Command, at_least, check_seed, peek
 from robolearn.cli.hil.playing import pace_of
+from robolearn.cli.hil.shown import learner_lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
 from robolearn.rewards.choice import TASK, check_reward
@@ -200,6 +201,9 @@ class HilLearner(Teaching):
             result = result_of(learner)
             run.finish(result)
         return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        print_lines(learner_lines(self, result), console)
 
 
 def policy_hash(policy: Any) -> str:

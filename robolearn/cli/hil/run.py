@@ -17,8 +17,8 @@ from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
 from robolearn.cli.hil.playing import Playing
-from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
-from robolearn.cli.hil.shown import lines
+from robolearn.cli.hil.preflight import OWN_DELAY, check_policy_fits, check_terminal
+from robolearn.cli.hil.shown import lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY
 
@@ -56,6 +56,8 @@ class HilRun(Teaching, Playing):
         check_task(self.task)
         if self.live and self.pace != "realtime":
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
+        if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):
+            raise BadInput("--delay-steps", got=f"{delay} beside --robot", expected=f"0: {OWN_DELAY}")
         if self.reward == KEY and not self.teleop and self.console is None:
             raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
@@ -109,8 +111,7 @@ class HilRun(Teaching, Playing):
         return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        for word, said in lines(self, self, result):
-            console.print(f"{word:<12}{said}", soft_wrap=True)
+        print_lines(lines(self, self, result), console)
 
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}

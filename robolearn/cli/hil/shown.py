@@ -1,25 +1,64 @@
-"""What ``hil run`` prints at its end."""
+"""What ``hil run`` and its halves print at their end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.command import rate_text
-from robolearn.cli.hil.learner import Teaching
-from robolearn.cli.hil.playing import Playing
+
+if TYPE_CHECKING:
+    from robolearn.cli.hil.acting import Acting
+    from robolearn.cli.hil.learner import Teaching
+    from robolearn.cli.hil.playing import Playing
+
+TASK = "TASK"  # which only the actors know
+RUN = "RUN"  # which only the learner knows
 
 
 def lines(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(word, what there is to say) of the `result` of a run that was told so."""
     r = result if result["finished"] else {**so_far(teaching.out, teaching.success_window), **result}
+    yield from _taught(teaching, r, r["wall_s"]["run"])
+    if arm := r.get("arm"):
+        yield "arm", _arm(arm)
+    yield "next", _next(playing, teaching.policy, r["run"])
+
+
+def learner_lines(teaching: Teaching, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(word, what there is to say) of the `result` of a learner, which has reached its budget."""
+    yield from _taught(teaching, {"finished": True, **result}, result["wall_s"]["total"])
+    yield "next", f"{_evaluate(teaching.policy, result['run'], TASK)}, with the task of the actors"
+
+
+def actor_lines(acting: Acting, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(word, what there is to say) of the `result` of an actor, whose learner or person had enough."""
+    r, where = result, f"on {result['robot']}" if "robot" in result else f"in {acting.task}"
+    yield "played", f"{r['env_steps']:,} control steps in {_episodes(r['episodes'])} {where}, as {r['actor']}"
+    if r["env_steps"]:
+        yield "operator", f"commanded {100 * r['interventions'] / r['env_steps']:.1f}% of the control steps"
+    left = r["records"] - r["acknowledged"]
+    if left:
+        yield "sent", f"{r['acknowledged']:,} of {r['records']:,} records; the others are in {acting.out}"
+    else:
+        yield "sent", f"all {r['records']:,} records, to the learner at {acting.learner}"
+    if pace := _pace(r):
+        yield "pace", pace
+    if "robot" in r:
+        yield "arm", _arm(r)
+    if left or not r["finished"]:
+        yield "next", "the same command goes on" + (", and first sends what is left" if left else "")
+    else:
+        yield "next", f"{_next(acting, acting.policy, RUN)}; {RUN} is --out of the learner"
+
+
+def _taught(teaching: Teaching, r: Mapping[str, Any], seconds: float) -> Iterator[tuple[str, str]]:
     window = min(r["episodes"], teaching.success_window)
-    episodes = f"{r['episodes']} episode{'' if r['episodes'] == 1 else 's'}"
     yield "policy", r["policy"]
-    yield "taught", (f"{r['env_steps']:,} control steps in {episodes}, {r['updates']:,} updates of {teaching.algo}, "
-                     f"in {r['wall_s']['run']:.0f} s")  # fmt: skip
-    if not result["finished"]:
+    yield "taught", (f"{r['env_steps']:,} control steps in {_episodes(r['episodes'])}, {r['updates']:,} updates of "
+                     f"{teaching.algo}, in {seconds:.0f} s")  # fmt: skip
+    if not r["finished"]:
         yield "ended", f"by you, before the {teaching.env_steps:,} control steps of the budget; --resume goes on"
     if r["success"] is None:
         yield "success", "not known: no episode went without the operator"
@@ -28,11 +67,8 @@ def lines(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> It
     if r["intervention_rate"] is not None:
         last = f"the last {window} episodes" if window > 1 else "the last episode"
         yield "operator", f"commanded {100 * r['intervention_rate']:.1f}% of the control steps of {last}"
-    if r.get("period_ms"):
-        yield "pace", f"a control step each {r['period_ms']['p50']:.1f} ms (p99 {r['period_ms']['p99']:.1f})"
-    if arm := r.get("arm"):
-        yield "arm", _arm(arm)
-    yield "next", _next(teaching, playing, r)
+    if pace := _pace(r):
+        yield "pace", pace
 
 
 def so_far(run: Path, window: int) -> dict[str, Any]:
@@ -51,6 +87,15 @@ def so_far(run: Path, window: int) -> dict[str, Any]:
     }
 
 
+def _episodes(count: int) -> str:
+    return f"{count} episode{'' if count == 1 else 's'}"
+
+
+def _pace(r: Mapping[str, Any]) -> str:
+    period = r.get("period_ms")
+    return f"a control step each {period['p50']:.1f} ms (p99 {period['p99']:.1f})" if period else ""
+
+
 def _arm(arm: Mapping[str, Any]) -> str:
     parts = [f"{arm['robot']}: {arm['stops']} stop{'' if arm['stops'] == 1 else 's'}"]
     if arm["violations"] is not None:
@@ -61,12 +106,20 @@ def _arm(arm: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _next(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> str:
+def _next(playing: Playing, policy: Path, run: str) -> str:
     from robots.stations import load_contract
 
-    run = result["run"]
     if playing.robot and not load_contract(playing.robot).simulated:  # no world shows how good it is on that arm
         rehearse = f" --rehearse --task {playing.task}" if playing.rehearse else ""
         return f"robolearn deploy --policy {run} --robot {playing.robot}{rehearse} : how often it succeeds on its own"
-    again = f"robolearn evaluate --policy {teaching.policy} --against {run} --task {playing.task}"
-    return f"{again} : a verdict on what it gained"
+    return _evaluate(policy, run, playing.task)
+
+
+def _evaluate(policy: Path, run: str, task: str) -> str:
+    return f"robolearn evaluate --policy {policy} --against {run} --task {task} : a verdict on what it gained"
+
+
+def print_lines(said: Iterable[tuple[str, str]], console: Any) -> None:
+    """Each word and what there is to say, a line each."""
+    for word, text in said:
+        console.print(f"{word:<12}{text}", soft_wrap=True)

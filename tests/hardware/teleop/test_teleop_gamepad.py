@@ -158,11 +158,30 @@ def test_an_unplugged_pad_is_gone_until_it_is_opened_anew(gamepad: Gamepad, pad,
     pad.plug()
     pad.press("left_shoulder")
     assert not gamepad.sample(observe()).engaged, "back in its socket, but nobody looked"
+    assert gamepad.renew()
+    assert gamepad.sample(observe()).engaged
     gamepad.close()
     gamepad.open()
     assert gamepad.sample(observe()).engaged
     gamepad.close()
     assert not gamepad.sample(observe()).engaged
+
+
+def test_a_dead_man_that_is_let_go_and_one_that_is_lost(gamepad: Gamepad, pad, observe, clock) -> None:
+    pad.press("left_shoulder")
+    assert gamepad.sample(observe()).released is None
+    pad.release("left_shoulder")
+    clock.now += 600.0
+    sample = gamepad.sample(observe())
+    assert sample.released is True and sample.stamp == clock.now, "a pad at rest says nothing, and is there"
+    pad.press("left_shoulder")
+    heard, clock.now = gamepad.sample(observe()).stamp, clock.now + 5.0
+    pad.unplug()
+    for _ in range(2):
+        sample = gamepad.sample(observe())
+        clock.now += 5.0
+        assert sample.released is False and clock.now - sample.stamp >= 5.0, (heard, sample.stamp)
+    assert not gamepad.renew() and gamepad.gone == "gamepad: unplugged"
 
 
 def test_a_radio_link_that_dies_ends_the_motion_and_the_next_event_renews_it(

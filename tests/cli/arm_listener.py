@@ -1,0 +1,46 @@
+"""What passes between the nodes of the simulated arm, for tests that share nothing with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.ros2 import messages, qos, topics
+from hardware.ros2.runtime import Node
+from robots.stations import load_contract
+
+CONTRACT = load_contract("sim").with_cameras(())
+
+
+class Listener(Node):
+    """What passes between the nodes; times are those of sending, by the clock of the day [s]."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("listener", {}, **options)
+        self.accepted: list[tuple[float, np.ndarray]] = []
+        self.stamps: list[int] = []
+        self.commands: list[tuple[float, np.ndarray]] = []
+        self.state = ""
+        deep = qos.stream(lease_s=None, depth=100)
+        self.create_subscription(messages.JointTrajectory, topics.ACCEPTED, self._on_accepted, qos.ACCEPTED)
+        self.create_subscription(messages.Float64MultiArray, CONTRACT.command.topic, self._on_command, deep)
+        self.create_subscription(messages.DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+
+    def _on_accepted(self, message: Any, info: Any) -> None:
+        if message.points:
+            self.stamps.append(messages.nanoseconds(message.header.stamp))
+            self.accepted.append((1e-9 * info["source_timestamp"], np.array(message.points[0].positions)))
+
+    def _on_command(self, message: Any, info: Any) -> None:
+        self.commands.append((1e-9 * info["source_timestamp"], np.array(message.data)))
+
+    def _on_safety(self, message: Any, info: Any) -> None:
+        report = messages.read_safety_report(message)
+        self.state = "" if report is None else str(report.state)
+
+    def moved(self, since: float) -> float:
+        """How far a joint was commanded since that time of day [rad]."""
+        found = np.array([q[:7] for at, q in self.commands if at >= since])
+        return float(np.ptp(found, axis=0).max()) if len(found) else 0.0
