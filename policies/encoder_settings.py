@@ -5,7 +5,8 @@ Apart from the networks so that reading a command line does not load torch. A do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 import tyro
@@ -17,6 +18,7 @@ PRETRAINED = ("efficientnet_lite0",)  # with weights of a package
 LIBRARIES = ("timm", "transformers")  # with those of a folder
 POOLINGS = ("spatial_softmax", "mean")
 LARGEST = 4_096  # pixels
+FLAGS = {"kind": "encoder", "resize": "encoder-size", "freeze": "freeze-encoder", "share": "share-encoder"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,14 @@ class EncoderConfig:
             raise BadInput("--random-shift", got=self.random_shift, expected=f"0 to {LARGEST} pixels")
         if not 0.0 <= self.colour_jitter <= 1.0:
             raise BadInput("--colour-jitter", got=self.colour_jitter, expected="0 to 1")
+
+    def check_seen(self, features: Iterable[str]) -> None:
+        """Raise `BadInput` where a setting is not the default's: the policy observes `features`, and no picture."""
+        for field in fields(self):
+            if getattr(self, field.name) != field.default:
+                flag = FLAGS.get(field.name, field.name.replace("_", "-"))
+                got = f"a policy that sees no picture, but {', '.join(features)}"
+                raise BadInput(f"--{flag}", got=got, expected="a camera among what it observes")
 
     @property
     def augments(self) -> bool:

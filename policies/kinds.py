@@ -68,10 +68,12 @@ def fresh_net(config: PolicyConfig, interface: Interface) -> nn.Module:
     The configuration of the network says itself what a backbone is built from, and names no folder any more.
 
     Raises:
-      BadInput: a package or a folder is missing, or does not fit.
+      BadInput: a package or a folder is missing, or does not fit; or an encoder is chosen where there are no pictures.
     """
     encoder = config.network.encoder
     shapes = [spec.shape for spec in interface.observation.values() if is_image(spec)]
+    if not shapes:
+        encoder.check_seen(interface.observation)
     crop = encoder.random_crop
     sizes = {(crop or height, crop or width) for height, width, _ in shapes}
     network = replace(config.network, encoder=resolved(encoder, sizes))

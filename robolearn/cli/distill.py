@@ -81,6 +81,9 @@ class Distill(Command):
         check_seed(config.imitation.seed)
         if not self.observe:
             raise BadInput("--observe", got="nothing", expected="e.g. proprio images.front images.wrist")
+        if "images" in self.observe:
+            expected = "cameras by their names, e.g. images.front images.wrist"
+            raise BadInput("--observe", got="images, of which a set that is yet to come has none", expected=expected)
         device = resolve_device(self.device)
         teacher = load_chunk_policy(self.teacher, device)
         if told := [key for key in teacher.interface.observation if is_told(key)]:
@@ -92,7 +95,7 @@ class Distill(Command):
         options |= {"looks": self.looks, "station": self.station}
         env = make_env(self.task, self.worlds, **options)
         try:
-            bind_policy(teacher, env.interface, what=f"teacher in {self.task}")
+            bind_policy(teacher, env.interface, what=f"teacher {self.teacher} in {self.task}")
             stored = {
                 "command": "distill",
                 "teacher": str(self.teacher),  # may move before a resumption, but not change

@@ -105,9 +105,9 @@ class Interface:
             chosen = [key for name in features for key in (pictures if name == "images" and pictures else (name,))]
         for key in chosen:
             if key not in self.observation:
-                raise BadInput(
-                    f"observation of {what}", got=f"no {key!r}", expected="what it has", available=self.observation
-                )
+                seeks = not pictures and (key == "images" or key.startswith("images."))
+                got = f"no {key!r}{', nor any other camera' if seeks else ''}"
+                raise BadInput(f"observation of {what}", got=got, expected="what it has", available=self.observation)
         return replace(self, observation={key: spec for key, spec in self.observation.items() if key in chosen})
 
     def aiming(self, goals: Sequence[str], *, what: str) -> Interface:

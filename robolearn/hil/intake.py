@@ -10,7 +10,9 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import grpc
@@ -18,7 +20,6 @@ import grpc
 from robolearn.core import BadInput
 from robolearn.data.replay import Record, RecordSchema, Step, TransitionLog
 from robolearn.hil.wire.server import Refused
-from robolearn.io.append_only import records
 
 QUEUED_BYTES = 64_000_000  # records that wait to be learned from; beyond that actors keep theirs
 
@@ -94,10 +95,10 @@ class Intake:
         for path in sorted(folder.glob("*.transitions")):
             self._open(path.stem)
 
-    def stored(self, actor: str, first: int) -> list[Record]:
-        """The records of an actor that are in its log, from number `first` on."""
-        return [self._schema.decode(content) for i, content in enumerate(records(self.actors[actor].log.path))
-                if i >= first]  # fmt: skip
+    def stored(self, actor: str) -> Iterator[Record]:
+        """The records of an actor that are in its log now, oldest first, read one by one."""
+        log = self.actors[actor]
+        return islice(log.log.read(), log.count)
 
     def connect(self, actor: str) -> ActorLog:
         """Begin a session of `actor`: one that is running ends.

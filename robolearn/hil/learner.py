@@ -15,7 +15,8 @@ import math
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Learner:
         self.experience = Experience(self.algorithm, demonstrations, judge)
         self.draws = torch.Generator().manual_seed(lesson.seed)
         self._lockstep = lesson.pace == "lockstep"
-        self._waiting: deque[tuple[str, Record]] = deque()  # what the logs had beyond the checkpoint
+        self._waiting: deque[tuple[str, Iterator[Record]]] = deque()  # what the logs had beyond the checkpoint
         self._sums: dict[str, Tensor] = {}  # of the metrics since the last row
         self._summed = 0
         self._silent: set[str] = set()  # actors that have not been heard for a while
@@ -158,7 +159,7 @@ class Learner:
         if self._lockstep and self.due:
             self._update()
             return True
-        found = self._waiting.popleft() if self._waiting else self.intake.take()
+        found = self._next()
         if found is not None:
             self._take(*found)
             return True
@@ -166,6 +167,15 @@ class Learner:
             self._update()
             return True
         return False
+
+    def _next(self) -> tuple[str, Record] | None:
+        """The next record to learn from: of the logs, read one by one, before what comes now."""
+        while self._waiting:
+            actor, stored = self._waiting[0]
+            if (record := next(stored, None)) is not None:
+                return actor, record
+            self._waiting.popleft()
+        return self.intake.take()
 
     def _take(self, actor: str, record: Record) -> None:
         for outcome in self.experience.take(actor, record):
@@ -260,7 +270,7 @@ class Learner:
     # --- after a kill ---------------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        stored = {actor: self.intake.stored(actor, 0) for actor in self.intake.actors}
+        stored = {actor: self.intake.stored(actor) for actor in self.intake.actors}
         found = load_latest_state(self.run.state_dir)
         if found is not None:
             tensors, meta = found
@@ -278,20 +288,21 @@ class Learner:
                     expected="the state of this run",
                 ) from error
         self.run.rewind(len(self.experience.order))
-        for actor, records in stored.items():
-            self._waiting.extend((actor, record) for record in records[self.experience.taken.get(actor, 0) :])
+        anew = {actor: self.intake.actors[actor].count - self.experience.taken.get(actor, 0) for actor in stored}
+        self._waiting.extend((actor, records) for actor, records in stored.items() if anew[actor])
         if found is not None or self._waiting:
             log.info("resumed %s: %d episodes, %d updates, %d records to be taken anew", self.run.path,
-                     len(self.experience.order), self.updates, len(self._waiting))  # fmt: skip
+                     len(self.experience.order), self.updates, sum(anew.values()))  # fmt: skip
 
-    def _rebuild(self, stored: dict[str, list[Record]], closed: Closed) -> None:
-        records, taken = stored.get(closed.actor, []), self.experience.taken.get(closed.actor, 0)
-        if len(records) < closed.records:
+    def _rebuild(self, stored: dict[str, Iterator[Record]], closed: Closed) -> None:
+        """Take the records of `closed`; those of its actor in `stored` go on after them."""
+        there = self.intake.actors[closed.actor].count if closed.actor in stored else 0
+        if there < closed.records:
             raise BadInput(
-                f"log of actor {closed.actor!r}", got=f"{len(records)} records",
+                f"log of actor {closed.actor!r}", got=f"{there} records",
                 expected=f"at least {closed.records}, as when the state was saved",
             )  # fmt: skip
-        for record in records[taken : closed.records]:
+        for record in islice(stored[closed.actor], closed.records - self.experience.taken.get(closed.actor, 0)):
             self.experience.take(closed.actor, record)
         if closed.cut:
             self.experience.cut(closed.actor)

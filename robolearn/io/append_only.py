@@ -80,19 +80,27 @@ class Journal:
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The records of the file at `path`, up to the first that is cut short or damaged; none where there is no file."""
+    """The records of the file at `path`, up to the first that is cut short or damaged; none where there is no file.
+
+    One record is in memory at a time. What is appended after the first has been asked for is not read.
+    """
     try:
-        content = memoryview(path.read_bytes())
+        file = path.open("rb")
     except FileNotFoundError:
         return
-    while len(content) >= _HEAD.size:
-        length, checksum = _HEAD.unpack_from(content)
-        record = bytes(content[_HEAD.size : _HEAD.size + length])
-        # A power cut may leave zeros at the end: a length of 0, and the checksum of nothing, which is 0 as well.
-        if not length or len(record) < length or zlib.crc32(record) != checksum:
-            return
-        yield record
-        content = content[_HEAD.size + length :]
+    with file:
+        left = os.fstat(file.fileno()).st_size
+        while left >= _HEAD.size:
+            length, checksum = _HEAD.unpack(file.read(_HEAD.size))
+            left -= _HEAD.size + length
+            # A power cut may leave zeros at the end: a length of 0, and the checksum of nothing, which is 0 as well.
+            # A damaged length may be of gigabytes: it is not asked for.
+            if not length or left < 0:
+                return
+            record = file.read(length)
+            if len(record) < length or zlib.crc32(record) != checksum:
+                return
+            yield record
 
 
 class RecordReader:

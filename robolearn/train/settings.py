@@ -114,6 +114,8 @@ class DistillConfig:
             if getattr(self, name) < 1:
                 raise BadInput(f"--{name}", got=getattr(self, name), expected="at least 1")
         if self.rounds > self.imitation.iterations:
-            raise BadInput("--rounds", got=self.rounds, expected=f"at most the {self.imitation.iterations} iterations")
+            count, imitation = self.imitation.iterations, self.imitation
+            steps = f"--steps {imitation.steps} make so many iterations of {imitation.steps_per_iteration}"
+            raise BadInput("--rounds", got=self.rounds, expected=f"at most {count}: {steps}")
         if not 0.0 <= self.beta <= 1.0:
             raise BadInput("--beta", got=self.beta, expected="0 to 1")

@@ -60,6 +60,14 @@ SAYS: dict[str, str] = {
     "train --data demos --out n --steps 0": "--steps: got 0, expected at least 1",
     "train --data demos --out n --observe propio": "observation of data set demos: got no 'propio', expected what it "
         "has; available: proprio, objects (did you mean proprio?)",
+    "train --data demos --out n --observe proprio images": "observation of data set demos: got no 'images', nor any other "
+        "camera, expected what it has; available: proprio, objects",
+    "train --data demos --out n --encoder resnet18": "--encoder: got a policy that sees no picture, but proprio, objects, "
+        "expected a camera among what it observes",
+    "train --data demos --out n --random-shift 4": "--random-shift: got a policy that sees no picture, but proprio, objects, "
+        "expected a camera among what it observes",
+    "distill --teacher runs/bc --out n --observe proprio images": "--observe: got images, of which a set that is yet to come "
+        "has none, expected cameras by their names, e.g. images.front images.wrist",
     "train --data demos --out n --weights": "data set demos: got no sampling weights, expected some. `robolearn dataset "
         "quality --weights` writes them",
     "train --data demos --out n --eval-every 2": "--eval-every: got 2, expected --eval-task with it, to evaluate in",
@@ -115,7 +123,7 @@ SAYS: dict[str, str] = {
     "hil run --policy nope --out n": f"policy nope: there is no such folder. {A_POLICY}",
     "hil run --policy runs/bc --out n --task pick_place": f"policy runs/bc in pick_place: {OTHER_TASK}",
     "finetune --policy runs/bc --out n --task pick_place": f"policy runs/bc in pick_place: {OTHER_TASK}",
-    "distill --teacher runs/bc --out n --task pick_place": f"teacher in pick_place: {OTHER_TASK}",
+    "distill --teacher runs/bc --out n --task pick_place": f"teacher runs/bc in pick_place: {OTHER_TASK}",
     "train --data nope --out n": f"data set nope: there is no such folder. {A_SET}",
     "dataset validate nope": f"data set nope: there is no such folder. {A_SET}",
     "train --data runs/bc --out n": "data set runs/bc: got no meta/info.json, expected a LeRobotDataset v3.0 folder",

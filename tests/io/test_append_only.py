@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +58,24 @@ def test_records_are_read_up_to_where_the_file_was_cut(tmp_path: Path, cut: int)
     assert list(records(path)) == [b"first"]
     path.write_bytes(whole + bytes(cut))  # a power cut
     assert list(records(path)) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("length", [2**32 - 1, 300_001], ids=["nonsense", "one byte too long"])
+def test_records_are_read_one_by_one_and_a_length_beyond_the_file_is_not_asked_for(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    for number in range(100):
+        journal.append(bytes([number]) * 100_000)
+    journal.close()
+    with path.open("ab") as file:
+        file.write(struct.pack("<II", length, 0) + bytes(300_000))
+    tracemalloc.start()
+    try:
+        count = sum(record == bytes([number]) * 100_000 for number, record in enumerate(records(path)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 100 and peak < 1_000_000, peak  # of a file of 10 MB
 
 
 def test_digests_are_those_of_the_bytes(tmp_path: Path) -> None:

@@ -254,16 +254,17 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
             return schema.encode(Step(episode, index, seen, action, 0.0, False))
 
         session, acked, restarts, at = 0, 0, 0, time.monotonic() + 8.0
+        begun = 0  # what was acknowledged when this learner began: one that has not listened yet is not worth a kill
         until = time.monotonic() + LONGEST_S
         while restarts < kills or acked < len(sent):
             assert time.monotonic() < until
-            if restarts < kills and time.monotonic() > at:
+            if restarts < kills and acked > begun and time.monotonic() > at:
                 learner.kill()
                 learner.wait()
                 log = read_log(folder / "run" / "log" / "sender.transitions")
                 assert len(log) >= acked, f"{acked} records were acknowledged, {len(log)} are in the log"
                 assert log == sent[: len(log)]
-                learner, restarts, session = start(), restarts + 1, 0
+                learner, restarts, session, begun = start(), restarts + 1, 0, acked
                 at = time.monotonic() + rng.uniform(4.0, 9.0)
             try:
                 if not session:

@@ -288,6 +288,12 @@ MUTANTS: dict[str, Mutant] = {
         "return observe_cube(state) + self.target(state)[:, :1]",
         ENDS,
     ),
+    "goal-pictures-by-other-cameras": Mutant(
+        "robolearn/cli/goals.py",
+        '("robot", "looks", "station")',
+        '("robot", "looks")',
+        ("tests/cli/test_cli_goal_pictures.py",),
+    ),
 }
 
 if __name__ == "__main__":

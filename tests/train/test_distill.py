@@ -186,7 +186,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     long = DistillConfig(ImitationConfig(FlowConfig(horizon=4, execute=4, network=NET)), rounds=1)
     with pytest.raises(BadInput, match=r"--horizon: got 4, expected at most the teacher's 2"):
         Distiller(long, Line(8), knowing(), SIGHT, tmp_path)
-    with pytest.raises(BadInput, match=r"--rounds: got 99, expected at most the 12 iterations"):
+    with pytest.raises(BadInput, match=r"--rounds: got 99, expected at most 12: --steps"):
         settings(rounds=99)
     with pytest.raises(BadInput, match=r"labelled decisions: got 4, expected at most 3"):
         LabelledWindows(INTERFACE, 1, 3).add(Line(4).reset(seed=0)[0], np.zeros((4, 1, 1), np.float32))

@@ -162,7 +162,7 @@ class HilLearner(Teaching):
             schema = RecordSchema(base.interface)
             intake, board = Intake(self.out / "log", schema, single=self.pace == "lockstep"), Board()
             shown = () if demos is None else (demos.episode(i) for i in range(demos.episodes))
-            demonstrations = [PlayedEpisode.of_demonstration(episode) for episode in shown]
+            demonstrations = (PlayedEpisode.of_demonstration(episode) for episode in shown)
             words = demos.episode(0).task if demos is not None and demos.episodes else ""
 
             def judge(episode: PlayedEpisode) -> PlayedEpisode:
