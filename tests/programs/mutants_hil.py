@@ -28,6 +28,7 @@ SECOND = (f"{LINK_FILE}::test_a_second_process_by_one_name_ends_the_first",)
 FULL = (f"{LINK_FILE}::test_a_full_disk_stops_the_learner_and_leaves_a_whole_log",)
 CURRICULUM, WATCHED = ("tests/hil/test_hil_curriculum.py",), ("tests/hil/test_hil_watched.py",)
 HAND, STATION = ("tests/hil/test_hil_hand.py",), ("tests/hil/test_hil_station.py",)
+PAD = ("tests/hardware/teleop/test_teleop_gamepad.py",)
 KEY = (f"{AGENT_FILE}::test_with_a_key_alone_the_world_s_word_is_no_end",)
 REWARDS = (
     "tests/rewards/test_rewards.py",
@@ -44,6 +45,22 @@ DOUBT = ("tests/hil/test_hil_doubt.py",)
 SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "unplugged-and-the-policy-goes-on": Mutant(
+        f"{HIL}/hand.py", "lost = slipped or bool(self._gone)", "lost = slipped", HAND
+    ),
+    "start-without-a-device": Mutant(
+        f"{HIL}/hand.py", "EpisodeEvent.START in events and not self._gone:", "EpisodeEvent.START in events:", HAND
+    ),
+    "unplugged-pads-hand-back": Mutant(
+        "hardware/teleop/gamepad.py", "released=None if held else alive", "released=None if held else True", PAD
+    ),
+    "untouched-pads-are-silent": Mutant(
+        "hardware/teleop/gamepad.py", "self._watchdog.clock() if alive and not held else self._watchdog.newest",
+        "self._watchdog.newest", PAD,
+    ),
+    "devices-come-back-in-mid-motion": Mutant(
+        "hardware/teleop/renewed.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_renewed.py",)
+    ),
     "one-camera-for-all": Mutant(
         "policies/stateless.py", "self.eyes.looked(key, ", "self.eyes.looked(self._pictures[0], ", SEES
     ),

@@ -171,6 +171,7 @@ def test_a_dead_man_that_is_let_go_and_one_that_is_lost(gamepad: Gamepad, pad, o
     pad.press("left_shoulder")
     assert gamepad.sample(observe()).released is None
     pad.release("left_shoulder")
+    assert gamepad.sample(observe()).released is True
     clock.now += 600.0
     sample = gamepad.sample(observe())
     assert sample.released is True and sample.stamp == clock.now, "a pad at rest says nothing, and is there"
