@@ -109,12 +109,9 @@ class ChunkPlayer:
         elapsed = self._step - begun
         if not self._names or elapsed >= len(chunk):
             return chunk
-        executed = np.zeros(chunk.shape[1])
-        for step, action in self._executed:
-            executed += action * (step >= begun)
-        return continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action).astype(
-            np.float32
-        )
+        executed = sum((action for step, action in self._executed if step >= begun), np.zeros(chunk.shape[1]))
+        following = continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action)
+        return following.astype(np.float32)
 
     def _infer(self) -> None:
         life = -1
