@@ -109,7 +109,8 @@ class ChunkPlayer:
         elapsed = self._step - begun
         if not self._names or elapsed >= len(chunk):
             return chunk
-        executed = sum((action for step, action in self._executed if step >= begun), np.zeros(chunk.shape[1]))
+        since = [action for step, action in self._executed if step >= begun]
+        executed = np.sum(since, axis=0, dtype=np.float64) if since else np.zeros(chunk.shape[1])
         following = continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action)
         return following.astype(np.float32)
 
