@@ -109,8 +109,10 @@ class ChunkPlayer:
         elapsed = self._step - begun
         if not self._names or elapsed >= len(chunk):
             return chunk
-        since = [action for step, action in self._executed if step >= begun]
-        executed = np.sum(since, axis=0, dtype=np.float64) if since else np.zeros(chunk.shape[1])
+        executed = np.zeros(chunk.shape[1])
+        for step, action in self._executed:
+            if step >= begun:
+                executed += action
         following = continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action)
         return following.astype(np.float32)
 

@@ -39,7 +39,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/action_chunk_buffer.py", "self._executed.add(now, chunk.actions[index])", "pass", LATE_TESTS
     ),
     "late-played-by-time": Mutant("hardware/teleop/chunk_player.py", '== "tcp_delta" else ()', '== "" else ()', PLAYED),
-    "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", " if step >= begun", "", PLAYED),
+    "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", "if step >= begun:", "if True:", PLAYED),
     "late-without-a-tail": Mutant(
         "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
         ("tests/cli/test_deploy.py::test_a_slow_policy_goes_on_with_what_it_predicted",),
