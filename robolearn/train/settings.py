@@ -102,9 +102,9 @@ class DistillConfig:
     imitation: ImitationConfig = field(
         default_factory=lambda: ImitationConfig(FlowConfig(initial_noise_std=0.0), steps=4000, batch=64)
     )
-    rounds: int = 8
+    rounds: int = 6
     """Times that the worlds run; the student learns between them."""
-    decisions: int = 64
+    decisions: int = 48
     """Decisions of each world in a round."""
     beta: float = 0.5
     """β: in round r the teacher takes β^r of the decisions, in round 0 all."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.hil.preflight import OWN_DELAY
+from robolearn.cli.hil.playing import OWN_DELAY
 from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
 from robolearn.rewards.choice import TASK
 

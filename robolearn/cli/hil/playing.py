@@ -12,6 +12,7 @@ from robolearn.core import BadInput
 
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"
+OWN_DELAY = "an arm has a delay of its own"
 SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
 
 

@@ -11,8 +11,6 @@ from robolearn.cli.command import world_options
 from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput, Interface, check_compatible
 
-OWN_DELAY = "an arm has a delay of its own"
-
 
 def check_policy_fits(playing: Playing, policy: Path) -> None:
     """Raise `BadInput` unless `policy` is one to begin with, for the task's world or for the arm of --robot.

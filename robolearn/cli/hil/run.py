@@ -16,8 +16,8 @@ from robolearn.cli.hil.acting import ARM, QUIT
 from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.hands import CONSOLE, TELEOP
 from robolearn.cli.hil.learner import BESIDE, LOGS, SPOOL, Teaching
-from robolearn.cli.hil.playing import Playing
-from robolearn.cli.hil.preflight import OWN_DELAY, check_policy_fits, check_terminal
+from robolearn.cli.hil.playing import OWN_DELAY, Playing
+from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
 from robolearn.cli.hil.shown import lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY

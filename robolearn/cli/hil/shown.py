@@ -4,20 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from robolearn.cli.command import rate_text
-
-if TYPE_CHECKING:
-    from robolearn.cli.hil.acting import Acting
-    from robolearn.cli.hil.learner import Teaching
-    from robolearn.cli.hil.playing import Playing
 
 TASK = "TASK"  # which only the actors know
 RUN = "RUN"  # which only the learner knows
 
 
-def lines(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+class Taught(Protocol):
+    """What was asked of a learner."""
+
+    @property
+    def policy(self) -> Path: ...
+    @property
+    def algo(self) -> str: ...
+    @property
+    def env_steps(self) -> int: ...
+    @property
+    def success_window(self) -> int: ...
+    @property
+    def out(self) -> Path: ...
+
+
+class Played(Protocol):
+    """Where an actor played."""
+
+    @property
+    def robot(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def rehearse(self) -> bool: ...
+
+
+class Acted(Played, Protocol):
+    """What was asked of an actor that was started by itself."""
+
+    @property
+    def policy(self) -> Path: ...
+    @property
+    def learner(self) -> str: ...
+    @property
+    def out(self) -> Path: ...
+
+
+def lines(teaching: Taught, playing: Played, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(word, what there is to say) of the `result` of a run that was told so."""
     r = result if result["finished"] else {**so_far(teaching.out, teaching.success_window), **result}
     yield from _taught(teaching, r, r["wall_s"]["run"])
@@ -26,13 +58,13 @@ def lines(teaching: Teaching, playing: Playing, result: Mapping[str, Any]) -> It
     yield "next", _next(playing, teaching.policy, r["run"])
 
 
-def learner_lines(teaching: Teaching, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def learner_lines(teaching: Taught, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(word, what there is to say) of the `result` of a learner, which has reached its budget."""
     yield from _taught(teaching, {"finished": True, **result}, result["wall_s"]["total"])
     yield "next", f"{_evaluate(teaching.policy, result['run'], TASK)}, with the task of the actors"
 
 
-def actor_lines(acting: Acting, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def actor_lines(acting: Acted, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(word, what there is to say) of the `result` of an actor, whose learner or person had enough."""
     r, where = result, f"on {result['robot']}" if "robot" in result else f"in {acting.task}"
     yield "played", f"{r['env_steps']:,} control steps in {_episodes(r['episodes'])} {where}, as {r['actor']}"
@@ -53,7 +85,7 @@ def actor_lines(acting: Acting, result: Mapping[str, Any]) -> Iterator[tuple[str
         yield "next", f"{_next(acting, acting.policy, RUN)}; {RUN} is --out of the learner"
 
 
-def _taught(teaching: Teaching, r: Mapping[str, Any], seconds: float) -> Iterator[tuple[str, str]]:
+def _taught(teaching: Taught, r: Mapping[str, Any], seconds: float) -> Iterator[tuple[str, str]]:
     window = min(r["episodes"], teaching.success_window)
     yield "policy", r["policy"]
     yield "taught", (f"{r['env_steps']:,} control steps in {_episodes(r['episodes'])}, {r['updates']:,} updates of "
@@ -106,7 +138,7 @@ def _arm(arm: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _next(playing: Playing, policy: Path, run: str) -> str:
+def _next(playing: Played, policy: Path, run: str) -> str:
     from robots.stations import load_contract
 
     if playing.robot and not load_contract(playing.robot).simulated:  # no world shows how good it is on that arm
