@@ -217,7 +217,8 @@ class PolicyNode(StationNode):
         self._took.append(time.monotonic() - begun)
         if (steps := self._took[0] / self._period) > chunk.shape[1] - self.policy.execute_steps and steps > 1:
             log.warning(
-                "a decision takes %.0f ms, %.1f control steps: %d predicted and %d executed leave none to go on with",
+                "a decision takes %.0f ms, %.1f control steps: of %d predicted %d are executed, and the others do not "
+                "last until the next: train with a longer --horizon",
                 1e3 * self._took[0], steps, chunk.shape[1], self.policy.execute_steps,
             )  # fmt: skip
         self.contract.robot.chain.forward(np.zeros((1, len(self.contract.joints))))
