@@ -24,9 +24,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from robots.control import GRIPPER, TRANSLATION
+
 Array = NDArray[np.float64]
 
-TRANSLATION = ("dx", "dy", "dz")
 _PER_STEP = 20  # places at which a step of the path is looked at
 _EPSILON = 0.01  # in units of actions, per step
 
@@ -76,7 +77,7 @@ def continued(
       (T, Da) in [-1, 1]; the rows that have elapsed are those of `chunk`.
     """
     length, first = len(chunk), int(elapsed)
-    moves = np.array([name != "gripper" for name in names])
+    moves = np.array([name != GRIPPER for name in names])
     along = np.array([name in TRANSLATION for name in names])
     steps = np.linspace(0.0, length, _PER_STEP * length + 1)
     path = _path(chunk, steps)

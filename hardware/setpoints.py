@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 
 from hardware.border import Border
 from robots import make_control
+from robots.control import GRIPPER
 from robots.ik import solve
 from robots.stations import Contract
 
 Array = NDArray[np.float64]
-
-GRIPPER = "gripper"  # the name of the opening [m] among targets, and of its component among actions
 
 
 class SetPoints:

@@ -28,9 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.core import ActionChunk, Interface, Observation
-
-GRIPPER = "gripper"
-TRANSLATION = ("dx", "dy", "dz")
+from robots.control import GRIPPER, TRANSLATION
 
 
 @dataclass(frozen=True, eq=False)

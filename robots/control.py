@@ -28,6 +28,8 @@ from robots.ik import solve
 from robots.spec import RobotSpec
 
 CONTROL_HZ = 20.0
+TRANSLATION = ("dx", "dy", "dz")  # names of components
+GRIPPER = "gripper"  # of the opening, among the components of an action and among targets
 DELTA_POS = 0.02  # [m] a step at full deflection
 DELTA_ROT = 0.10  # [rad] a step at full deflection
 REFINEMENTS = 3  # of an inverse; each takes three digits off its error
@@ -73,7 +75,7 @@ class TcpDelta:
 
     def __init__(self, robot: RobotSpec) -> None:
         self.robot = robot
-        self.spec = ArraySpec((7,), names=("dx", "dy", "dz", "rx", "ry", "rz", "gripper"))
+        self.spec = ArraySpec((7,), names=(*TRANSLATION, "rx", "ry", "rz", GRIPPER))
         self._rest = np.asarray(robot.home)
         self._max_step = np.asarray(robot.velocity) / CONTROL_HZ
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.catching_up import continued
+from hardware.catching_up import Executed, continued
 from robolearn.core import BadInput, Policy, RobolearnError
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class ChunkPlayer:
         self._life = self._step = self._begun = 0
         spec = policy.interface.action
         self._names = spec.names if policy.interface.action_kind == "tcp_delta" else ()  # of displacements
-        self._executed: deque[tuple[int, NDArray[np.float32]]] = deque(maxlen=KEPT)  # step → action
+        self._executed = Executed(1.0, KEPT)  # its time is in control steps
         self._chunk: NDArray[np.float32] | None = None
         self._pending = False
         self._error: RobolearnError | None = None
@@ -96,7 +95,7 @@ class ChunkPlayer:
         if self._chunk is None or k >= len(self._chunk) + GRACE:
             return None
         action = self._chunk[min(k, len(self._chunk) - 1)]
-        self._executed.append((self._step, action))
+        self._executed.add(self._step, action.astype(np.float64))
         return action
 
     def close(self) -> None:
@@ -109,10 +108,7 @@ class ChunkPlayer:
         elapsed = self._step - begun
         if not self._names or elapsed >= len(chunk):
             return chunk
-        executed = np.zeros(chunk.shape[1])
-        for step, action in self._executed:
-            if step >= begun:
-                executed += action
+        executed = self._executed.since(begun, self._step, chunk.shape[1])
         following = continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action)
         return following.astype(np.float32)
 

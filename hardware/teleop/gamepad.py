@@ -10,7 +10,6 @@ radio link dies and the receiver stays plugged in, all keep their last values: m
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -20,11 +19,10 @@ from numpy.typing import NDArray
 from hardware.teleop.device import EpisodeEvent, Sample
 from hardware.teleop.mapping import Axis, MappingConfig
 from hardware.teleop.motion_device import MotionDevice, MotionOptions
+from hardware.teleop.renewed import reopened
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
-
-log = logging.getLogger(__name__)
 
 # Numbers of SDL_GameControllerAxis and SDL_GameControllerButton, which SDL keeps stable.
 AXES = {"left_x": 0, "left_y": 1, "right_x": 2, "right_y": 3, "left_trigger": 4, "right_trigger": 5}
@@ -165,19 +163,15 @@ class Gamepad(MotionDevice):
 
     def renew(self) -> bool:
         """See `hardware.teleop.renewed`."""
-        if self._pad is not None:
-            self._pad.quit()
-            self._pad = None
-        try:
-            self.open()
-        except BadInput as error:
-            log.debug("%s", error)
-            return False
-        return True
+        self._disconnect()
+        return reopened(self.open)
 
     def close(self) -> None:
         """See `Device.close`."""
         self._end()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._pad is not None:
             self._pad.quit()
             self._pad = None

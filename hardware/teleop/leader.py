@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hardware.teleop.confirm_twice import ConfirmTwice
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import RobotState, check_action, joint_action
+from hardware.teleop.renewed import reopened
 from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
 from hardware.teleop.watchdog import Watchdog
 from robolearn.core.errors import BadInput
@@ -125,12 +126,7 @@ class Leader:
         if self._thread is not None and self._thread.is_alive():
             return False  # its read of the bus has not come back
         self._disconnect()
-        try:
-            self._connect()
-        except BadInput as error:
-            log.debug("%s", error)
-            return False
-        return True
+        return reopened(self._connect)
 
     def _connect(self) -> None:
         arm = self._given or lerobot_leader(self._kind, self._port, self._calibration)

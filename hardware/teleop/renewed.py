@@ -6,6 +6,7 @@ it is back, and presses START.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -13,6 +14,9 @@ from typing import Protocol
 from numpy.typing import NDArray
 
 from hardware.teleop.device import WAITING, Device, Sample, Status
+from robolearn.core.errors import BadInput
+
+log = logging.getLogger(__name__)
 
 LOOK_S = 1.0  # between two looks; the safety filter has long stopped an arm whose device is gone
 
@@ -79,6 +83,16 @@ class Renewed:
             self._hardware.renew()
             self._looked = self._clock()
         return self._device.sample(observation)
+
+
+def reopened(connect: Callable[[], None]) -> bool:
+    """Whether the hardware is there: `connect` opens it, or raises `BadInput`."""
+    try:
+        connect()
+    except BadInput as error:
+        log.debug("%s", error)
+        return False
+    return True
 
 
 def renewed(device: Device, hardware: object) -> Device:

@@ -7,7 +7,6 @@ ROS's convention: x forward, y left, z up. The cap springs back, so it is its ow
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Mapping
 from typing import Any, Unpack
 
@@ -16,12 +15,11 @@ from numpy.typing import NDArray
 from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig
 from hardware.teleop.motion_device import MotionDevice, MotionOptions
+from hardware.teleop.renewed import reopened
 from hardware.teleop.terminal import EPISODE_HELP, Keys, episode_events
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 from robots import RobotSpec
-
-log = logging.getLogger(__name__)
 
 # Pressed out of the middle it reports a hundred times a second; at rest not at all.
 SILENCE_S = 0.5
@@ -127,12 +125,7 @@ class SpaceMouse(MotionDevice):
     def renew(self) -> bool:
         """See `hardware.teleop.renewed`."""
         self._disconnect()
-        try:
-            self._connect()
-        except BadInput as error:
-            log.debug("%s", error)
-            return False
-        return True
+        return reopened(self._connect)
 
     def close(self) -> None:
         """See `Device.close`."""

@@ -19,8 +19,7 @@ class Listener(Node):
 
     def __init__(self, **options: Any) -> None:
         super().__init__("listener", {}, **options)
-        self.accepted: list[tuple[float, np.ndarray]] = []
-        self.stamps: list[int] = []
+        self.accepted: list[tuple[int, float, np.ndarray]] = []  # stamp [ns], time, joints
         self.commands: list[tuple[float, np.ndarray]] = []
         self.state = ""
         deep = qos.stream(lease_s=None, depth=100)
@@ -30,8 +29,8 @@ class Listener(Node):
 
     def _on_accepted(self, message: Any, info: Any) -> None:
         if message.points:
-            self.stamps.append(messages.nanoseconds(message.header.stamp))
-            self.accepted.append((1e-9 * info["source_timestamp"], np.array(message.points[0].positions)))
+            sent, q = 1e-9 * info["source_timestamp"], np.array(message.points[0].positions)
+            self.accepted.append((messages.nanoseconds(message.header.stamp), sent, q))
 
     def _on_command(self, message: Any, info: Any) -> None:
         self.commands.append((1e-9 * info["source_timestamp"], np.array(message.data)))

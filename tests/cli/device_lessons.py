@@ -17,7 +17,7 @@ def taught(
     device: str, policy: Path, out: Path, terminal: Terminal, teach: Callable[[Hands], None], *words: object
 ) -> list[Any]:
     """The records of a run that `teach` ends by QUIT."""
-    hands = Hands(device, out)
+    hands = Hands(device)
     process = hands.run(
         "hil", "run", "--policy", policy, "--task", "lift", "--teleop", device, "--out", out, *words, *SMALL, "--json",
         log=terminal.program, stdin=terminal.program,

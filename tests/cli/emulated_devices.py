@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,9 +26,10 @@ DEVICE, SOCKET = "EMULATED_DEVICE", "EMULATED_SOCKET"
 class Hands:
     """The test's end: `hands("press", "a")` calls that method of the device and waits until it is done."""
 
-    def __init__(self, device: str, folder: Path) -> None:
-        # Short, for a socket's path has a hundred characters.
-        self._path = f"/tmp/emulated-{os.getpid()}-{len(os.listdir(folder.parent))}-{device}"
+    def __init__(self, device: str) -> None:
+        # Not below pytest's folders: a socket's path has a hundred characters.
+        self._folder = tempfile.TemporaryDirectory(prefix="emulated-")
+        self._path = os.path.join(self._folder.name, device)
         self.environment = {DEVICE: device, SOCKET: self._path}
 
     def __call__(self, method: str, *args: Any) -> Any:
@@ -57,7 +59,7 @@ class Hands:
         )  # fmt: skip
 
     def close(self) -> None:
-        Path(self._path).unlink(missing_ok=True)
+        self._folder.cleanup()
 
 
 # --- the device's end, in the actor ------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ DEVICES: dict[str, Callable[[], Any]] = {"gamepad": _pad, "spacemouse": _mouse, 
 
 
 def _serve(device: Any, path: str) -> None:
-    Path(path).unlink(missing_ok=True)
+    Path(path).unlink(missing_ok=True)  # of an actor before
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
     door.listen()

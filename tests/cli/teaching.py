@@ -62,6 +62,13 @@ class Terminal:
             self.type(key)
             time.sleep(0.03)
 
+    def quit(self) -> None:
+        """The person has had enough: Q, and once more."""
+        self.type("q")
+        self.wait("once more")
+        time.sleep(0.8)
+        self.type("q")
+
     def wait(self, word: str, limit_s: float = 90.0) -> None:
         """Until `word` is shown anew."""
         until(lambda: word in self.seen[self.past :], f"{word!r} after {self.seen[-400:]!r}", limit_s)

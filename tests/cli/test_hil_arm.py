@@ -128,9 +128,9 @@ def test_an_intervention_by_browser(tmp_path: Path, quick: None, listener: Liste
     assert np.abs(first.action[:6]).max() < 0.3, "taken over without a jerk"
 
     # What is stored leads from the joints measured to what the filter accepted.
-    _, once = np.unique(listener.stamps, return_index=True)
-    sent = np.array([listener.accepted[k][0] for k in once])
-    accepted = np.array([listener.accepted[k][1] for k in once])
+    _, once = np.unique([stamp for stamp, _, _ in listener.accepted], return_index=True)
+    sent = np.array([listener.accepted[k][1] for k in once])
+    accepted = np.array([listener.accepted[k][2] for k in once])
     answers = []
     for step in helped:
         q = step.observation["proprio"][:7].astype(np.float64)

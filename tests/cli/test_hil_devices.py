@@ -133,10 +133,7 @@ def test_a_spacemouse_teaches(tmp_path: Path, terminal: Terminal) -> None:
         terminal.wait("you move the arm")
         time.sleep(0.6)
         mouse("push")
-        terminal.type("q")
-        terminal.wait("once more")
-        time.sleep(0.8)
-        terminal.type("q")
+        terminal.quit()
 
     out = tmp_path / "run"
     policy = policy_of(tmp_path / "policy", dy=0.1, gripper=0.9)
@@ -190,10 +187,7 @@ def test_a_leader_arm_teaches(tmp_path: Path, terminal: Terminal) -> None:
         terminal.type("\r")
         terminal.wait("recording · episode 3 ")
         time.sleep(0.5)
-        terminal.type("q")
-        terminal.wait("once more")
-        time.sleep(0.8)
-        terminal.type("q")
+        terminal.quit()
 
     out = tmp_path / "run"
     # Near home, so that a leader at home is where the arm is.

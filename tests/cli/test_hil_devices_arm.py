@@ -82,6 +82,26 @@ def end(pad: Hands, terminal: Terminal, button: str) -> None:
         pad("tap", "back")
 
 
+def recorded(terminal: Terminal, presses: int) -> None:
+    """START at the terminal, until an episode is recorded: the first may only arm."""
+    for _ in range(presses):
+        terminal.type("\r")
+        with suppress(AssertionError):
+            terminal.wait("recording · ", 8.0)
+            return
+    raise AssertionError("no episode begins")
+
+
+def failed(terminal: Terminal) -> None:
+    """Label the episode a failure, and end it all."""
+    terminal.type("-")
+    terminal.wait("START", 20.0)
+    terminal.type("q")
+    with suppress(OSError):
+        time.sleep(1.0)
+        terminal.type("q")
+
+
 def test_a_station_whose_pictures_are_of_another_size(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
     def teach(pad: Hands) -> None:
         begin(pad, terminal, listener)
@@ -167,17 +187,9 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
             arm("move", {joint: home[joint] + share * by})
             time.sleep(0.02)
 
-    def recorded() -> None:
-        for _ in range(6):  # the first START arms, the next records
-            terminal.type("\r")
-            with suppress(AssertionError):
-                terminal.wait("recording · ", 8.0)
-                return
-        raise AssertionError("no episode begins")
-
     def teach(arm: Hands) -> None:
         terminal.wait("START", 120.0)
-        recorded()
+        recorded(terminal, 6)
         time.sleep(1.0)
         sweep(arm, "shoulder_pan", 20.0, 2.0)
         terminal.wait("you move the arm")
@@ -187,7 +199,7 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
         terminal.wait("START", 20.0)
         arm("move", home)
         time.sleep(2.0)
-        recorded()
+        recorded(terminal, 6)
         time.sleep(0.5)
         sweep(arm, "elbow_flex", 10.0, 1.0)
         arm("unplug")
@@ -197,14 +209,9 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
         arm("move", home)
         time.sleep(3.0)
         assert listener.state != "armed", "nothing moves by itself"
-        recorded()
+        recorded(terminal, 6)
         time.sleep(0.5)
-        terminal.type("-")
-        terminal.wait("START", 20.0)
-        terminal.type("q")
-        with suppress(OSError):
-            time.sleep(1.0)
-            terminal.type("q")
+        failed(terminal)
 
     middle = 2.0 * (np.array(SO101.home) - SO101.lower) / (SO101.upper - SO101.lower) - 1.0
     parts = dict(zip(contract.interface.action.names, (*map(float, middle), 0.5), strict=True))
@@ -231,17 +238,9 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
 def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
     """Whoever moves the cap takes over; unplugged while it is pushed it stops the arm, and the terminal stays open."""
 
-    def recorded() -> None:
-        for _ in range(4):
-            terminal.type("\r")
-            with suppress(AssertionError):
-                terminal.wait("recording · ", 8.0)
-                return
-        raise AssertionError("no episode begins")
-
     def teach(mouse: Hands) -> None:
         terminal.wait("press START", 120.0)
-        recorded()
+        recorded(terminal, 4)
         time.sleep(1.5)
         mouse("push", 0, 0, -250)
         terminal.wait("you move the arm")
@@ -252,7 +251,7 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
         terminal.type("1")
         terminal.wait("START", 20.0)
         time.sleep(1.0)
-        recorded()
+        recorded(terminal, 4)
         time.sleep(0.5)
         mouse("push", 0, 0, -100)
         terminal.wait("you move the arm")
@@ -264,14 +263,9 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
         mouse("plug")
         time.sleep(2.5)
         assert listener.state != "armed" and listener.moved(since) < 1e-6, "nothing moves by itself"
-        recorded()
+        recorded(terminal, 4)
         time.sleep(0.5)
-        terminal.type("-")
-        terminal.wait("START", 20.0)
-        terminal.type("q")
-        with suppress(OSError):
-            time.sleep(1.0)
-            terminal.type("q")
+        failed(terminal)
 
     offered, out = load_contract("sim").with_cameras(()).interface, tmp_path / "run"
     policy = make_constant(tmp_path / "policy", offered, dy=0.2, gripper=0.9)

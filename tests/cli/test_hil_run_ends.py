@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
-from teaching import PROGRAM, ROOT, records
+from teaching import PROGRAM, ROOT, SMALL, records
 
 from robolearn.cli.command import Command
 from robolearn.cli.hil.actor import HilActor
@@ -27,8 +27,6 @@ from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import Step
 from robolearn.deploy import NodeDied, Processes
-
-SMALL = "--free 0 --width 16 --depth 1 --critics 2 --batch 16 --warmup 20 --utd 0.2 --proposals 2 --backup-proposals 1"
 
 
 def run(*args: Any) -> int:
@@ -63,7 +61,7 @@ def test_a_half_that_refuses_says_so_alone_and_leaves_nothing(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         words = ["--device", "cuda:77"] if half == "learner" else ["--console", port]
-        assert run("hil", "run", "--policy", bc, "--task", "lift", "--out", out, *SMALL.split(), *words) == 2
+        assert run("hil", "run", "--policy", bc, "--task", "lift", "--out", out, *SMALL, *words) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("robolearn: error: ")]
     about = "cuda:77" if half == "learner" else f"address of the page: got 127.0.0.1:{port}"
     assert about in line and line.count("error") == 1 and "exit code" not in line and " | " not in line
@@ -75,7 +73,7 @@ def test_the_screen_says_what_it_was_worth_and_the_next_command_works(
     bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    words = ["--policy", bc, "--task", "lift", "--operator", "scripted", "--env-steps", 120, *SMALL.split()]
+    words = ["--policy", bc, "--task", "lift", "--operator", "scripted", "--env-steps", 120, *SMALL]
     assert run("hil", "run", *words, "--out", out) == 0
     said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     stored = json.loads((out / "result.json").read_text())
@@ -101,7 +99,7 @@ def test_each_half_says_what_it_did_and_the_next_command_works(
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     out, spool = tmp_path / "run", tmp_path / "spool"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROBOLEARN_HIL_TOKEN": "x" * 20}
-    learner = ["hil", "learner", "--policy", bc, "--out", out, "--listen", address, "--env-steps", 120, *SMALL.split()]
+    learner = ["hil", "learner", "--policy", bc, "--out", out, "--listen", address, "--env-steps", 120, *SMALL]
     actor = ["hil", "actor", "--policy", bc, "--out", spool, "--learner", address, "--task", "lift", "--operator",
              "scripted"]  # fmt: skip
     halves = [

@@ -76,10 +76,7 @@ def test_a_keyboard_teaches(policy: Path, demos: Path, tmp_path: Path, terminal:
         terminal.type("-")
         terminal.wait("recording · episode 3 ")
         time.sleep(0.5)
-        terminal.type("q")
-        terminal.wait("once more")
-        time.sleep(0.8)
-        terminal.type("q")
+        terminal.quit()
         result = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])
     finally:
         if process.poll() is None:

@@ -22,14 +22,14 @@ import numpy as np
 import pytest
 import torch
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 
+from arm_listener import Listener
 from browser_driver import SWITCH, Chromium, Hands
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background
-from hardware.ros2.runtime import Node
 from policies.checkpoint import save_policy
 from policies.kinds import build_net
 from policies.normalize import Normalizer
@@ -72,32 +72,6 @@ def sideways(folder: Path) -> Path:
         for weight in net.parameters():
             weight.zero_()
     return save_policy(ChunkPolicy(net, Normalizer.from_statistics(needed, statistics), needed), folder)
-
-
-class Listener(Node):
-    """What passes between the nodes; times are those of sending, by the clock of the day [s]."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__("listener", {}, **options)
-        self.accepted: list[tuple[int, float, np.ndarray]] = []  # stamp [ns], time, joints
-        self.commands: list[tuple[float, np.ndarray]] = []
-        self.armed = False
-        deep = qos.stream(lease_s=None, depth=100)
-        self.create_subscription(messages.JointTrajectory, topics.ACCEPTED, self._on_accepted, qos.ACCEPTED)
-        self.create_subscription(messages.Float64MultiArray, CONTRACT.command.topic, self._on_command, deep)
-        self.create_subscription(messages.DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
-
-    def _on_accepted(self, message: Any, info: Any) -> None:
-        if message.points:
-            sent, q = 1e-9 * info["source_timestamp"], np.array(message.points[0].positions)
-            self.accepted.append((messages.nanoseconds(message.header.stamp), sent, q))
-
-    def _on_command(self, message: Any, info: Any) -> None:
-        self.commands.append((1e-9 * info["source_timestamp"], np.array(message.data)))
-
-    def _on_safety(self, message: Any, info: Any) -> None:
-        report = messages.read_safety_report(message)
-        self.armed = report is not None and report.state == "armed"
 
 
 def wait(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
@@ -190,7 +164,7 @@ def intervene(hands: Hands, listener: Listener) -> float:
         wait(lambda: hands.state == "waiting", "START is waited for")
         hands.button("Start")
         try:
-            wait(lambda: listener.armed and hands.state == "recording", "the policy moves", 15.0)
+            wait(lambda: listener.state == "armed" and hands.state == "recording", "the policy moves", 15.0)
         except AssertionError:
             continue
         time.sleep(1.0)
@@ -198,16 +172,16 @@ def intervene(hands: Hands, listener: Listener) -> float:
         try:
             tab.wait("document.querySelector('#robolearn').dataset.engaged === 'true'", 3.0)
         except TimeoutError:
-            if listener.armed:
+            if listener.state == "armed":
                 raise
             continue
         clicked = 1e-3 * tab.js("window.clicked")
         time.sleep(0.4)
         hands.drag("z", -0.08)
         time.sleep(0.8)
-        if listener.armed and hands.engaged:
+        if listener.state == "armed" and hands.engaged:
             tab.press(SWITCH)
             time.sleep(1.2)
-            if listener.armed and hands.state == "recording":
+            if listener.state == "armed" and hands.state == "recording":
                 return clicked
     raise AssertionError("the safety filter stops the arm again and again")

@@ -32,14 +32,14 @@ MUTANTS: dict[str, Mutant] = {
     "late-what-is-done-is-not-counted": Mutant(LATE, "place += out[k]", "pass", LATE_TESTS),
     "late-a-step-behind": Mutant(LATE, "begin + 1.0 +", "begin +", LATE_TESTS),
     "late-anywhere-on-a-standstill": Mutant(LATE, "+ _EPSILON * np.abs", "- _EPSILON * np.abs", LATE_TESTS),
-    "late-grippers-are-displaced": Mutant(LATE, 'name != "gripper"', "True", LATE_TESTS),
+    "late-grippers-are-displaced": Mutant(LATE, "name != GRIPPER", "True", LATE_TESTS),
     "late-along-rotations": Mutant(LATE, "name in TRANSLATION", "True", LATE_TESTS),
     "late-without-bounds": Mutant(LATE, "np.clip(goals[j] - place, -1.0, 1.0)", "goals[j] - place", LATE_TESTS),
     "late-never-held": Mutant(
         "hardware/action_chunk_buffer.py", "self._executed.add(now, chunk.actions[index])", "pass", LATE_TESTS
     ),
     "late-played-by-time": Mutant("hardware/teleop/chunk_player.py", '== "tcp_delta" else ()', '== "" else ()', PLAYED),
-    "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", "if step >= begun:", "if True:", PLAYED),
+    "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", ".since(begun, ", ".since(0, ", PLAYED),
     "late-without-a-tail": Mutant(
         "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
         ("tests/cli/test_deploy.py::test_a_slow_policy_goes_on_with_what_it_predicted",),
