@@ -20,6 +20,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from hardware.ros2.runtime import Node
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.garbage import searched_before
 from robolearn.core.priority import make_ordinary, threads
 
 log = logging.getLogger(__name__)
@@ -73,12 +74,11 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             node = factory()
             node.hosted, node.other_threads = True, other_threads - {threading.get_native_id()}
             executor.add_node(node)
-            node.start()
-            gc.collect()
-            gc.freeze()  # what lives as long as the node need not be looked through in mid-motion
-            code = _spin(node, executor, stop)
+            with searched_before():  # and before it opens a device
+                node.start()
+                gc.freeze()  # what lives as long as the node need not be looked through in mid-motion
+                code = _spin(node, executor, stop)
         finally:
-            gc.unfreeze()  # or the interpreter cannot take down what is frozen, and native modules complain of leaks
             executor.shutdown()
             if node is not None:
                 _wait_acknowledged(node)

@@ -123,8 +123,10 @@ class Leader:
     def renew(self) -> bool:
         """See `hardware.teleop.renewed`."""
         self._stop.set()
-        if self._thread is not None and self._thread.is_alive():
-            return False  # its read of the bus has not come back
+        if self._thread is not None:
+            self._thread.join(5 * READ_S)
+            if self._thread.is_alive():
+                return False  # its read of the bus has not come back
         self._disconnect()
         return reopened(self._connect)
 

@@ -1,7 +1,7 @@
 """A device that comes back: unplugged, or silent for too long, it is opened anew while START is waited for.
 
 Never at another time: the arm must not move again because a cable found its socket. The person at the device sees that
-it is back, and presses START.
+it is back, and presses START. Pressed before, it begins nothing: an episode without its device would end at once.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from numpy.typing import NDArray
 
-from hardware.teleop.device import WAITING, Device, Sample, Status
+from hardware.teleop.device import WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,11 @@ class Renewed:
         elif self._waits and now - self._looked >= LOOK_S:
             self._hardware.renew()
             self._looked = self._clock()
-        return self._device.sample(observation)
+        sample = self._device.sample(observation)
+        if not self._waits or not self._hardware.gone:
+            return sample
+        events = tuple(event for event in sample.events if event is not EpisodeEvent.START)
+        return replace(sample, events=events, note=f"{sample.note or self._hardware.gone}; START when it is back")
 
 
 def reopened(connect: Callable[[], None]) -> bool:

@@ -184,9 +184,12 @@ def main_record(argv: Sequence[str] | None = None) -> int:
 
 def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
+    from hardware.teleop.renewed import renewed
 
     def make_device(contract: Contract, name: str) -> Device:
-        return RecordingSetup(contract.name, name, options={key: node.value(key) for key in OPTIONS}).device(contract)
+        options = {key: node.value(key) for key in OPTIONS}
+        device = RecordingSetup(contract.name, name, options=options).device(contract)
+        return renewed(device, device)
 
     node = TeleopNode(make_device, defaults=node_defaults())
     return node
@@ -200,6 +203,7 @@ def node_defaults(**more: Any) -> dict[str, Any]:
 def _record_node(stack: ExitStack) -> Any:
     from hardware.recording import Session
     from hardware.ros2.record_node import RecordNode
+    from hardware.teleop.renewed import renewed
     from robolearn.cli.view import TeleopView, check_view, chosen, viewed
     from robolearn.data.lerobot import layout
 
@@ -218,7 +222,7 @@ def _record_node(stack: ExitStack) -> Any:
         )
         contract = setup.contract()
         task, own = setup.words(contract), setup.device(contract)
-        device = viewed(own, own, view, contract.robot, value("host"), value("port"))
+        device = viewed(renewed(own, own), own, view, contract.robot, value("host"), value("port"))
         stack.callback(device.close)
         out = Path(value("out"))
         resume = (out / layout.INFO_PATH).exists()

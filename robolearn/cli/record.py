@@ -86,7 +86,9 @@ class Record(Command):
 
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
+        from hardware.teleop.renewed import renewed
         from robolearn.core import BadInput
+        from robolearn.core.garbage import searched_before
         from robolearn.deploy.programs import choose_domain, warn_of_enclaves
 
         at_least(1, episodes=self.episodes)
@@ -107,15 +109,16 @@ class Record(Command):
         task = setup.words(contract)
         prepare()
         choose_domain(self.domain, contract.simulated)
-        device = own = setup.device(contract)  # before anything is written or started: it may not be there
-        if policy is not None:
-            device = supervised(device, policy, contract, self.seed, task)
-        device = viewed(device, own, view, contract.robot, self.host, self.port)
-        try:
-            with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
-                result = self._record(contract, device, writer, task)
-        finally:
-            device.close()
+        with searched_before():
+            device = own = setup.device(contract)  # before anything is written or started: it may not be there
+            if policy is not None:
+                device = supervised(device, policy, contract, self.seed, task)
+            device = viewed(renewed(device, own), own, view, contract.robot, self.host, self.port)
+            try:
+                with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
+                    result = self._record(contract, device, writer, task)
+            finally:
+                device.close()
         result["wall_s"]["total"] = time.perf_counter() - begun
         return result
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
+from rclpy.qos import QoSProfile
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
@@ -31,14 +33,17 @@ class Arm(Node):
         self.talks = True
 
     def configure(self) -> None:
+        self._states = self.create_publisher(JointState, self.contract.joint_states.topic, qos.sensor())
+        self._inputs = self._listen(qos.stream(lease_s=None, depth=100))  # every command, even when it is held up
+        self.beat(0.005, self._tick)
+
+    def _listen(self, deep: QoSProfile) -> list[Callable[[], None]]:
         c = self.contract
         assert c.gripper is not None
-        deep = qos.CONTROLLER
-        deep.depth = 100  # sees every command, even when this process is held up
-        self._states = self.create_publisher(JointState, c.joint_states.topic, qos.sensor())
-        self.create_subscription(Float64MultiArray, c.command.topic, self._on_command, deep)
-        self.create_subscription(Float64MultiArray, c.gripper.topic, self._on_gripper, qos.CONTROLLER)
-        self.every(0.005, self._tick)
+        return [
+            self.poll(Float64MultiArray, c.command.topic, self._on_command, deep),
+            self.poll(Float64MultiArray, c.gripper.topic, self._on_gripper, deep),
+        ]
 
     def moved(self, begun: int) -> float:
         """How far a joint went since command number `begun` [rad]."""
@@ -51,10 +56,15 @@ class Arm(Node):
         self.commands.append((now, self.q))
         self.monitor.command(self.q, now)
 
-    def _on_gripper(self, message: Float64MultiArray) -> None:
+    def _on_gripper(self, message: Float64MultiArray, info: MessageInfo) -> None:
         self.width = message.data[0]
 
     def _tick(self) -> None:
+        for take in self._inputs:
+            take()
+        self._speak()
+
+    def _speak(self) -> None:
         if self.talks:
             c = self.contract
             now = 1e-9 * self.get_clock().now().nanoseconds

@@ -7,42 +7,35 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import rclpy
 import yaml
-from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
-from sensor_msgs.msg import JointState
-from std_msgs.msg import Float64MultiArray
 
 from hardware.episodes import Phase
 from hardware.recording import Session, stamp_names
 from hardware.recording import recording as recording_module
-from hardware.ros2 import messages, process, qos
+from hardware.ros2 import messages, qos
 from hardware.ros2.background import wait_until
 from hardware.ros2.record_node import RecordNode
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.device import EpisodeEvent as E
 from robolearn.core import RobolearnError
-from robolearn.core.priority import make_ordinary
 from robots.stations import CONTRACTS, IMAGE, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from hosted import WAIT_S, Hosted  # noqa: E402
 from recording_rig import HOME, SIM, TCP, Hand, Paper  # noqa: E402
 from ros_station import Arm  # noqa: E402
 from stopping import silence  # noqa: E402
 
 pytestmark = pytest.mark.realtime
 
-WAIT_S = 20.0
 PRIORITY: dict[str, Any] = {"realtime_priority": 0}  # this process is the arm, too, and the test that watches
 
 
@@ -66,66 +59,24 @@ CONTRACT = load_contract(PATH)
 
 
 class Lens(Arm):
-    """The arm and a camera beside it, with a heart as the nodes have one: three of them share this process."""
+    """The arm and a camera beside it."""
 
     def configure(self) -> None:
-        c = self.contract
-        assert c.gripper is not None
-        self._states = self.create_publisher(JointState, c.joint_states.topic, qos.sensor())
-        self.pictures = self.create_publisher(messages.Image, "/camera/front/image_raw", qos.sensor(2))
-        deep = qos.stream(lease_s=None, depth=100)
-        self.inputs = [
-            self.poll(Float64MultiArray, c.command.topic, self._on_command, deep),
-            self.poll(Float64MultiArray, c.gripper.topic, lambda message, info: self._on_gripper(message), deep),
-        ]
         self.films, self.changes, self.count, self.sag = True, True, 0, 0.0
         self.ticks = 0
-        self.beat(0.005, self._tick)
+        self.pictures = self.create_publisher(messages.Image, "/camera/front/image_raw", qos.sensor(2))
+        super().configure()
 
-    def _tick(self) -> None:
-        for take in self.inputs:
-            take()
+    def _speak(self) -> None:
         held = self.q
         self.q = held - self.sag  # a controller that gives way
-        super()._tick()
+        super()._speak()
         self.q = held
         self.ticks += 1
         if self.films and self.ticks % 10 == 0:
             self.count += self.changes
             picture = np.full((16, 16, 3), 100 + self.count % 100, np.uint8)
             self.pictures.publish(messages.image(picture, 1e-9 * self.get_clock().now().nanoseconds))
-
-
-class Hosted:
-    """A node as `process.host` runs it, in a thread."""
-
-    def __init__(self, make: Callable[[Context], Any]) -> None:
-        self.context = Context()
-        rclpy.init(args=[], context=self.context)
-        self.node = make(self.context)
-        self.node.hosted = True
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
-        self.stop, self.codes = process._Stop(), []
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        self.node.start()
-        try:
-            self.codes.append(process._spin(self.node, self.executor, self.stop))
-        except RobolearnError as error:
-            self.codes.append(error.exit_code)
-
-    def close(self) -> None:
-        """End it as Ctrl-C does."""
-        self.stop.requested = True
-        self.thread.join(WAIT_S)
-        assert not self.thread.is_alive() and self.codes == [1 if self.node.error else 0]
-        self.executor.shutdown()
-        self.node.destroy_node()
-        rclpy.try_shutdown(context=self.context)
-        make_ordinary()  # all the tests that come after would go before everything else on this machine
 
 
 class Station:

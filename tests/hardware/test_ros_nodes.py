@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from robots.stations import load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from hosted import Hosted  # noqa: E402
 from ros_station import Arm, Swing  # noqa: E402
 from stopping import at_rest, silence  # noqa: E402
 
@@ -56,16 +58,16 @@ class Station:
     """Arm, safety, streamer and policy node in threads, each with a context of its own as in processes."""
 
     def __init__(self) -> None:
-        self.backgrounds = [Background() for _ in range(4)]
-        a, b, c, d = self.backgrounds
         self.swing = Swing(CONTRACT.with_cameras(()))
-        self.arm = a.add(Arm(CONTRACT, context=a.context))
-        self.safety = b.add(SafetyNode(contract=CONTRACT, context=b.context))
-        self.streamer = c.add(StreamerNode(contract=CONTRACT, context=c.context, overrides={"grace_ms": 150.0}))
-        self.policy = d.add(PolicyNode(lambda *_, **__: self.swing, contract=CONTRACT, context=d.context))
-        for node in (self.arm, self.safety, self.streamer, self.policy):
-            node.start()
-        self.operator = SafetyClient(a)
+        self.hosted = [
+            Hosted(lambda context: Arm(CONTRACT, context=context)),
+            Hosted(lambda context: SafetyNode(contract=CONTRACT, context=context)),
+            Hosted(lambda context: StreamerNode(contract=CONTRACT, context=context, overrides={"grace_ms": 150.0})),
+            Hosted(lambda context: PolicyNode(lambda *_, **__: self.swing, contract=CONTRACT, context=context)),
+        ]
+        self.arm, self.safety, self.streamer, self.policy = (hosted.node for hosted in self.hosted)
+        self.background = Background()
+        self.operator = SafetyClient(self.background)
         self.operator.wait_ready(30)
         self.before = 0  # violations of the tests before
 
@@ -128,9 +130,10 @@ class Station:
 def the_station() -> Iterator[Station]:
     station = Station()
     yield station
-    for background in station.backgrounds:
-        background.close()
-    assert [b.errors for b in station.backgrounds] == [[], [], [], []]
+    station.background.close()
+    for hosted in station.hosted:
+        hosted.close()
+    assert not station.background.errors
 
 
 @pytest.fixture
@@ -162,8 +165,8 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
 
 def test_chunks_follow_one_another_by_their_observations(station: Station) -> None:
     stamps: list[float] = []
-    node = station.backgrounds[0].add(
-        PlainNode("eavesdropper", namespace=topics.NAMESPACE, context=station.backgrounds[0].context)
+    node = station.background.add(
+        PlainNode("eavesdropper", namespace=topics.NAMESPACE, context=station.background.context)
     )
     node.create_subscription(
         JointTrajectory,
@@ -236,11 +239,16 @@ def test_a_command_whose_publishing_is_held_up(
 
 def test_the_dead_man_released(station: Station) -> None:
     station.move()
+
+    def refusals() -> Counter[str]:
+        assert station.operator.report is not None
+        return Counter(json.loads(station.operator.report.values["refusals"]))
+
+    before = refusals()
     station.operator.release()
-    station.operator.wait_for("latched", 3)
+    report = station.operator.wait_for("latched", 3)
     assert "dead-man" in station.operator.reason
-    report = station.operator.report
-    assert report is not None and json.loads(report.values["refusals"]) == {"dead-man": 1}
+    assert refusals() - before == {"dead-man": 1}
     assert report.values["deadman_held"] == "False"
     station.operator.reset()
     done, message = station.operator.call(topics.ARM)
@@ -280,7 +288,7 @@ def test_emergency_stop_in_mid_motion_and_while_braking(station: Station) -> Non
 
 def test_two_policies_at_once(station: Station) -> None:
     station.move()
-    background = station.backgrounds[0]
+    background = station.background
     node = background.add(PlainNode("second_policy", namespace=topics.NAMESPACE, context=background.context))
     publisher = node.create_publisher(JointTrajectory, topics.ACTION_CHUNK, qos.CHUNK)
     wait_until(lambda: publisher.get_subscription_count() > 0, 5, "a match")
@@ -291,7 +299,7 @@ def test_two_policies_at_once(station: Station) -> None:
 
 def test_somebody_else_at_the_controller(station: Station) -> None:
     station.move()
-    background = station.backgrounds[0]
+    background = station.background
     node = background.add(PlainNode("intruder", context=background.context))
     station.safety._looking.cancel()  # noticed by the tick, not by a look now and again
     publisher = node.create_publisher(Float64MultiArray, CONTRACT.command.topic, qos.CONTROLLER)
@@ -308,7 +316,7 @@ def test_somebody_else_at_the_controller(station: Station) -> None:
 
 def test_a_second_publisher_of_joint_states(station: Station) -> None:
     """A forgotten joint_state_publisher at 10 Hz: not armed beside it, stopped by it, and not once believed."""
-    background = station.backgrounds[0]
+    background = station.background
     node = background.add(PlainNode("joint_state_publisher", context=background.context))
     publisher = node.create_publisher(JointState, CONTRACT.joint_states.topic, 10)
     wait_until(lambda: publisher.get_subscription_count() > 0, 5, "a match")
@@ -339,7 +347,7 @@ def test_a_second_publisher_of_joint_states(station: Station) -> None:
 
 
 def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
-    background = station.backgrounds[0]
+    background = station.background
     node = background.add(PlainNode("picky_controller", context=background.context))
     picky = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     subscription = node.create_subscription(Float64MultiArray, CONTRACT.command.topic, print, picky)

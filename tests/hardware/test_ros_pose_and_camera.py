@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from geometry_msgs.msg import PoseStamped
+from rclpy.qos import QoSProfile
+from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import CompressedImage, Image
 
 from hardware.ros2 import messages, qos
@@ -31,6 +33,7 @@ from robots.stations import CONTRACTS, load_contract
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from hosted import Hosted  # noqa: E402
 from ros_station import Arm, Swing  # noqa: E402
 
 pytestmark = pytest.mark.realtime
@@ -62,25 +65,26 @@ class CartesianArm(Arm):
 
     def configure(self) -> None:
         c = self.contract
-        assert c.gripper is not None and c.posture is not None
-        deep = qos.CONTROLLER
-        deep.depth = 100
-        self.brightness, self.poses, self.films = 40, [], True
-        self._states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
-        self.posture = self.q
-        self.create_subscription(messages.JointState, c.posture.topic, self._on_posture, deep)
-        self.create_subscription(PoseStamped, c.command.topic, self._on_pose, deep)
-        self.create_subscription(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper, deep)
+        self.brightness, self.poses, self.films, self.posture = 40, [], True, self.q
         self._front = self.create_publisher(Image, c.cameras["front"].topic, qos.sensor(2))
         self._wrist = self.create_publisher(CompressedImage, c.cameras["wrist"].topic, qos.sensor(2))
-        self.every(0.005, self._tick)
+        super().configure()
         self.every(0.05, self._film)
 
-    def _on_posture(self, message: messages.JointState) -> None:
+    def _listen(self, deep: QoSProfile) -> list[Callable[[], None]]:
+        c = self.contract
+        assert c.gripper is not None and c.posture is not None
+        return [
+            self.poll(messages.JointState, c.posture.topic, self._on_posture, deep),
+            self.poll(PoseStamped, c.command.topic, self._on_pose, deep),
+            self.poll(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper, deep),
+        ]
+
+    def _on_posture(self, message: messages.JointState, info: MessageInfo) -> None:
         assert list(message.name) == list(self.contract.joints)
         self.posture = np.array(message.position)
 
-    def _on_pose(self, message: PoseStamped) -> None:
+    def _on_pose(self, message: PoseStamped, info: MessageInfo) -> None:
         p, o = message.pose.position, message.pose.orientation
         pos, quat = np.array([p.x, p.y, p.z]), np.array([o.w, o.x, o.y, o.z])
         chain = self.contract.robot.chain
@@ -121,21 +125,20 @@ def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
         subprocess.Popen([*command, name, "--contract", str(PATH)], env=env, stderr=subprocess.DEVNULL)
         for name in ("safety", "streamer")
     ]
-    backgrounds = [Background() for _ in range(2)]
-    a, b = backgrounds
     policy = Looks(CONTRACT)
-    arm = a.add(CartesianArm(CONTRACT, context=a.context))
-    nodes = [arm, b.add(PolicyNode(lambda *_, **__: policy, contract=CONTRACT, context=b.context))]
-    for node in nodes:
-        node.start()
-    operator = SafetyClient(a)
-    yield arm, policy, operator
+    hosted = [
+        Hosted(lambda context: CartesianArm(CONTRACT, context=context)),
+        Hosted(lambda context: PolicyNode(lambda *_, **__: policy, contract=CONTRACT, context=context)),
+    ]
+    with Background() as background:
+        operator = SafetyClient(background)
+        yield hosted[0].node, policy, operator
     for process in processes:
         process.terminate()
     codes = [process.wait(20.0) for process in processes]
-    for background in backgrounds:
-        background.close()
-    assert codes == [0, 0] and [b.errors for b in backgrounds] == [[], []]
+    for node in hosted:
+        node.close()
+    assert codes == [0, 0] and not background.errors
 
 
 def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:

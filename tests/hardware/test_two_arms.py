@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from robolearn.core import BadInput, RobolearnError
 from robots.stations import CONTRACTS, Contract, load_contract
 
 sys.path.insert(0, str(Path(__file__).parent))
+from hosted import Hosted
 from ros_station import Arm, Swing
 
 pytestmark = pytest.mark.realtime
@@ -54,21 +55,26 @@ class Side:
     operator: SafetyClient
 
 
+def make_side(stack: ExitStack, file: Path) -> Side:
+    def hosted(make: Callable[[Context], Any]) -> Any:
+        running = Hosted(make, DOMAIN)
+        stack.callback(running.close)
+        return running.node
+
+    contract, placed = load_contract(file), {"contract": str(file)}
+    swing = Swing(contract.with_cameras(()))
+    arm = hosted(lambda context: Arm(contract, context=context, namespace=f"/{file.stem}"))
+    hosted(lambda context: PolicyNode(lambda *_, **__: swing, context=context, overrides=placed))
+    hosted(lambda context: StreamerNode(context=context, overrides=placed))
+    hosted(lambda context: SafetyNode(context=context, overrides=placed))
+    operator = SafetyClient(stack.enter_context(Background(DOMAIN)), station=contract.namespace)
+    return Side(contract, arm, operator)
+
+
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[list[Side]]:
     with ExitStack() as stack:
-        made = []
-        for name in ("left", "right"):
-            path = str(contract_file(tmp_path, namespace=name))
-            ros = stack.enter_context(Background(DOMAIN))
-            contract = load_contract(path)
-            placed: dict[str, Any] = {"context": ros.context, "overrides": {"contract": path}}
-            arm = Arm(contract, context=ros.context, namespace=f"/{name}")
-            policy = PolicyNode(lambda *_, c=contract, **__: Swing(c.with_cameras(())), **placed)
-            for node in (arm, policy, StreamerNode(**placed), SafetyNode(**placed)):
-                node.start()
-                ros.add(node)
-            made.append(Side(contract, arm, SafetyClient(ros, station=contract.namespace)))
+        made = [make_side(stack, contract_file(tmp_path, namespace=name)) for name in ("left", "right")]
         for side in made:
             side.operator.wait_ready(WAIT_S)
         yield made

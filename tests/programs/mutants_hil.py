@@ -61,6 +61,10 @@ MUTANTS: dict[str, Mutant] = {
     "devices-come-back-in-mid-motion": Mutant(
         "hardware/teleop/renewed.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_renewed.py",)
     ),
+    "start-without-its-device": Mutant(
+        "hardware/teleop/renewed.py", " if event is not EpisodeEvent.START", "",
+        ("tests/hardware/teleop/test_renewed.py",),
+    ),
     "one-camera-for-all": Mutant(
         "policies/stateless.py", "self.eyes.looked(key, ", "self.eyes.looked(self._pictures[0], ", SEES
     ),

@@ -41,6 +41,7 @@ def opened_device(
     from hardware.teleop.renewed import renewed
     from robolearn.cli.hil.learner import write_own
     from robolearn.cli.node_record import OPTIONS, THEIRS
+    from robolearn.core.garbage import searched_before
 
     own: dict[str, Any] = {
         THEIRS.get(flag, flag): value
@@ -50,6 +51,7 @@ def opened_device(
     with contextlib.ExitStack() as stack:
         if name in TERMINALS:
             own["out"] = stack.enter_context(_screen())
+        stack.enter_context(searched_before())
         device = make_device(name, interface, robot, **own)
         device.open()
         stack.callback(device.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hardware.teleop.device import RECORDING, WAITING, Sample, Status
+from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.renewed import LOOK_S, Renewed, renewed
 
 
@@ -13,6 +14,7 @@ class Pad:
 
     def __init__(self) -> None:
         self.gone, self.plugged, self.looks = "", True, 0
+        self.events: tuple[E, ...] = ()
 
     def open(self) -> None: ...
     def close(self) -> None: ...
@@ -25,7 +27,7 @@ class Pad:
         return self.plugged
 
     def sample(self, observation: Any) -> Sample:
-        return Sample(None, not self.gone, (), 0.0, self.gone)
+        return Sample(None, not self.gone, self.events, 0.0, self.gone)
 
 
 def test_a_device_that_is_gone_is_looked_for_while_start_is_waited_for(clock) -> None:
@@ -59,6 +61,26 @@ def test_a_device_that_has_just_died_is_not_opened_before_the_arm_stands(clock) 
     clock.now += 0.9 * LOOK_S
     device.sample(None)
     assert pad.looks == 0
+
+
+def test_start_begins_nothing_while_the_device_is_gone(clock) -> None:
+    """An episode that begins without its device ends at once, and moves nothing but the arm to its place."""
+    pad = Pad()
+    device = Renewed(pad, pad, clock)
+    device.show(Status(WAITING, "", 0, 1, 0, 0.0))
+    pad.events = (E.START, E.QUIT)
+    assert device.sample(None).events == (E.START, E.QUIT)
+    pad.gone, pad.plugged = "pad: unplugged", False
+    for _ in range(3):
+        sample = device.sample(None)
+        assert sample.events == (E.QUIT,), "the rest is asked for as ever"
+        assert sample.note == "pad: unplugged; START when it is back"
+        clock.now += LOOK_S
+    pad.plugged = True
+    assert device.sample(None).events == (E.START, E.QUIT), "it is back"
+    device.show(Status(RECORDING, "", 0, 1, 0, 0.0))
+    pad.gone = "pad: unplugged"
+    assert device.sample(None) == Sample(None, False, pad.events, 0.0, "pad: unplugged"), "whoever records is told why"
 
 
 def test_what_comes_back_by_itself_is_left_alone() -> None:

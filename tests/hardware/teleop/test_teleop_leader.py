@@ -159,3 +159,24 @@ def test_what_is_wrong_is_said_in_one_line(so101_joints: Interface, arm: Arm, no
         Leader(so101_joints, SO101).open()
     with pytest.raises(BadInput, match=r"leader: kind: got so102; available: so100, so101"):
         Leader(so101_joints, SO101, kind="so102")
+
+
+def test_unplugged_and_back_it_is_opened_at_the_first_look(leader: Leader, arm: Arm, observe) -> None:
+    """Whatever its thread is doing just then: it reads a hundred times a second."""
+    seen = observe(SO101)
+    until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
+    for _ in range(5):
+        arm.fault = arm.refuses = ConnectionError("Could not connect")
+        until(lambda: leader.sample(seen), lambda sample: not sample.engaged)
+        assert not leader.renew() and leader.gone
+        arm.fault = arm.refuses = None
+        assert leader.renew() and not leader.gone
+        until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
+
+
+def test_a_read_that_hangs_is_not_waited_for(leader: Leader, arm: Arm, observe) -> None:
+    until(lambda: leader.sample(observe(SO101)), lambda sample: sample.action is not None)
+    arm.hangs.clear()
+    until(lambda: leader.sample(observe(SO101)), lambda sample: not sample.engaged)
+    start = time.monotonic()
+    assert not leader.renew() and time.monotonic() - start < 0.5
