@@ -1,4 +1,4 @@
-"""A node as `process.host` runs it, in a thread: its heart beats by the clock, and between beats the executor has a turn.
+"""A node as `process.host` runs it, in a thread: its heart beats, and between two beats the executor has its turn.
 
 Executors that wake for every message and every timer of four nodes keep one interpreter busy: the arm of such a station
 stands still for no reason that a station of processes would have.
