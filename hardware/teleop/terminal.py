@@ -213,6 +213,14 @@ def episode_events(reports: Collection[tuple[str, bool]]) -> tuple[EpisodeEvent,
     return tuple(EPISODE_KEYS[key] for key, new in reports if new and key in EPISODE_KEYS)
 
 
+def fitted(line: str, width: int) -> str:
+    """`line`, its middle left out where it is longer than `width`: what to press stands at its end."""
+    if len(line) <= width:
+        return line
+    end = width // 2
+    return f"{line[: width - end - 1]}…{line[len(line) - end :]}"
+
+
 class StatusLine:
     """One line at the bottom of a terminal that is overwritten in place; nothing where there is no terminal."""
 
@@ -237,7 +245,7 @@ class StatusLine:
         line = f"{status.state} · episode {status.episode + 1}{many} · {status.seconds:.1f} s"
         line += f" · {status.message}" if status.message else ""
         width = os.get_terminal_size(self._out.fileno()).columns or 80
-        self._write(f"\r\x1b[K{line[: width - 1]}")
+        self._write(f"\r\x1b[K{fitted(line, width - 1)}")
 
     def close(self) -> None:
         """Leave the line."""
