@@ -1,8 +1,8 @@
-"""`robolearn hil` with a gamepad, a SpaceMouse or a leader arm that is not there, in the hand of a test.
+"""`robolearn hil` or `record` with a gamepad, a SpaceMouse or a leader arm that is not there, in the hand of a test.
 
-As a program it is `robolearn`, whose halves run this file in the place of the installed program; the actor has the
-device: SDL's virtual joystick, HID reports under PySpaceMouse's parser, or an arm with LeRobot's interface. `Hands`, in
-the test's process, moves it through a socket.
+As a program it is `robolearn`, whose halves run this file in the place of the installed program; an actor or a recorder
+has the device: SDL's virtual joystick, HID reports under PySpaceMouse's parser, or an arm with LeRobot's interface.
+`Hands`, in the test's process, moves it through a socket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Hands:
 
     @property
     def there(self) -> bool:
-        """Whether an actor holds the device."""
+        """Whether an actor or a recorder holds the device."""
         try:
             self("look")
         except OSError:
@@ -199,7 +199,7 @@ def main() -> int:
     from robolearn.cli.main import main as robolearn
 
     run.PROGRAM = (sys.executable, __file__)
-    if sys.argv[1:3] == ["hil", "actor"]:
+    if sys.argv[1:3] == ["hil", "actor"] or sys.argv[1:2] == ["record"]:
         _serve(DEVICES[os.environ[DEVICE]](), os.environ[SOCKET])
     return robolearn(sys.argv[1:])
 
