@@ -260,15 +260,17 @@ def test_a_writer_that_is_slow_never_holds_up_the_arm(recording: Recording, monk
     monkeypatch.setattr(recording_module, "BEHIND_S", 0.5)
     paper, arm = recording.paper, recording.station.arm
     paper.on_add = lambda: time.sleep(0.3)
-    recording.record()
-    begun = len(arm.commands)
-    recording.until(Phase.WAITING)
-    assert "behind" in recording.node.episodes.message
+    dropped, why = 0, ""
+    while "behind" not in why and dropped < 3:  # a machine that stands still drops an episode for another reason
+        recording.record()
+        begun = len(arm.commands)
+        recording.until(Phase.WAITING)
+        recording.settled()
+        dropped, why = dropped + 1, recording.node.episodes.message
+    assert "behind" in why
     gaps = np.diff([at for at, _ in arm.commands[begun:]])
     assert gaps.max() < 0.1, gaps.max()
-    paper.on_add = lambda: None
-    recording.settled()
-    assert paper.discarded == 1
+    assert paper.discarded == dropped
 
 
 def test_a_device_that_fails_stops_the_arm_and_ends_the_session(recording: Recording) -> None:
