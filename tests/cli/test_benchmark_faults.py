@@ -13,7 +13,7 @@ from robolearn.cli.main import main
 
 pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
-DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 40
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 2
 
 
 def test_a_few_of_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from hardware.ros2.background import Background
 
 pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
-DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 10
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 
 
 def test_a_mouse_that_is_unplugged_comes_back_before_start(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from sim.tasks import TASKS
 
 pytestmark = pytest.mark.long
 
-DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 14
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 4
 
 
 def test_what_can_be_rehearsed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.action_goal import ANSWER_S, ActionGoal
 from hardware.ros2.background import Background, wait_until
 
-DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 13
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 
 
 class Clock:
