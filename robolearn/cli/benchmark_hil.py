@@ -145,11 +145,12 @@ class BenchmarkHil(Command):
         _robolearn("hil", "run", *words, "--out", folder, *(("--resume",) if folder.exists() else ()))
         learned, imitated = (self._judge(task, policy) for policy in (folder, bc))
         told = read_json(folder / "result.json", what=f"run {folder}")
+        equal = _ratio_of_equals(learned.pop("starts_s"), imitated.pop("starts_s"))
         result = {
             "task": task, "arm": arm, "algo": algo, "seed": seed, "bc": imitated, **learned,
             "env_steps": told["env_steps"], "robot_minutes": told["robot_minutes"], "utd": told["utd"],
-            "cycle_ratio": _ratio(learned["cycle_s"], imitated["cycle_s"]), "wall_s": time.perf_counter() - begun,
-            "asked": asked,
+            "cycle_ratio": _ratio(learned["cycle_s"], imitated["cycle_s"]), "cycle_ratio_equal_starts": equal,
+            "wall_s": time.perf_counter() - begun, "asked": asked,
         }  # fmt: skip
         write_json(folder / RESULT, result)
         return plain(result)
@@ -193,7 +194,7 @@ def _summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict
         return Success.of(sum(k for k, _ in counts), sum(n for _, n in counts)).to_json()
 
     def mean(key: str) -> float | None:
-        known = [run[key] for run in mine if run[key] is not None]
+        known = [run[key] for run in mine if run.get(key) is not None]
         return float(np.mean(known)) if known else None
 
     return {
@@ -202,12 +203,18 @@ def _summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict
         **({"delayed": pooled([run["delayed"] for run in mine]),
             "bc_delayed": pooled([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
         **{key: mean(key) for key in ("env_steps", "robot_minutes", "intervention_rate_end", "cycle_s", "cycle_ratio",
-                                      "wall_s")},
+                                      "cycle_ratio_equal_starts", "wall_s")},
     }  # fmt: skip
 
 
 def _ratio(mine: float | None, theirs: float | None) -> float | None:
     return mine / theirs if mine and theirs else None
+
+
+def _ratio_of_equals(mine: list[float | None], theirs: list[float | None]) -> float | None:
+    """Of the mean cycle times over the starts that both solved: who solves only what is near looks quick."""
+    both = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
+    return sum(a for a, _ in both) / sum(b for _, b in both) if both else None
 
 
 def _robolearn(*words: Any) -> None:

@@ -11,8 +11,10 @@ WITHIN = 40  # control steps, in which a doubt is to foretell a failure
 
 
 def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
-    """Success without help and its cycle time; the share of steps that an operator steers who watches; success with
-    `delay` control steps of inference delay, from the same starts; AUROC of each doubt for failure within 40 steps."""
+    """Success without help, its cycle time, and that of each start (None: not solved); the share of steps that an
+    operator steers who watches; success with `delay` control steps of inference delay, from the same starts; AUROC of
+    each doubt for failure within 40 steps."""
+    import numpy as np
     import torch
 
     from policies.chosen import ChosenPolicy
@@ -31,7 +33,7 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
     env = make_env(task, episodes, threads=1, **world_options(task, [policy]))
     try:
         bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
-        found = evaluate(env, policy, episodes, STARTS).to_json()
+        alone = evaluate(env, policy, episodes, STARTS)
         helped = watch(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
         late = evaluate(env, DelayedPolicy(policy, delay), episodes, STARTS).to_json() if delay else None
         doubts = None
@@ -40,9 +42,11 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
             doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
     finally:
         env.close()
+    found, each = alone.to_json(), np.where(alone.succeeded, alone.cycle_time_s, np.nan)[np.argsort(alone.world)]
     return {
         "success": found["success"],
         "cycle_s": found["cycle_time_s"]["mean"] if found["cycle_time_s"] else None,
+        "starts_s": [None if np.isnan(seconds) else float(seconds) for seconds in each],
         "intervention_rate_end": helped["intervention_rate"],
         "delayed": {"success": late["success"], "delay_steps": delay} if late else None,
         "doubts": doubts,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from robolearn.cli.benchmark_hil import _ratio_of_equals
 from robolearn.cli.main import main
 
 pytestmark = pytest.mark.long
@@ -39,6 +40,12 @@ def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]["cycle_s"] == 7.0
     assert main([*words, "--caution", "0.5"]) == 2
     assert "of other settings" in capsys.readouterr().err
+
+
+def test_cycle_times_are_compared_on_the_starts_that_both_solved() -> None:
+    mine, theirs = [2.0, 3.0, 9.0, None], [4.0, 6.0, None, 1.0]
+    assert _ratio_of_equals(mine, theirs) == 0.5
+    assert _ratio_of_equals([1.0, None], [None, 1.0]) is None
 
 
 def test_settings_are_those_of_the_one_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
