@@ -61,6 +61,14 @@ MUTANTS: dict[str, Mutant] = {
     "devices-come-back-in-mid-motion": Mutant(
         "hardware/teleop/renewed.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_renewed.py",)
     ),
+    "record-leaves-a-dead-device": Mutant(
+        "robolearn/cli/record.py", "viewed(renewed(device, own), own", "viewed(device, own",
+        ("tests/cli/test_record_devices.py",),
+    ),
+    "leader-s-thread-is-not-waited-for": Mutant(
+        "hardware/teleop/leader.py", "self._thread.join(5 * READ_S)", "pass",
+        ("tests/hardware/teleop/test_teleop_leader.py",),
+    ),
     "start-without-its-device": Mutant(
         "hardware/teleop/renewed.py", " if event is not EpisodeEvent.START", "",
         ("tests/hardware/teleop/test_renewed.py",),
