@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 0.05  # at most between two looks at whether to stop
 GOODBYE_S = 10.0  # for actors to hear that the run is over
+COMING_S = 60.0  # and for those who are still to come, to a learner that had nothing left to do
 ALIVE_S = 5.0  # an actor that was heard so long ago is waited for
 
 
@@ -132,7 +133,7 @@ class Learner:
             return False
         self._publish()
         self.board.finish(self.experience.taken)
-        self._say_goodbye()
+        self._say_goodbye(stop)
         return True
 
     def save(self) -> None:
@@ -258,12 +259,12 @@ class Learner:
         """Whether records of `actor` wait to be taken."""
         return any(name == actor for name, _ in self._waiting) or self.intake.waits
 
-    def _say_goodbye(self) -> None:
-        """Wait until the actors have heard that it is over."""
-        until = time.monotonic() + GOODBYE_S
-        while time.monotonic() < until:
-            now = time.monotonic()
-            if all(actor in self.board.told or now - heard > ALIVE_S for actor, heard in self.board.heard.items()):
+    def _say_goodbye(self, stop: Callable[[], bool]) -> None:
+        """Wait until the actors have heard that it is over; those that are awaited have to come first."""
+        heard, told = self.board.heard, self.board.told
+        until = time.monotonic() + (COMING_S if len(heard) < self.settings.awaited else GOODBYE_S)
+        while not stop() and (now := time.monotonic()) < until:
+            if len(heard) >= self.settings.awaited and all(a in told or now - at > ALIVE_S for a, at in heard.items()):
                 return
             time.sleep(IDLE_S)
 

@@ -121,12 +121,14 @@ class LearnerSettings:
       success_window: how many of the last intervention-free episodes the success is of.
       cut_after_s: in real time, the episode of an actor that is silent for so long is cut: what it did is learned from,
         its outcome is not known.
+      awaited: actors that are started beside it: its end waits for them to come and hear of it, a minute at most.
     """
 
     publish_every: int = 50
     checkpoint_s: float = 30.0
     success_window: int = 100
     cut_after_s: float = 60.0
+    awaited: int = 0
 
 
 def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:

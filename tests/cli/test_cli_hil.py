@@ -58,6 +58,11 @@ def test_a_run_and_its_resumption(bc: Path, demos: Path, tmp_path: Path, capsys:
     assert run(*first, "--out", tmp_path / "a", "--env-steps", 200, "--resume", "--json") == 0
     more = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert more["env_steps"] >= 200 and more["updates"] == int(0.5 * (more["env_steps"] - 20))
+    # A run that is over has nothing left to do: its actor comes to hear that, and both end.
+    begun = time.monotonic()
+    assert run(*first, "--out", tmp_path / "a", "--env-steps", 200, "--resume", "--json") == 0
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert time.monotonic() - begun < 40.0 and again["env_steps"] == more["env_steps"] and again["finished"]
     (spool,), (log,) = ((tmp_path / "a" / name).glob("*.transitions") for name in ("spool", "log"))
     assert spool.read_bytes() == log.read_bytes()
 

@@ -177,7 +177,8 @@ class HilLearner(Teaching):
                 run, base, lesson, Budget(env_steps=self.env_steps, episodes=self.episodes), intake, board,
                 demonstrations,
                 LearnerSettings(publish_every=self.publish_every, checkpoint_s=self.checkpoint_s,
-                                success_window=self.success_window, cut_after_s=self.cut_after_s),
+                                success_window=self.success_window, cut_after_s=self.cut_after_s,
+                                awaited=int(self.go_on)),
                 judge=judge,
             )  # fmt: skip
             answers = handlers(

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.2
 STOP_S = 30.0  # for the learner to write its checkpoint
+OVER_S = 60.0  # for the actor to end, once the learner has
 SOON_S = 20.0  # a half that dies so soon after its start, again and again, is not started any more
 MOST_DEATHS = 3
 NICE = 15  # of a learner beside an actor that keeps its rate
@@ -79,7 +80,7 @@ class HilRun(Teaching, Playing):
         bar = Progress("teaching", total=self.env_steps, unit="control steps", show=keys, quiet=quiet)
         with tidied(self.out), Processes(programs, self.out / LOGS, environment) as processes, bar as progress:
             try:
-                deaths, shown, quit_ = _Deaths(), -1, self.out / SPOOL / QUIT
+                deaths, shown, quit_, over = _Deaths(), -1, self.out / SPOOL / QUIT, float("inf")
                 quit_.unlink(missing_ok=True)
                 pages = {CONSOLE: self.out / SPOOL / CONSOLE, TELEOP: self.out / SPOOL / TELEOP}
                 while len(done := processes.codes) < len(programs) or any(done.values()):
@@ -92,7 +93,9 @@ class HilRun(Teaching, Playing):
                         processes.restart(name)
                     for page in [name for name, path in pages.items() if path.exists()]:
                         print(f"{page}: {pages.pop(page).read_text().strip()}", file=sys.stderr, flush=True)
-                    if quit_.exists() and "actor" in done:
+                    if done.get("learner") == 0:
+                        over = min(over, time.monotonic() + OVER_S)
+                    if (quit_.exists() and "actor" in done) or time.monotonic() > over:
                         break
                     if (rows := list(read_metrics(self.out))) and rows[-1]["step"] != shown:
                         shown = rows[-1]["step"]
