@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,23 @@ def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back:
     other.learner._look_for_actors()
     assert other.learner.experience.outcomes[-1].cut and not other.learner.experience.running
     other.close()
+
+
+@pytest.mark.parametrize("awaited", [0, 1])
+def test_a_run_that_is_over_when_it_begins_waits_for_who_is_to_hear_of_it(tmp_path: Path, awaited: int) -> None:
+    """An actor that is started beside it would look for a learner for ever."""
+    bench = Bench(tmp_path, make_lesson(), awaited=awaited)
+    bench.send("a", episode(0, 12))
+    bench.work()
+    bench.learner.budget = Budget(env_steps=10)
+    learning = threading.Thread(target=lambda: bench.learner.learn(lambda: False, lambda *_: None))
+    learning.start()
+    learning.join(2.0)
+    assert learning.is_alive() == bool(awaited)
+    bench.board.hear("a", Period(0.0, 0.0, 0))
+    learning.join(2.0)
+    assert not learning.is_alive() and bench.board.finished
+    bench.close()
 
 
 def test_in_lockstep_an_actor_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ MUTANTS: dict[str, Mutant] = {
     "devices-come-back-in-mid-motion": Mutant(
         "hardware/teleop/renewed.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_renewed.py",)
     ),
+    "nobody-is-awaited": Mutant(
+        "robolearn/hil/learner.py", "len(heard) >= self.settings.awaited and ", "",
+        ("tests/hil/test_hil_learner.py",),
+    ),
     "record-leaves-a-dead-device": Mutant(
         "robolearn/cli/record.py", "viewed(renewed(device, own), own", "viewed(device, own",
         ("tests/cli/test_record_devices.py",),
