@@ -277,6 +277,7 @@ def test_a_device_that_fails_stops_the_arm_and_ends_the_session(recording: Recor
     recording.record()
     recording.hand.fault = RobolearnError("hand: unplugged")
     recording.until(Phase.ENDED)
+    wait_until(lambda: recording.node.error, WAIT_S, "what it ended by")  # the session's end comes first
     assert str(recording.node.error) == "hand: unplugged"
     wait_until(lambda: recording.node.report.state in ("disarmed", "latched"), WAIT_S, "rest")
     recording.settled()
