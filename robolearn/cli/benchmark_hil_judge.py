@@ -42,11 +42,12 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
             doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
     finally:
         env.close()
-    found, each = alone.to_json(), np.where(alone.succeeded, alone.cycle_time_s, np.nan)[np.argsort(alone.world)]
+    found, order = alone.to_json(), np.argsort(alone.world)
+    starts = zip(alone.succeeded[order], alone.cycle_time_s[order].tolist(), strict=True)
     return {
         "success": found["success"],
         "cycle_s": found["cycle_time_s"]["mean"] if found["cycle_time_s"] else None,
-        "starts_s": [None if np.isnan(seconds) else float(seconds) for seconds in each],
+        "starts_s": [seconds if solved else None for solved, seconds in starts],
         "intervention_rate_end": helped["intervention_rate"],
         "delayed": {"success": late["success"], "delay_steps": delay} if late else None,
         "doubts": doubts,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import rclpy
@@ -62,3 +63,10 @@ class Hosted:
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
         make_ordinary()  # all the tests that come after would go before everything else on this machine
+
+
+def running(stack: ExitStack, make: Callable[[Context], Any], domain_id: int | None = None) -> Any:
+    """The node that `make` returns, `Hosted` until the stack ends."""
+    made = Hosted(make, domain_id)
+    stack.callback(made.close)
+    return made.node

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 from geometry_msgs.msg import PoseStamped
-from rclpy.context import Context
 from rclpy.node import Node as PlainNode
 from std_msgs.msg import Float64
 
@@ -29,7 +27,7 @@ from robolearn.core import BadInput
 from robots.stations import load_contract
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hosted import Hosted
+from hosted import running
 from ros_station import Arm
 
 pytestmark = pytest.mark.realtime
@@ -66,14 +64,9 @@ class Planner:
 
 class Station:
     def __init__(self, stack: ExitStack) -> None:
-        def hosted(make: Callable[[Context], Any]) -> Any:
-            made = Hosted(make)
-            stack.callback(made.close)
-            return made.node
-
-        self.arm = hosted(lambda context: Arm(CONTRACT, context=context))
-        self.safety = hosted(
-            lambda context: SafetyNode(contract=CONTRACT, context=context, overrides={"targets": "poses"})
+        self.arm = running(stack, lambda context: Arm(CONTRACT, context=context))
+        self.safety = running(
+            stack, lambda context: SafetyNode(contract=CONTRACT, context=context, overrides={"targets": "poses"})
         )
         planner_side = stack.enter_context(Background())
         self.node = planner_side.add(PlainNode("planner", namespace="/robolearn", context=planner_side.context))

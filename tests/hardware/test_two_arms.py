@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from robolearn.core import BadInput, RobolearnError
 from robots.stations import CONTRACTS, Contract, load_contract
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hosted import Hosted
+from hosted import running
 from ros_station import Arm, Swing
 
 pytestmark = pytest.mark.realtime
@@ -56,17 +56,12 @@ class Side:
 
 
 def make_side(stack: ExitStack, file: Path) -> Side:
-    def hosted(make: Callable[[Context], Any]) -> Any:
-        running = Hosted(make, DOMAIN)
-        stack.callback(running.close)
-        return running.node
-
     contract, placed = load_contract(file), {"contract": str(file)}
     swing = Swing(contract.with_cameras(()))
-    arm = hosted(lambda context: Arm(contract, context=context, namespace=f"/{file.stem}"))
-    hosted(lambda context: PolicyNode(lambda *_, **__: swing, context=context, overrides=placed))
-    hosted(lambda context: StreamerNode(context=context, overrides=placed))
-    hosted(lambda context: SafetyNode(context=context, overrides=placed))
+    arm = running(stack, lambda context: Arm(contract, context=context, namespace=f"/{file.stem}"), DOMAIN)
+    running(stack, lambda context: PolicyNode(lambda *_, **__: swing, context=context, overrides=placed), DOMAIN)
+    running(stack, lambda context: StreamerNode(context=context, overrides=placed), DOMAIN)
+    running(stack, lambda context: SafetyNode(context=context, overrides=placed), DOMAIN)
     operator = SafetyClient(stack.enter_context(Background(DOMAIN)), station=contract.namespace)
     return Side(contract, arm, operator)
 
