@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class RowLoss(Protocol):
-    """What a network has whose loss can be taken in parts; see `policies.flow.FlowPolicy`."""
+    """What a network has whose loss can be taken in parts; see `policies.kinds.flow.FlowPolicy`."""
 
     def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]: ...
 

@@ -18,7 +18,7 @@ from robolearn.core.specs import is_goal
 
 
 class ChunkNet(Protocol):
-    """What flow and diffusion policies have in common; see `policies.flow.FlowPolicy`."""
+    """What flow and diffusion policies have in common; see `policies.kinds.flow.FlowPolicy`."""
 
     name: str
     config: Any
@@ -65,7 +65,8 @@ def features(interface: Interface, observation: Observation) -> dict[str, NDArra
 
 
 Backend = Callable[[Mapping[str, NDArray], NDArray], NDArray[np.float32]]
-"""Features (N, …) as observed and standard normal noise (N, …) → what `decide` gives; see `policies.backends`."""
+"""Features (N, …) as observed and standard normal noise (N, …) → what `decide` gives; see
+`policies.storage.backends`."""
 
 
 def compute(policy: Any, observation: Mapping[str, NDArray], noise: NDArray) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from policies.encoder_settings import EncoderConfig
+from policies.networks.encoder_settings import EncoderConfig
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 
@@ -245,7 +245,7 @@ class CriticsConfig:
 
 @dataclass(frozen=True)
 class ChosenConfig(CriticsConfig):
-    """A policy whose chunks critics choose; see `policies.chosen`."""
+    """A policy whose chunks critics choose; see `policies.wrappers.best_of_n`."""
 
     proposals: int = 4
     """P, chunks that are proposed in each state."""
@@ -263,7 +263,8 @@ class ChosenConfig(CriticsConfig):
 
 @dataclass(frozen=True)
 class ActorConfig:
-    """A policy that is one squashed Gaussian, of chunks (`policies.gaussian`) or of noise (`policies.steered`)."""
+    """A policy that is one squashed Gaussian, of chunks (`policies.kinds.gaussian`) or of noise
+    (`policies.wrappers.noise_steered`)."""
 
     execute: int = 4
     """Ta, actions in a chunk."""
@@ -284,7 +285,7 @@ class ActorConfig:
 
 @dataclass(frozen=True)
 class GaussianConfig(ActorConfig):
-    """A squashed Gaussian of chunks; see `policies.gaussian`."""
+    """A squashed Gaussian of chunks; see `policies.kinds.gaussian`."""
 
     discrete_gripper: bool = False
     """The gripper is not the Gaussian's: critics choose among close, stay and open."""

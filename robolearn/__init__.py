@@ -29,7 +29,7 @@ _NAMES = {
     "evaluate": "robolearn.eval",
     "make_env": "sim.registry",
     "make_expert": "sim.experts",
-    "open_policy": "policies.loading",
+    "open_policy": "policies.storage.loading",
 }
 __all__ = ["__version__", *_NAMES]
 

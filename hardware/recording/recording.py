@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.episodes import Episodes, Phase, Verdict
-from hardware.observer import Observer
+from hardware.observing.observer import Observer
+from hardware.recording.episodes import Episodes, Phase, Verdict
 from hardware.recording.session import Session
 from hardware.recording.storage import Outcome, Storage
 from hardware.teleop.link import ArmLink

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from hardware.episodes import Episodes
+from hardware.recording.episodes import Episodes
 from hardware.teleop.device import Device
 from robolearn.core import Interface
 from robots.stations import Contract

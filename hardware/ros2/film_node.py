@@ -18,7 +18,7 @@ from typing import Any, Protocol, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.observer import JointReader
+from hardware.observing.observer import JointReader
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.scene import MarkerArray, read_scene

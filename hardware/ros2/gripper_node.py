@@ -20,8 +20,8 @@ from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hardware.gripper_goals import GripperGoals
-from hardware.observer import JointReader
+from hardware.execution.gripper_goals import GripperGoals
+from hardware.observing.observer import JointReader
 from hardware.ros2 import messages, qos
 from hardware.ros2.action_goal import ActionGoal
 from hardware.ros2.observation_inputs import hear_joints

@@ -22,7 +22,7 @@ from std_msgs.msg import Float64MultiArray, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from hardware.horizon import Point
+from hardware.execution.horizon import Point
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix

@@ -10,7 +10,7 @@ from builtin_interfaces.msg import Time
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 
-from hardware.observer import Observer
+from hardware.observing.observer import Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
 from robots.stations import Camera, Contract

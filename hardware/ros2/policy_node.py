@@ -30,8 +30,8 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.latency import Latencies
-from hardware.observer import NotObserved, Observer
+from hardware.observing.latency import Latencies
+from hardware.observing.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.station_node import StationNode, StationOptions

@@ -11,7 +11,7 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.observer import Observer
+from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session, StorageThread
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.realtime import step_back

@@ -15,11 +15,11 @@ from rclpy.node import Node
 from std_msgs.msg import Bool, String
 from std_srvs.srv import Trigger
 
+from hardware.observing.silence import SafetySilent, Silence
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport
 from hardware.safety.types import SafetyState
-from hardware.silence import SafetySilent, Silence
 from robolearn.core import RobolearnError
 
 DEADMAN_HZ = 20.0

@@ -28,7 +28,8 @@ from std_msgs.msg import Bool, Float64
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.horizon import Horizon
+from hardware.execution.horizon import Horizon
+from hardware.execution.setpoints import GRIPPER
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.callers import Callers, comparable, same_program
 from hardware.ros2.condition_inputs import hear_conditions, with_installed_conditions
@@ -36,7 +37,6 @@ from hardware.ros2.controller_messages import ControllerMessages
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
-from hardware.setpoints import GRIPPER
 from robolearn.core import BadInput
 
 log = logging.getLogger(__name__)

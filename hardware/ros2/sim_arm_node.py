@@ -24,7 +24,7 @@ from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.realtime import step_back
 from hardware.ros2.scene import MarkerArray, SceneMarkers

@@ -1,4 +1,4 @@
-"""The streamer as a node: `hardware.streamer` behind its topics."""
+"""The streamer as a node: `hardware.execution.streamer` behind its topics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.station_node import StationNode, StationOptions
-from hardware.streamer import Streamer, StreamStop, StreamTarget
 
 log = logging.getLogger(__name__)
 

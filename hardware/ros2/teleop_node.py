@@ -20,8 +20,9 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.episodes import Episodes
-from hardware.observer import Observer
+from hardware.execution.setpoints import GRIPPER
+from hardware.observing.observer import Observer
+from hardware.recording.episodes import Episodes
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
@@ -29,7 +30,6 @@ from hardware.ros2.realtime import step_back
 from hardware.ros2.runtime import Value
 from hardware.ros2.scene import MarkerArray, read_scene
 from hardware.ros2.station_node import StationNode, StationOptions
-from hardware.setpoints import GRIPPER
 from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.contact import ContactReader
-from hardware.freshness import Freshness
-from hardware.latency import Latencies
-from hardware.observer import JointReader
+from hardware.execution.contact import ContactReader
+from hardware.execution.setpoints import GRIPPER
+from hardware.observing.freshness import Freshness
+from hardware.observing.latency import Latencies
+from hardware.observing.observer import JointReader
 from hardware.safety.conditions import Conditions
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.operators import Operators
 from hardware.safety.publishers import Publishers
 from hardware.safety.stuck import Stuck
 from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
-from hardware.setpoints import GRIPPER
 from robots.stations import Contract
 
 EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated

@@ -2,8 +2,8 @@
 
 The next chunk is asked for with the observation of the last step of the present one. That step is executed meanwhile,
 so that it goes on at its second action; where actions are displacements it goes on from where the steps that were
-executed since then have led (`hardware.catching_up`). One that comes late is bridged by the tail of the old chunk, and
-by its last action for no more than `GRACE` steps.
+executed since then have led (`hardware.execution.delay_compensation`). One that comes late is bridged by the tail of
+the old chunk, and by its last action for no more than `GRACE` steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.catching_up import Executed, continued
+from hardware.execution.delay_compensation import Executed, continued
 from robolearn.core import BadInput, Policy, RobolearnError
 
 log = logging.getLogger(__name__)

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.episodes import Do, Episodes, Phase
-from hardware.latency import Latencies
-from hardware.observer import NotObserved, Observer
+from hardware.execution.setpoints import SetPoints
+from hardware.observing.latency import Latencies
+from hardware.observing.observer import NotObserved, Observer
+from hardware.observing.silence import Silence
+from hardware.recording.episodes import Do, Episodes, Phase
 from hardware.safety.types import SafetyState
-from hardware.setpoints import SetPoints
-from hardware.silence import Silence
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from hardware.teleop.link import ArmLink, Report
 from hardware.teleop.waiting import Call, Refused, Steps, call, finished, pause, until

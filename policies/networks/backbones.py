@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from policies.encoder_settings import LIBRARIES, EncoderConfig
 from policies.networks import efficientnet, libraries, resnet
+from policies.networks.encoder_settings import LIBRARIES, EncoderConfig
 from policies.networks.spatial import BackboneEncoder, SpatialCnn
 from robolearn.core import BadInput
 

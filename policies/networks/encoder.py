@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.encoder_settings import EncoderConfig
 from policies.networks.backbones import build_camera
+from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.spatial import BackboneEncoder
 from policies.settings import NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface

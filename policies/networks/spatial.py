@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from policies.encoder_settings import EncoderConfig
+from policies.networks.encoder_settings import EncoderConfig
 from robolearn.core import BadInput
 
 KEYPOINTS = 32  # channels that a backbone's map is brought to before the softmax

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from policies.encoder_settings import OWN, EncoderConfig
+from policies.networks.encoder_settings import OWN, EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.cli.command import Command, at_least
 from robolearn.core import BadInput

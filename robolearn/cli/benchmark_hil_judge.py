@@ -17,9 +17,9 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from policies.chosen import ChosenPolicy
-    from policies.delayed import DelayedPolicy
-    from policies.loading import open_policy
+    from policies.storage.loading import open_policy
+    from policies.wrappers.best_of_n import ChosenPolicy
+    from policies.wrappers.delayed import DelayedPolicy
     from robolearn.cli.command import world_options
     from robolearn.core import bind_policy
     from robolearn.eval import evaluate

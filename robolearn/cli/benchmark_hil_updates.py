@@ -101,9 +101,9 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
     import numpy as np
     import torch
 
-    from policies.kinds import build_net
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
+    from policies.registry import build_net
     from policies.settings import FlowConfig
     from robolearn.core import ArraySpec, Interface
     from robolearn.data.replay import PlayedEpisode

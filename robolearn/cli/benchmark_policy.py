@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from policies.backends import PRECISIONS, BackendName, check_backend
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
+from policies.storage.backends import PRECISIONS, BackendName, check_backend
 from robolearn.cli.command import Command, at_least
 from robolearn.core import BadInput
 from robolearn.core.specs import ArraySpec, Interface
 
 if TYPE_CHECKING:
-    from policies.kinds import LearnedPolicy
+    from policies.registry import LearnedPolicy
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +85,8 @@ class BenchmarkPolicy(Command):
 
     def _prepare(self) -> tuple[list[dict[str, Any]], list[Callable[[], Any]]]:
         """The rows of the table without their latencies, and for each what is measured."""
-        from policies.backends import use_backend
-        from policies.graph import example_inputs
+        from policies.storage.backends import use_backend
+        from policies.storage.graph import example_inputs
 
         rows: list[dict[str, Any]] = []
         decide: list[Callable[[], Any]] = []
@@ -118,8 +118,8 @@ class BenchmarkPolicy(Command):
 
     def _policies(self) -> list[tuple[str, Callable[[], LearnedPolicy], int]]:
         """Name, a fresh policy, and its denoising steps (0: it has none)."""
-        from policies.checkpoint import load_policy
         from policies.policy import ChunkPolicy
+        from policies.storage.checkpoint import load_policy
 
         if self.policy is None:
             return [(name, lambda name=name: _untrained(name), NETWORKS[name][0].steps) for name in self.networks]
@@ -144,9 +144,9 @@ def _untrained(name: str) -> LearnedPolicy:
     """One of `NETWORKS`, with the same random weights each time: how long it takes does not depend on them."""
     import torch
 
-    from policies.kinds import build_net
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
+    from policies.registry import build_net
 
     config, seen = NETWORKS[name]
     interface = Interface({key: SEEN[key] for key in seen}, ACTION, control_hz=20.0)

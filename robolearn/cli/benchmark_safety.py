@@ -123,7 +123,7 @@ def _fuzz(robot: Any, limits: Any, period: float, seed: int, commands: int, show
     """`commands` fuzzed commands through one filter."""
     import numpy as np
 
-    from hardware.monitor import LimitMonitor
+    from hardware.observing.monitor import LimitMonitor
     from hardware.safety.fuzz import Fuzz
 
     fuzz = Fuzz(robot, limits, period, seed)

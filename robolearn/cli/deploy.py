@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.backends import BackendName, InferencePrecision, backend_device, check_backend
-from policies.goals import GoalChoice
-from policies.onnx_needed import need_onnx
+from policies.storage.backends import BackendName, InferencePrecision, backend_device, check_backend
+from policies.storage.onnx_needed import need_onnx
+from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import SimTask, Station
 from robolearn.cli.command import Command, at_least, check_seed
 
@@ -144,8 +144,8 @@ class Deploy(Command):
             return str(Path(self.goals).absolute()) if self.goals else ""
         import numpy as np
 
-        from policies.goals import save_goals
-        from policies.loading import check_goals_given, stated_by
+        from policies.storage.loading import check_goals_given, stated_by
+        from policies.wrappers.goals import save_goals
         from robolearn.core import BadInput
 
         if not contract.simulated:

@@ -64,7 +64,7 @@ class Distill(Command):
         return {"settings": replace(usual, imitation=replace(usual.imitation, policy=student))}
 
     def run(self) -> dict[str, Any]:
-        from policies.checkpoint import load_chunk_policy
+        from policies.storage.checkpoint import load_chunk_policy
         from robolearn.core.device import resolve_device
         from robolearn.core.heap import keep_freed_memory
         from robolearn.io.hashes import sha256

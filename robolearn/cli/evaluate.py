@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.backends import BackendName, InferencePrecision
-from policies.goals import GoalChoice
+from policies.storage.backends import BackendName, InferencePrecision
+from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import SimRobot, Station
 from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
 from robolearn.cli.view import View
@@ -73,10 +73,10 @@ class Evaluate(Command):
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
     def run(self) -> dict[str, Any]:
-        from policies.backends import backend_device, check_backend
-        from policies.loading import open_policy
-        from policies.prompted import aim, tell
-        from policies.shuffled import ShuffledPolicy
+        from policies.storage.backends import backend_device, check_backend
+        from policies.storage.loading import open_policy
+        from policies.wrappers.prompted import aim, tell
+        from policies.wrappers.shuffled import ShuffledPolicy
         from robolearn.cli.watched_env import check_watched, noting, watched
         from robolearn.core import bind_policy
         from robolearn.eval import compare

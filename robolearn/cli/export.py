@@ -30,8 +30,8 @@ class Export(Command):
     refused."""
 
     def run(self) -> dict[str, Any]:
-        from policies.onnx_needed import need_onnx
-        from policies.onnx_policy import SUFFIX, is_onnx
+        from policies.storage.onnx_needed import need_onnx
+        from policies.storage.onnx_policy import SUFFIX, is_onnx
         from robolearn.core import BadInput
         from robolearn.io.atomic import write_bytes
 
@@ -44,8 +44,8 @@ class Export(Command):
         if self.tolerance is not None and not self.tolerance > 0:
             raise BadInput("--tolerance", got=self.tolerance, expected="more than 0")
         need_onnx("onnx", "onnxscript", "onnxruntime")
-        from policies.checkpoint import load_policy
-        from policies.onnx_export import export_onnx
+        from policies.storage.checkpoint import load_policy
+        from policies.storage.onnx_export import export_onnx
 
         begun = time.perf_counter()
         made = export_onnx(load_policy(self.policy), precision=self.precision, tolerance=self.tolerance)

@@ -82,7 +82,7 @@ class Finetune(Command):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.checkpoint import load_chunk_policy
+        from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.judge import Judge
         from robolearn.cli.watched_env import check_watched, noting, watched
         from robolearn.core.device import resolve_device

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from policies.goals import EpisodeGoals, Goals, check_goals, goals_of, stored_goals
+from policies.wrappers.goals import EpisodeGoals, Goals, check_goals, goals_of, stored_goals
 from robolearn.core import BadInput
 from robolearn.core.specs import is_image, of_goal
 
@@ -36,7 +36,7 @@ class GoalSource:
 
     Attributes:
       name: a data set, or `EXPERT`.
-      choice: which demonstration of a data set; see `policies.goals`.
+      choice: which demonstration of a data set; see `policies.wrappers.goals`.
       task: an embedded task, for the expert.
       each: (N,) episodes of each world.
       seed: of the starts.

@@ -68,7 +68,7 @@ class Judge:
     def _ready(self, folder: Path) -> tuple[Any, Any]:
         import torch
 
-        from policies.checkpoint import load_chunk_policy
+        from policies.storage.checkpoint import load_chunk_policy
         from sim.registry import make_env
 
         with torch.random.fork_rng(devices=[]):  # the training's random numbers are none of ours

@@ -111,8 +111,8 @@ class RecordingSetup:
 
 def open_supervised(path: str | Path, contract: Contract) -> Policy:
     """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
-    from policies.loading import LEROBOT, check_policy, open_policy
-    from policies.prompted import aim
+    from policies.storage.loading import LEROBOT, check_policy, open_policy
+    from policies.wrappers.prompted import aim
     from robolearn.core import bind_policy
 
     what = f"policy {path} on {contract.name}"
@@ -129,7 +129,7 @@ def supervised(device: Device, policy: Policy, contract: Contract, seed: int, ta
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.clutch import clutched
     from hardware.teleop.supervised import Supervised
-    from policies.prompted import tell
+    from policies.wrappers.prompted import tell
 
     try:
         tell(policy, "", task)

@@ -202,12 +202,12 @@ class Quickstart(QuickstartSettings):
         return 1 if result.get("report_error") else 0
 
     def _initial_noise(self) -> float:
-        from policies.config_file import CONFIG, policy_folder, read_config
+        from policies.storage.config_file import CONFIG, policy_folder, read_config
 
         return read_config(policy_folder(self.out / "rl") / CONFIG)["settings"]["initial_noise_std"]
 
     def _evaluate(self, name: str, initial: float | None = None) -> Any:
-        from policies.checkpoint import load_chunk_policy
+        from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.evaluate import evaluate_policy
         from robolearn.core.device import resolve_device
         from sim.registry import make_env

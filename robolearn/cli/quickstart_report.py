@@ -119,7 +119,7 @@ def _commands(q: QuickstartSettings) -> list[str]:
 
 
 def _videos(q: QuickstartSettings, bars: Bars) -> list[Any]:
-    from policies.checkpoint import load_chunk_policy
+    from policies.storage.checkpoint import load_chunk_policy
     from robolearn.eval.video import record_episodes
     from sim.registry import make_env
 

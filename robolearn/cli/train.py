@@ -181,7 +181,7 @@ class Train(Command):
                 if before is not None:
                     raise BadInput("--from", got="none", expected=f"{before['policy']}, as when {self.out} began")
             return {}
-        from policies.checkpoint import load_chunk_policy
+        from policies.storage.checkpoint import load_chunk_policy
         from robolearn.io.hashes import sha256
 
         policy = load_chunk_policy(self.start, device)
@@ -227,7 +227,7 @@ class Train(Command):
         features = tuple(name for name in self.observe if name != PROMPT)
         datasets = [Dataset.open(path, images=self.images).aiming(self.goal, features) for path in self.data]
         if PROMPT in self.observe:
-            from policies.words import SentenceEncoder
+            from policies.networks.words import SentenceEncoder
 
             embed = SentenceEncoder()
             datasets = [dataset.with_words(embed) for dataset in datasets]
@@ -304,8 +304,8 @@ class Train(Command):
 
 def _of_policy(path: Path) -> dict[str, Any]:
     """The defaults where training begins with the policy at `path`: its kind and its settings."""
-    from policies.config_file import CONFIG, policy_folder, read_config
-    from policies.kinds import config_from_json
+    from policies.registry import config_from_json
+    from policies.storage.config_file import CONFIG, policy_folder, read_config
 
     file = policy_folder(path) / CONFIG
     config = read_config(file)

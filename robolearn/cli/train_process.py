@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def command_of(task: dict[str, Any]) -> Train:
     """The command whose `Train.task` it is."""
-    from policies.kinds import config_from_json
+    from policies.registry import config_from_json
     from policies.settings import POLICIES
     from robolearn.cli.train import Train
     from robolearn.train.settings import ImitationConfig

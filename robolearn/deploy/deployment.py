@@ -56,17 +56,17 @@ class Deployment:
     """What is to run, where, and how often.
 
     Attributes:
-      policy: as `policies.loading.open_policy` takes it.
+      policy: as `policies.storage.loading.open_policy` takes it.
       robot: name or file of the contract, for the nodes.
       contract: the same, read, with the components of the task's privileged vector in simulation.
       episodes: how many.
       seed: of starts and of the policy's noise.
       words: what a policy that was trained with words is told.
-      goals, goal_choice: what a policy that was trained with a goal is told; see `policies.goals.stored_goals`.
-      denoise_steps, guidance: of its sampler, None as it was stored.
+      goals, goal_choice: what a policy that was trained with a goal is told; see
+      `policies.wrappers.goals.stored_goals`. denoise_steps, guidance: of its sampler, None as it was stored.
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
-      backend, precision: what computes its decisions; see `policies.backends`.
+      backend, precision: what computes its decisions; see `policies.storage.backends`.
       delay_steps: control steps by which each of its decisions is late on purpose, in simulation.
       dry_run: nothing is published to the controller.
       realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
@@ -156,7 +156,7 @@ def checked(deployment: Deployment) -> Deployment:
     Raises:
       BadInput: there is no such device, or the policy does not fit the arm, its words or its goals.
     """
-    from policies.loading import check_goals_given, check_policy, check_words, needed_by
+    from policies.storage.loading import check_goals_given, check_policy, check_words, needed_by
 
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
         resolve_device(deployment.device)

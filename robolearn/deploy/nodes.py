@@ -106,7 +106,7 @@ def load(
     """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words` and `goals`.
 
     Args:
-      goals: as `policies.goals.stored_goals` takes it; none for a policy without goals.
+      goals: as `policies.wrappers.goals.stored_goals` takes it; none for a policy without goals.
       denoise_steps, guidance: of the sampler; 0 and less than 0 for those that the policy was stored with.
 
     Raises:
@@ -117,10 +117,10 @@ def load(
         raise BadInput("parameter policy", got="nothing", expected=expected)
     import torch
 
-    from policies.backends import backend_device, check_backend
-    from policies.goals import stored_goals
-    from policies.loading import open_policy
-    from policies.prompted import aim, tell
+    from policies.storage.backends import backend_device, check_backend
+    from policies.storage.loading import open_policy
+    from policies.wrappers.goals import stored_goals
+    from policies.wrappers.prompted import aim, tell
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(backend, precision)

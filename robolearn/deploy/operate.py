@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hardware.observing.silence import SafetySilent
 from hardware.safety.types import SafetyState
-from hardware.silence import SafetySilent
 from robolearn.core import RobolearnError
 from robolearn.deploy.session import SafetySwitch
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from hardware.observing.silence import SafetySilent
 from hardware.safety.types import SafetyState
-from hardware.silence import SafetySilent
 from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from policies.late import Recent
+from policies.wrappers.delay_compensation import Recent
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, Step
 from robolearn.hil.agent import Operator, SteeredAgent

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.late import Late, Recent
+from policies.wrappers.delay_compensation import Late, Recent
 from robolearn.core import NonFinite, Observation
 from robolearn.hil.person import Ask
 from robolearn.rollout import Decision

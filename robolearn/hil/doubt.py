@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from policies.chosen import ChosenPolicy
+from policies.wrappers.best_of_n import ChosenPolicy
 from robolearn.core import Env, Observation
 from robolearn.rollout import Decision, Engine, Episodes
 

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.checkpoint import save_policy
 from policies.policy import ChunkPolicy
+from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
 from robolearn.hil.algorithms import make_off_policy

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.episodes import Do, Phase, Verdict
 from hardware.recording import Recording
+from hardware.recording.episodes import Do, Phase, Verdict
 from hardware.teleop.device import EpisodeEvent, Status
 from hardware.teleop.waiting import Steps
 from robolearn.core import ActionChunk, Interface, Observation, Policy

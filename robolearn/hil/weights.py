@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policies.late import Late
+from policies.wrappers.delay_compensation import Late
 from robolearn.core import Observation
 from robolearn.rl.algorithms.off_policy import OffPolicy
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from policies.checkpoint import save_policy
 from policies.policy import ChunkPolicy
+from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, bind_policy
 from robolearn.rl.algorithms import Algorithm, make_algorithm
 from robolearn.rl.buffer import ReturnTracker, collect

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from policies.goals import goals_of
 from policies.policy import ChunkPolicy
 from policies.settings import DENOISING
+from policies.wrappers.goals import goals_of
 from robolearn.core import BadInput
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.augment import augment
-from policies.checkpoint import save_policy
-from policies.ema import Ema
-from policies.encoder_settings import EncoderConfig
-from policies.kinds import fresh_net
 from policies.loss import has_parts
+from policies.networks.augment import augment
+from policies.networks.ema import Ema
+from policies.networks.encoder_settings import EncoderConfig
 from policies.normalize import Normalizer, Statistics
 from policies.policy import ChunkPolicy
+from policies.registry import fresh_net
+from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.core.specs import is_goal, is_image, of_goal
 from robolearn.data import Dataset

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.checkpoint import load_chunk_policy
+from policies.storage.checkpoint import load_chunk_policy
 from robolearn.data.replay import RecordSchema, Step, TransitionLog
 
 ROOT = Path(__file__).parents[2]

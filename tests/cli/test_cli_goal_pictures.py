@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from policies.prompted import PromptedPolicy
+from policies.wrappers.prompted import PromptedPolicy
 from robolearn.cli.main import main
 from robots.stations.contract_file import CONTRACTS
 

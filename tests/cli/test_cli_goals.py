@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.goals import EpisodeGoals, load_goals, save_goals
-from policies.loading import stated_by
-from policies.prompted import PromptedPolicy
+from policies.storage.loading import stated_by
+from policies.wrappers.goals import EpisodeGoals, load_goals, save_goals
+from policies.wrappers.prompted import PromptedPolicy
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.deploy.nodes import load

@@ -24,7 +24,7 @@ from stopping import at_rest, silence
 from untrained import make_constant, make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.runtime import Node

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from hardware.observing.silence import SafetySilent
 from hardware.ros2.background import Background
 from hardware.ros2.safety_client import SafetyClient
-from hardware.silence import SafetySilent
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError
 from robolearn.deploy.operate import operate

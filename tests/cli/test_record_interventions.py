@@ -30,11 +30,11 @@ from browser_driver import SWITCH, Chromium, Hands
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import Background
-from policies.checkpoint import save_policy
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
 from robolearn.core import Interface
 from robolearn.data.reading.reader import Dataset
 from robots import DELTA_POS, PANDA

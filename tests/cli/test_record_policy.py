@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from untrained import make_constant
 
-import policies.lerobot_policy
-from policies.loading import open_policy
+import policies.storage.lerobot_policy
+from policies.storage.loading import open_policy
 from robolearn.cli import record
 from robolearn.cli.main import main
 from robolearn.core import BadInput
@@ -30,7 +30,7 @@ def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(path)
         return open_policy(make_constant(tmp_path / path, replace(interface, embodiment=path), x=0.1))
 
-    monkeypatch.setattr(policies.lerobot_policy, "load_lerobot_policy", load)
+    monkeypatch.setattr(policies.storage.lerobot_policy, "load_lerobot_policy", load)
     return found
 
 

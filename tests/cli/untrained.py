@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from policies.checkpoint import save_policy
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
 from robolearn.core import Interface
 
 

@@ -108,7 +108,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, 
 
 
 def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:
-    from policies import loading
+    from policies.storage import loading
 
     monkeypatch.setattr(loading, "open_policy", lambda *where: where)
     assert load("runs/bc", "cpu")[:2] == ("runs/bc", "cpu")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hardware.silence import SafetySilent
+from hardware.observing.silence import SafetySilent
 from robolearn.core import RobolearnError
 from robolearn.deploy import NodeDied, SafetyStopped, run_session, session
 

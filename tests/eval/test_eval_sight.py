@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from policies.kinds import build_net
 from policies.networks.spatial import SpatialCnn
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.eval.sight import sight_of

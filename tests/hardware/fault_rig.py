@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hardware.monitor import LimitMonitor
-from hardware.observer import JointReader
+from hardware.execution.setpoints import GRIPPER
+from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
+from hardware.observing.monitor import LimitMonitor
+from hardware.observing.observer import JointReader
 from hardware.safety import JointTarget, SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
-from hardware.setpoints import GRIPPER
-from hardware.streamer import Streamer, StreamStop, StreamTarget
 from robots import make_control
 from robots.stations import load_contract
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.episodes import Episodes, Phase
-from hardware.monitor import LimitMonitor
-from hardware.observer import Observer
+from hardware.observing.monitor import LimitMonitor
+from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session
+from hardware.recording.episodes import Episodes, Phase
 from hardware.recording.storage import Job, Outcome, attempt
 from hardware.safety.supervisor import SafetySupervisor
 from hardware.safety.supervisor import attempt as try_

@@ -11,7 +11,7 @@ from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node

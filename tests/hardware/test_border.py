@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.setpoints import SetPoints
+from hardware.execution.setpoints import SetPoints
 from robots import ROBOTS
 from robots.obstacles import Plane
 from robots.stations import Contract, load_contract

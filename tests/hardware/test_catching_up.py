@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 from fault_rig import CONTRACT, CONTROL, STEP, FaultRig
 
-from hardware.action_chunk_buffer import ActionChunkBuffer
-from hardware.catching_up import Executed, continued
+from hardware.execution.action_chunk_buffer import ActionChunkBuffer
+from hardware.execution.delay_compensation import Executed, continued
 from robots.control import DELTA_POS
 
 NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")

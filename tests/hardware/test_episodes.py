@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from hardware.episodes import Do, Episodes, Phase, Verdict
+from hardware.recording.episodes import Do, Episodes, Phase, Verdict
 from hardware.teleop.device import EpisodeEvent as E
 
 

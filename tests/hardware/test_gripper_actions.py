@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import driver_messages
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.gripper_goals import AGAIN_S, GripperGoals
+from hardware.execution.gripper_goals import AGAIN_S, GripperGoals
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.doubles.gripper_controller import GripperController

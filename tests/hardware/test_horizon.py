@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardware.horizon import Horizon, Point
+from hardware.execution.horizon import Horizon, Point
 
 PERIOD, AHEAD = 0.005, 0.04
 

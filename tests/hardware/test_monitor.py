@@ -12,8 +12,8 @@ import pytest
 import ruckig
 from numpy.typing import NDArray
 
-import hardware.monitor
-from hardware.monitor import LimitMonitor
+import hardware.observing.monitor
+from hardware.observing.monitor import LimitMonitor
 from robolearn.core import BadInput
 from robots import PANDA
 
@@ -214,7 +214,7 @@ def test_bad_limits_are_refused() -> None:
 
 def test_it_shares_nothing_with_what_it_watches() -> None:
     imported = set()
-    for node in ast.walk(ast.parse(Path(str(hardware.monitor.__file__)).read_text())):
+    for node in ast.walk(ast.parse(Path(str(hardware.observing.monitor.__file__)).read_text())):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

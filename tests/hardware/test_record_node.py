@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import yaml
 
-from hardware.episodes import Phase
 from hardware.recording import Session, stamp_names
 from hardware.recording import recording as recording_module
+from hardware.recording.episodes import Phase
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import wait_until
 from hardware.ros2.record_node import RecordNode

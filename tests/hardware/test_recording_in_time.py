@@ -14,11 +14,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from recording_rig import CONTRACT, HOME, WALL, RecordingRig
 
-from hardware.episodes import Phase
+from hardware.execution.setpoints import SetPoints
 from hardware.recording import Recording, stamp_names
 from hardware.recording import recording as module
+from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
-from hardware.setpoints import SetPoints
 from hardware.teleop.device import EpisodeEvent as E
 from robolearn.core import RobolearnError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardware.horizon import Horizon
-from hardware.monitor import LimitMonitor
+from hardware.execution.horizon import Horizon
+from hardware.observing.monitor import LimitMonitor
 from hardware.ros2.doubles.trajectory_controller import TrajectoryController, Waypoint
 from robots import ROBOTS
 

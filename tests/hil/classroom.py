@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import PlayedEpisode, RecordSchema

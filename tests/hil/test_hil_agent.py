@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.late import Late, Recent
+from policies.wrappers.delay_compensation import Late, Recent
 from robolearn.core import ArraySpec, Interface, NonFinite
 from robolearn.data.replay import End, Step
 from robolearn.hil.agent import SteeredAgent

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from policies.kinds import build_net
 from policies.networks.ensemble import EnsembleMlp
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
 from robolearn.hil.algorithms import make_off_policy

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import load_policy
+from policies.storage.checkpoint import load_policy
 from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import End, PlayedEpisode, Step
 from robolearn.hil.algorithms import make_off_policy

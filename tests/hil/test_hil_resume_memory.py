@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import End, RecordSchema, Step, TransitionLog

@@ -18,9 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
 from recording_rig import CONTRACT, TCP, Hand, RecordingRig
 
-from hardware.episodes import Phase
+from hardware.execution.setpoints import SetPoints
+from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
-from hardware.setpoints import SetPoints
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
 from robolearn.data.replay import End, RecordSchema, Step

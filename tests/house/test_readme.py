@@ -64,11 +64,11 @@ def test_every_link_to_a_heading_finds_it(page: Path) -> None:
 def test_the_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """With an untrained policy in place of a trained one, and fewer episodes."""
     import robolearn
-    from policies.checkpoint import save_policy
-    from policies.kinds import build_net
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
+    from policies.registry import build_net
     from policies.settings import FlowConfig, NetworkConfig
+    from policies.storage.checkpoint import save_policy
 
     text = README.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

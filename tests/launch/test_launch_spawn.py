@@ -21,11 +21,11 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
-from policies.checkpoint import save_policy
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
 from robolearn.cli.hil.node import HIL
 from robolearn.cli.node_record import RECORD, node_defaults
 from robolearn.data.reading.reader import Dataset

@@ -18,7 +18,7 @@ from lerobot.policies.act.configuration_act import ACTConfig
 from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
-from policies.loading import open_policy
+from policies.storage.loading import open_policy
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Interface
 from robots.stations import CONTRACTS

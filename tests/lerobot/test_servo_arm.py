@@ -24,7 +24,7 @@ from rclpy.node import Node
 from std_msgs.msg import Float64MultiArray
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode

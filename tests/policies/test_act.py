@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from policies.act import ActPolicy
-from policies.checkpoint import load_policy, save_policy
+from policies.kinds.act import ActPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import ActConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy, save_policy
 from robolearn.core import ArraySpec, BadInput, Interface
 
 INTERFACE = Interface(

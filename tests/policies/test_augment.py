@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from policies.augment import _hue, augment, jitter_colours, shift_and_crop
-from policies.encoder_settings import EncoderConfig
+from policies.networks.augment import _hue, augment, jitter_colours, shift_and_crop
+from policies.networks.encoder_settings import EncoderConfig
 
 IMAGES = frozenset({"images.front", "images.wrist"})
 

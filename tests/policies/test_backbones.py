@@ -14,13 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from policies.checkpoint import load_policy, save_policy
-from policies.encoder_settings import EncoderConfig
-from policies.kinds import fresh_net
+from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.vision_imports import import_vision
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import fresh_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy, save_policy
 from robolearn.core import ArraySpec, BadInput, Interface
 
 EDGE = 56

@@ -12,17 +12,10 @@ import onnxruntime
 import pytest
 import torch
 
-from policies import onnx_export
-from policies.backends import PRECISIONS, use_backend
-from policies.checkpoint import save_policy
-from policies.chosen import ChosenPolicy
-from policies.gaussian import GaussianPolicy
-from policies.kinds import LearnedPolicy, build_net
-from policies.loading import check_policy, needed_by, open_policy
+from policies.kinds.gaussian import GaussianPolicy
 from policies.normalize import Normalizer
-from policies.onnx_export import OnnxExport, export_onnx
-from policies.onnx_policy import load_onnx_policy
 from policies.policy import ChunkPolicy
+from policies.registry import LearnedPolicy, build_net
 from policies.settings import (
     ActConfig,
     ActorConfig,
@@ -34,7 +27,14 @@ from policies.settings import (
     PolicyConfig,
     RegressionConfig,
 )
-from policies.steered import SteeredPolicy
+from policies.storage import onnx_export
+from policies.storage.backends import PRECISIONS, use_backend
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import check_policy, needed_by, open_policy
+from policies.storage.onnx_export import OnnxExport, export_onnx
+from policies.storage.onnx_policy import load_onnx_policy
+from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.noise_steered import SteeredPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
 pytestmark = pytest.mark.long

@@ -14,13 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from policies.checkpoint import load_policy, save_policy
-from policies.kinds import build_net
-from policies.loading import open_policy
 from policies.noise import WorldNoise
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy, save_policy
+from policies.storage.loading import open_policy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 
 SMALL = NetworkConfig(width=32, depth=2, channels=(8, 16))
@@ -170,8 +170,8 @@ def test_weights_that_are_not_finite_are_not_written(folder):
 def test_what_a_policy_is_for_is_known_without_torch(folder):
     script = f"""
 import dataclasses, sys
-from policies.loading import check_policy
-from policies.config_file import read_config, interface_of
+from policies.storage.loading import check_policy
+from policies.storage.config_file import read_config, interface_of
 from robolearn.core import BadInput
 from pathlib import Path
 file = Path({str(folder)!r}) / "config.json"

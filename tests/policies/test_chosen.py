@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import load_policy, save_policy
-from policies.chosen import ChosenPolicy
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import ChosenConfig, FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy, save_policy
+from policies.wrappers.best_of_n import ChosenPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 
 

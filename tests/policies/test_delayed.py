@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from policies.chosen import ChosenPolicy
-from policies.delayed import DelayedPolicy
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import ChosenConfig, FlowConfig, NetworkConfig
+from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.delayed import DelayedPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, Policy
 
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.diffusion import DiffusionPolicy
+from policies.kinds.diffusion import DiffusionPolicy
 from policies.settings import DiffusionConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 

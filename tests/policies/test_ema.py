@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from policies.ema import Ema
+from policies.networks.ema import Ema
 
 
 class Net(nn.Module):

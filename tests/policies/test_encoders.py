@@ -15,19 +15,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from policies.checkpoint import load_policy, save_policy
-from policies.encoder_settings import EncoderConfig
-from policies.kinds import build_net, fresh_net
 from policies.networks import efficientnet
 from policies.networks.backbones import load_pretrained
 from policies.networks.efficientnet import EfficientNetLite0, pretrained_weights
 from policies.networks.encoder import ObservationEncoder, stored_key
+from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.resnet import ResNet18
 from policies.networks.spatial import BackboneEncoder, SpatialCnn, spatial_softmax
 from policies.networks.vision_imports import import_vision
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net, fresh_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy, save_policy
 from robolearn.core import ArraySpec, BadInput, Interface
 
 PICTURE = ArraySpec((64, 64, 3), "uint8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.ema import Ema
-from policies.flow import FlowPolicy
+from policies.kinds.flow import FlowPolicy
+from policies.networks.ema import Ema
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.checkpoint import save_policy
-from policies.goals import EpisodeGoals, StoredGoals, stored_goals
-from policies.loading import check_goals_given, needed_by, open_policy
-from policies.onnx_export import export_onnx
-from policies.prompted import PromptedPolicy, aim
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import check_goals_given, needed_by, open_policy
+from policies.storage.onnx_export import export_onnx
+from policies.wrappers.goals import EpisodeGoals, StoredGoals, stored_goals
+from policies.wrappers.prompted import PromptedPolicy, aim
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from policies.guidance import guided
-from policies.kinds import build_net
+from policies.networks.guidance import guided
+from policies.registry import build_net
 from policies.settings import ActConfig, DiffusionConfig, FlowConfig, NetworkConfig, RegressionConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig

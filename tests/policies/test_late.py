@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from policies.delayed import DelayedPolicy
-from policies.late import Late, Recent, catch_up
+from policies.wrappers.delay_compensation import Late, Recent, catch_up
+from policies.wrappers.delayed import DelayedPolicy
 from robolearn.core import ArraySpec, Interface, Observation, Policy
 from robolearn.rollout import Engine, Episodes, PolicyAgent
 from robots.control import DELTA_POS

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from policies import lerobot_files
-from policies.checkpoint import load_policy
-from policies.loading import open_policy
+from policies.storage import lerobot_files
+from policies.storage.checkpoint import load_policy
+from policies.storage.loading import open_policy
 from robolearn.core import BadInput
 
 

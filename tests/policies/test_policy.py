@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.flow import FlowPolicy
+from policies.kinds.flow import FlowPolicy
 from policies.noise import BLOCK, WorldNoise
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy

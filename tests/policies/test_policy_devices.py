@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import load_policy, save_policy
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import (
     DENOISING,
     ActConfig,
@@ -21,6 +20,7 @@ from policies.settings import (
     PolicyConfig,
     RegressionConfig,
 )
+from policies.storage.checkpoint import load_policy, save_policy
 from robolearn.core import ArraySpec, Interface
 
 INTERFACE = Interface(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from policies.kinds.regression import RegressionPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.regression import RegressionPolicy
 from policies.settings import NetworkConfig, RegressionConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 

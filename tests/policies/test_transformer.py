@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.flow import FlowPolicy
+from policies.kinds.flow import FlowPolicy
 from policies.networks.transformer import ConditionTokens, TransformerField
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import policies.words
-from policies.checkpoint import save_policy
-from policies.loading import check_words, needed_by, open_policy
+import policies.networks.words
+from policies.networks.words import SentenceEncoder
 from policies.normalize import Normalizer
-from policies.prompted import PromptedPolicy, tell
 from policies.settings import FlowConfig, NetworkConfig
-from policies.words import SentenceEncoder
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import check_words, needed_by, open_policy
+from policies.wrappers.prompted import PromptedPolicy, tell
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import PROMPT
 from robolearn.data import Dataset, EpisodeWriter
@@ -112,7 +112,7 @@ def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch
     def missing() -> None:
         raise BadInput("sentence encoder", got="no package")
 
-    monkeypatch.setattr(policies.words, "SentenceEncoder", missing)
+    monkeypatch.setattr(policies.networks.words, "SentenceEncoder", missing)
     for sentence, wanted in ((LEFT, -0.8), (RIGHT, 0.8)):  # trained: no encoder is needed
         policy.tell(sentence)
         policy.reset(0)

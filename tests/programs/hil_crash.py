@@ -64,11 +64,11 @@ def make_policy(folder: Path) -> None:
     """An untrained flow policy for the task."""
     import torch
 
-    from policies.checkpoint import save_policy
-    from policies.kinds import build_net
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
+    from policies.registry import build_net
     from policies.settings import FlowConfig, NetworkConfig
+    from policies.storage.checkpoint import save_policy
     from sim.registry import make_env
 
     env = make_env(TASK, 1, threads=1)
@@ -217,7 +217,7 @@ def acknowledged(folder: Path, policy: Path, kills: int, seed: int) -> dict[str,
 
 def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[str, int]:
     """The other end of `acknowledged`: an actor that only sends, and counts."""
-    from policies.checkpoint import load_chunk_policy
+    from policies.storage.checkpoint import load_chunk_policy
     from robolearn.cli.hil.learner import policy_hash
     from robolearn.data.replay import End, RecordSchema, Step
     from robolearn.hil.wire import messages as m

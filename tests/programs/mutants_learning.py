@@ -29,7 +29,11 @@ PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_
 
 OPTIONS, GRIPPER = ("tests/rl/test_rl_off_policy_options.py",), ("tests/rl/test_rl_gripper_critic.py",)
 RL_LATE = ("tests/rl/test_rl_late.py",)
-DELAYED, CAUGHT, LATE = ("tests/policies/test_delayed.py",), ("tests/policies/test_late.py",), "policies/late.py"
+DELAYED, CAUGHT, LATE = (
+    ("tests/policies/test_delayed.py",),
+    ("tests/policies/test_late.py",),
+    "policies/wrappers/delay_compensation.py",
+)
 AGENT = ("tests/hil/test_hil_agent.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
@@ -120,18 +124,18 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/gripper_critic.py", "self._choices.choose(self.net(next_features)[0]",
         "self._choices.choose(self.target(next_features)[0]", GRIPPER,
     ),
-    "gripper-staying-opens": Mutant("policies/gripper.py", "((choice == STAY) & is_open)", "(choice == STAY)", GRIPPER),
+    "gripper-staying-opens": Mutant("policies/networks/gripper.py", "((choice == STAY) & is_open)", "(choice == STAY)", GRIPPER),
     "gripper-what-was-not-executed": Mutant(
-        "policies/gripper.py", "chunk[..., self._component] * executed", "chunk[..., self._component]", GRIPPER
+        "policies/networks/gripper.py", "chunk[..., self._component] * executed", "chunk[..., self._component]", GRIPPER
     ),
     "gripper-first-component": Mutant(
-        "policies/gripper.py", '= names.index("gripper"), (', "= 0, (", GRIPPER
+        "policies/networks/gripper.py", '= names.index("gripper"), (', "= 0, (", GRIPPER
     ),
     "gripper-resume-forgets-its-target": Mutant(
         f"{ALGORITHMS}/rlpd.py", '{"gripper_target": self.gripper.target}', "{}", GRIPPER
     ),
     "delay-of-the-critics": Mutant(
-        "policies/chosen.py", "self.best(self.see(now), proposals)", "self.best(self.see(then), proposals)", DELAYED
+        "policies/wrappers/best_of_n.py", "self.best(self.see(now), proposals)", "self.best(self.see(then), proposals)", DELAYED
     ),
     "delay-begins-at-the-first-step": Mutant(
         LATE, "age.clamp(max=horizon - steps)", "(0 * age)", DELAYED
@@ -177,14 +181,14 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/proposals.py", "base.with_initial_noise(config.proposal_noise)", "base", RL_LATE
     ),
     "chosen-caution-sign": Mutant(
-        "policies/chosen.py", "ahead.mean(0) - self.config.caution", "ahead.mean(0) + self.config.caution", CHOSEN
+        "policies/wrappers/best_of_n.py", "ahead.mean(0) - self.config.caution", "ahead.mean(0) + self.config.caution", CHOSEN
     ),
     "chosen-spread-of-the-values-themselves": Mutant(
-        "policies/chosen.py", "* ahead.std(0, correction=0)", "* values.std(0, correction=0)", CHOSEN
+        "policies/wrappers/best_of_n.py", "* ahead.std(0, correction=0)", "* values.std(0, correction=0)", CHOSEN
     ),
     "chosen-the-gripper-is-stretched": Mutant(LATE, " and name != GRIPPER", "", CHOSEN),
     "chosen-without-slow-twins": Mutant(
-        "policies/chosen.py", "1.0 - 0.5 * self.config.tempo, 1.0", "1.0, 1.0", CHOSEN
+        "policies/wrappers/best_of_n.py", "1.0 - 0.5 * self.config.tempo, 1.0", "1.0, 1.0", CHOSEN
     ),
     "replay-edge-of-an-intervention": Mutant(
         f"{REPLAY}/buffer.py", "valid &= start + length <= edge", "pass", REPLAYED

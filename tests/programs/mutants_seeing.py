@@ -60,7 +60,7 @@ MUTANTS: dict[str, Mutant] = {
         ENCODERS,
     ),
     "encoder-forgets-the-pretrained-weights": Mutant(
-        "policies/kinds.py", "    load_pretrained(net.encoder.cameras, encoder)\n", "", (*ENCODERS, *BACKBONES)
+        "policies/registry.py", "    load_pretrained(net.encoder.cameras, encoder)\n", "", (*ENCODERS, *BACKBONES)
     ),
     "encoder-unscaled-pictures": Mutant(
         SPATIAL, '(image - self.get_buffer("centre")) / self.get_buffer("scale")', "image", (*ENCODERS, *BACKBONES)
@@ -84,9 +84,9 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/train/imitation.py", " and not self._encoder.augments:", ":", CACHE
     ),
     "augment-draws-from-elsewhere": Mutant(
-        "policies/augment.py", "(batch, 1), generator=generator,", "(batch, 1),", (*AUGMENT, *CACHE)
+        "policies/networks/augment.py", "(batch, 1), generator=generator,", "(batch, 1),", (*AUGMENT, *CACHE)
     ),
-    "augment-all-alike": Mutant("policies/augment.py", "(batch, 1), generator", "(1, 1), generator", AUGMENT),
+    "augment-all-alike": Mutant("policies/networks/augment.py", "(batch, 1), generator", "(1, 1), generator", AUGMENT),
     "augment-never": Mutant(
         "robolearn/train/imitation.py", "return augment(observation, ", "return (lambda *a: a[0])(observation, ", CACHE
     ),
@@ -106,9 +106,11 @@ MUTANTS: dict[str, Mutant] = {
     "decision-starts-from-full-noise": Mutant(
         "policies/policy.py", "noise * self.net.initial_noise_std", "noise", BACKENDS
     ),
-    "export-is-not-compared": Mutant("policies/onnx_export.py", "if not difference <= limit:", "if False:", BACKENDS),
+    "export-is-not-compared": Mutant(
+        "policies/storage/onnx_export.py", "if not difference <= limit:", "if False:", BACKENDS
+    ),
     "export-names-this-machine": Mutant(
-        "policies/onnx_export.py", "        del node.metadata_props[:]\n", "", BACKENDS
+        "policies/storage/onnx_export.py", "        del node.metadata_props[:]\n", "", BACKENDS
     ),
     "cameras-draw-between-decisions": Mutant(
         WORLD, "np.flatnonzero(alive if looking else alive & ended)", "np.flatnonzero(alive)", CAMERAS
@@ -146,7 +148,7 @@ MUTANTS: dict[str, Mutant] = {
         SPEC, '{"privileged": True} if key in self.privileged', '{"privileged": True} if False', SPECS
     ),
     "privileged-is-let-onto-an-arm": Mutant(
-        "policies/loading.py", "if needed.privileged and not simulated and", "if False and", IMAGES
+        "policies/storage/loading.py", "if needed.privileged and not simulated and", "if False and", IMAGES
     ),
     "observe-keeps-the-other-pictures": Mutant(
         "robolearn/data/reading/reader.py",
@@ -187,17 +189,23 @@ MUTANTS: dict[str, Mutant] = {
         POLICY, "self.observes_every_step = self._observe > 1", "self.observes_every_step = False", HISTORY
     ),
     "regression-second-step-without-noise": Mutant(
-        "policies/regression.py",
+        "policies/kinds/regression.py",
         "self.predict(action + sigma * noise, 1, cond)",
         "self.predict(action, 1, cond)",
         REGRESSION,
     ),
-    "regression-second-step-not-in-its-unit": Mutant("policies/regression.py", " / sigma**2", "", REGRESSION),
-    "regression-acts-in-one-step": Mutant("policies/regression.py", "range(self.config.steps)", "range(1)", REGRESSION),
+    "regression-second-step-not-in-its-unit": Mutant("policies/kinds/regression.py", " / sigma**2", "", REGRESSION),
+    "regression-acts-in-one-step": Mutant(
+        "policies/kinds/regression.py", "range(self.config.steps)", "range(1)", REGRESSION
+    ),
     "padding-is-learned-from": Mutant("policies/loss.py", "return (~is_pad)", "return (is_pad | ~is_pad)", REGRESSION),
-    "act-divergence-the-wrong-way": Mutant("policies/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
-    "act-style-without-noise": Mutant("policies/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT),
-    "act-attends-to-padding": Mutant("policies/act.py", "        if is_pad is not None:", "        if False:", ACT),
+    "act-divergence-the-wrong-way": Mutant("policies/kinds/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
+    "act-style-without-noise": Mutant(
+        "policies/kinds/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT
+    ),
+    "act-attends-to-padding": Mutant(
+        "policies/kinds/act.py", "        if is_pad is not None:", "        if False:", ACT
+    ),
     "transformer-sees-later-actions": Mutant("policies/networks/transformer.py", "tgt_mask=later, ", "", TRANSFORMER),
     "transformer-forgets-the-time": Mutant(
         "policies/networks/transformer.py",
@@ -209,28 +217,31 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/data/reading/reader.py", "table[self.task_index]", "table[self.task_index * 0]", WORDS
     ),
     "words-are-standardised": Mutant("policies/normalize.py", "if key == PROMPT:", "if False:", WORDS),
-    "words-of-padding-count": Mutant("policies/words.py", "(hidden * weight).sum(1)", "hidden.sum(1)", WORDS),
-    "words-are-not-of-length-one": Mutant("policies/words.py", "F.normalize(", "torch.nn.Identity()(", WORDS),
+    "words-of-padding-count": Mutant("policies/networks/words.py", "(hidden * weight).sum(1)", "hidden.sum(1)", WORDS),
+    "words-are-not-of-length-one": Mutant("policies/networks/words.py", "F.normalize(", "torch.nn.Identity()(", WORDS),
     "words-nobody-hears-are-taken": Mutant(
-        "policies/prompted.py", "    if sentence:\n        hint", "    if False:\n        hint", WORDS
+        "policies/wrappers/prompted.py", "    if sentence:\n        hint", "    if False:\n        hint", WORDS
     ),
     "guidance-the-wrong-way": Mutant(
-        "policies/guidance.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
+        "policies/networks/guidance.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
     ),
     "guidance-from-the-conditional-side": Mutant(
-        "policies/guidance.py", "free + w * (conditional - free)", "conditional + w * (conditional - free)", GUIDANCE
+        "policies/networks/guidance.py",
+        "free + w * (conditional - free)",
+        "conditional + w * (conditional - free)",
+        GUIDANCE,
     ),
     "guidance-halves-are-swapped": Mutant(
-        "policies/guidance.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
+        "policies/networks/guidance.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
     ),
     "guidance-is-not-in-the-likelihood": Mutant(
-        "policies/flow.py",
+        "policies/kinds/flow.py",
         "self._guided(x, self.embed(tau, dtau), cond)",
         "self.velocity(x, tau, cond, dtau)",
         GUIDANCE,
     ),
     "guidance-is-not-in-the-likelihood-of-diffusion": Mutant(
-        "policies/diffusion.py", "self._guided(x, t.to(x.device)", "self.predict(x, t.to(x.device)", GUIDANCE
+        "policies/kinds/diffusion.py", "self._guided(x, t.to(x.device)", "self.predict(x, t.to(x.device)", GUIDANCE
     ),
     "guidance-takes-the-whole-observation-away": Mutant(
         "policies/networks/encoder.py",
@@ -238,9 +249,11 @@ MUTANTS: dict[str, Mutant] = {
         "torch.full((steps * size,), True)",
         GUIDANCE,
     ),
-    "goals-are-never-dropped": Mutant("policies/flow.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE),
+    "goals-are-never-dropped": Mutant(
+        "policies/kinds/flow.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE
+    ),
     "goals-are-dropped-from-the-others": Mutant(
-        "policies/guidance.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
+        "policies/networks/guidance.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
     ),
     "hindsight-of-the-next-episode": Mutant(
         "robolearn/data/hindsight.py",
@@ -258,26 +271,26 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/data/hindsight.py", "default_rng([seed, epoch, STREAM])", "default_rng()", (*HINDSIGHT, *GOALS)
     ),
     "goal-of-the-episode-before": Mutant(
-        "policies/prompted.py", "            self._goals.begin(worlds)\n", "            pass\n", GOALS
+        "policies/wrappers/prompted.py", "            self._goals.begin(worlds)\n", "            pass\n", GOALS
     ),
     "goal-goes-to-another-world": Mutant(
-        "policies/goals.py", "self._told[key][rows] = value", "self._told[key][rows] = value[::-1]", GOALS
+        "policies/wrappers/goals.py", "self._told[key][rows] = value", "self._told[key][rows] = value[::-1]", GOALS
     ),
     "goal-of-a-failed-demonstration": Mutant(
-        "policies/goals.py", "np.flatnonzero(dataset.success)", "np.arange(dataset.episodes)", GOALS
+        "policies/wrappers/goals.py", "np.flatnonzero(dataset.success)", "np.arange(dataset.episodes)", GOALS
     ),
     "goal-is-where-it-began": Mutant(
-        "policies/goals.py", "(dataset.starts + dataset.lengths - 1)[good]", "dataset.starts[good]", GOALS
+        "policies/wrappers/goals.py", "(dataset.starts + dataset.lengths - 1)[good]", "dataset.starts[good]", GOALS
     ),
-    "goal-of-the-farthest-start": Mutant("policies/goals.py", ".argmin(1)", ".argmax(1)", GOALS),
+    "goal-of-the-farthest-start": Mutant("policies/wrappers/goals.py", ".argmin(1)", ".argmax(1)", GOALS),
     "goal-of-a-start-in-other-units": Mutant(
-        "policies/goals.py", "np.maximum(starts.std(0), FLOOR)", "np.ones(starts.shape[1:])", GOALS
+        "policies/wrappers/goals.py", "np.maximum(starts.std(0), FLOOR)", "np.ones(starts.shape[1:])", GOALS
     ),
     "goals-nobody-follows-are-taken": Mutant(
-        "policies/prompted.py", "    if given and not wanted:", "    if False and not wanted:", GOALS
+        "policies/wrappers/prompted.py", "    if given and not wanted:", "    if False and not wanted:", GOALS
     ),
     "goals-that-lack-are-not-missed": Mutant(
-        "policies/prompted.py", "    if wanted and not given:", "    if False and not given:", GOALS
+        "policies/wrappers/prompted.py", "    if wanted and not given:", "    if False and not given:", GOALS
     ),
     "goal-ends-are-of-the-next-episode": Mutant(
         "robolearn/rollout/ends.py", "turn.decision.aux[key][w]", "turn.observation[key][w - 1]", ENDS

@@ -18,12 +18,12 @@ SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_whe
 GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
 ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
-LATE, LATE_TESTS = "hardware/catching_up.py", ("tests/hardware/test_catching_up.py",)
+LATE, LATE_TESTS = "hardware/execution/delay_compensation.py", ("tests/hardware/test_catching_up.py",)
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "late-by-time-alone": Mutant(
-        "hardware/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS
+        "hardware/execution/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS
     ),
     "late-counts-what-was-before": Mutant(LATE, "- max(at, start)", "- at", LATE_TESTS),
     "late-actions-do-not-end": Mutant(LATE, "min(end, at + self._period)", "end", LATE_TESTS),
@@ -36,7 +36,7 @@ MUTANTS: dict[str, Mutant] = {
     "late-along-rotations": Mutant(LATE, "name in TRANSLATION", "True", LATE_TESTS),
     "late-without-bounds": Mutant(LATE, "np.clip(goals[j] - place, -1.0, 1.0)", "goals[j] - place", LATE_TESTS),
     "late-never-held": Mutant(
-        "hardware/action_chunk_buffer.py", "self._executed.add(now, chunk.actions[index])", "pass", LATE_TESTS
+        "hardware/execution/action_chunk_buffer.py", "self._executed.add(now, chunk.actions[index])", "pass", LATE_TESTS
     ),
     "late-played-by-time": Mutant("hardware/teleop/chunk_player.py", '== "tcp_delta" else ()', '== "" else ()', PLAYED),
     "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", ".since(begun, ", ".since(0, ", PLAYED),
@@ -88,18 +88,18 @@ MUTANTS: dict[str, Mutant] = {
         HAND_EYE, "k, distortion = matrix_of(lens), np.array(lens.distortion)", "k, distortion = matrix_of(lens), None",
         CALIBRATION,
     ),
-    "border-without-planes": Mutant("hardware/border.py", "pos += max(", "pos += 0 * max(", BORDER),
-    "border-without-workspace": Mutant("hardware/border.py", "if self._box is not None:", "if False:", BORDER),
-    "border-without-what-is-held": Mutant("hardware/border.py", "if limits.held is not None:", "if False:", BORDER),
+    "border-without-planes": Mutant("hardware/execution/workspace_clamp.py", "pos += max(", "pos += 0 * max(", BORDER),
+    "border-without-workspace": Mutant("hardware/execution/workspace_clamp.py", "if self._box is not None:", "if False:", BORDER),
+    "border-without-what-is-held": Mutant("hardware/execution/workspace_clamp.py", "if limits.held is not None:", "if False:", BORDER),
     "border-moves-an-arm-back-in": Mutant(
-        "hardware/border.py", "low = np.where(now[0] > low - AT_IT_M, low, now[0])", "", BORDER
+        "hardware/execution/workspace_clamp.py", "low = np.where(now[0] > low - AT_IT_M, low, now[0])", "", BORDER
     ),
-    "border-of-points-without-thickness": Mutant("hardware/border.py", " - self._radii)", ")", BORDER),
+    "border-of-points-without-thickness": Mutant("hardware/execution/workspace_clamp.py", " - self._radii)", ")", BORDER),
     "futures-that-rclpy-keeps": Mutant(GOAL, "client.remove_future(other)", "pass", GOALS),
     "driver-that-hangs-is-waited-for": Mutant(GOAL, "return self._asked is not None and", "return False and", GOALS),
     "goal-that-was-forgotten": Mutant(GOAL, "self._ended = None\n        self._future", "self._future", GOALS),
     "refused-and-asked-at-once": Mutant(
-        "hardware/gripper_goals.py", "if now < self._not_before:", "if False:",
+        "hardware/execution/gripper_goals.py", "if now < self._not_before:", "if False:",
         ("tests/hardware/test_gripper_actions.py::test_a_gripper_that_refuses_is_asked_twice_a_second",),
     ),
     "fingers-open-only": Mutant("robots/shapes.py", "(low, high) if kind", "(high,) if kind", SWEPT),
@@ -126,7 +126,7 @@ MUTANTS: dict[str, Mutant] = {
     "tool-without-weight": Mutant(GRAVITY, "tool is not None and tool.mass > 0.0", "False", GRAVITY_TESTS),
     "tool-weighs-at-the-flange": Mutant(GRAVITY, " + np.array(tool.centre))", ")", GRAVITY_TESTS),
     "efforts-of-another-device": Mutant(
-        "hardware/contact.py", "return self._gravity is None or any(", "return True or any(", GRAVITY_TESTS
+        "hardware/execution/contact.py", "return self._gravity is None or any(", "return True or any(", GRAVITY_TESTS
     ),
     "jaw-begins-anywhere": Mutant(
         "hardware/safety/supervisor.py", "None if self._gripper is None else self._gripper.width", "None",

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.observer import NotObserved, Observer
+from hardware.observing.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background
 from hardware.ros2.runtime import Node

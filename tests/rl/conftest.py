@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.runner import Runner

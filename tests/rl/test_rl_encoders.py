@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.encoder_settings import EncoderConfig
-from policies.kinds import fresh_net
+from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.vision_imports import import_vision
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import fresh_net
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import save_policy
-from policies.gripper import CLOSE, OPEN, STAY, GripperChoices
-from policies.kinds import build_net
-from policies.loading import open_policy
+from policies.networks.gripper import CLOSE, OPEN, STAY, GripperChoices
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import open_policy
 from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer, WindowBatch
 from robolearn.rl.algorithms.rlpd import Rlpd

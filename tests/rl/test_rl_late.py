@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import save_policy
-from policies.chosen import DRAWS, ChosenPolicy
-from policies.late import Late, catch_up
-from policies.loading import open_policy
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import open_policy
+from policies.wrappers.best_of_n import DRAWS, ChosenPolicy
+from policies.wrappers.delay_compensation import Late, catch_up
 from robolearn.core import BadInput
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -22,7 +22,8 @@ from corridor import SMALL, base
 
 
 def test_late_proposals_are_of_then_and_chosen_by_now() -> None:
-    """Predictions of then, continued from where the arm is (`policies.late`); all critics prefer the largest sum."""
+    """Predictions of then, continued from where the arm is (`policies.wrappers.delay_compensation`); all
+    critics prefer the largest sum."""
     policy = base(horizon=4, execute=2)
     algorithm = Proposals(policy, ProposalsConfig(**SMALL, delay_steps=2), seed=0)
     algorithm.policy.trusted.fill_(1.0)

@@ -15,12 +15,12 @@ from torch import nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
 
-from policies.checkpoint import load_chunk_policy, save_policy
-from policies.gaussian import GaussianPolicy
-from policies.loading import open_policy
+from policies.kinds.gaussian import GaussianPolicy
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.networks.squashed import SquashedGaussian
 from policies.settings import GaussianConfig
+from policies.storage.checkpoint import load_chunk_policy, save_policy
+from policies.storage.loading import open_policy
 from robolearn.core import BadInput, bind_policy
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.dsrl import Dsrl

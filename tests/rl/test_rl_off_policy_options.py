@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from policies.checkpoint import save_policy
-from policies.loading import open_policy
 from policies.networks.ensemble import MOMENTUM, Dropout, EnsembleMlp, evaluate
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import open_policy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.dsrl import Dsrl

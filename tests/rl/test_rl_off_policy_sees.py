@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import save_policy
-from policies.kinds import build_net
-from policies.loading import open_policy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
+from policies.storage.loading import open_policy
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
 from robolearn.rl.algorithms.dsrl import Dsrl

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from policies.checkpoint import load_policy
+from policies.kinds.regression import RegressionPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.regression import RegressionPolicy
 from policies.settings import RegressionConfig
+from policies.storage.checkpoint import load_policy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 from robolearn.eval import evaluate
 from robolearn.rl.calibrate import CANDIDATES, INITIAL

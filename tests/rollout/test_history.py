@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_engine import INTERFACE, Ledger
 
 from hardware.teleop.chunk_player import ChunkPlayer
-from policies.flow import FlowPolicy
+from policies.kinds.flow import FlowPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.kinds import build_net
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
+from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.eval import evaluate

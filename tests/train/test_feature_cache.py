@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.encoder_settings import EncoderConfig
+from policies.networks.encoder_settings import EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter, Windows

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from policies.checkpoint import load_policy
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 from robolearn.train.held_out import split_episodes
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer, learning_rate

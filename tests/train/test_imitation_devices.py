@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.checkpoint import load_policy
 from policies.settings import ActConfig, DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig, RegressionConfig
+from policies.storage.checkpoint import load_policy
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer

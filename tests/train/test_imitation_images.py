@@ -10,10 +10,10 @@ import pytest
 import torch
 import yaml
 
-from policies.checkpoint import load_policy
-from policies.encoder_settings import EncoderConfig
-from policies.loading import check_policy
+from policies.networks.encoder_settings import EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy
+from policies.storage.loading import check_policy
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter

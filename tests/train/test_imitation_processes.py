@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from policies.kinds import config_from_json, config_to_json
+from policies.registry import config_from_json, config_to_json
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.cli.main import main
 from robolearn.cli.train import Train

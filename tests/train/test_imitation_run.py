@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies.checkpoint import load_policy
-from policies.kinds import config_to_json
+from policies.registry import config_to_json
 from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import load_policy
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.runs import Run

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.doubles.hand import Hand
 from hardware.ros2.doubles.impedance import ImpedanceController

@@ -15,13 +15,13 @@ from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
+from hardware.observing.silence import SafetySilent
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.sending_time import sent_at
 from hardware.safety.types import SafetyState
-from hardware.silence import SafetySilent
 from robolearn.cli.faults.swing import SPOILT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready

@@ -27,7 +27,7 @@ class HilActor(Acting):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.checkpoint import load_chunk_policy
+        from policies.storage.checkpoint import load_chunk_policy
         from robolearn.core.device import resolve_device
 
         self.check_playing()

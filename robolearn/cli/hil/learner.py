@@ -102,8 +102,8 @@ class HilLearner(Teaching):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.checkpoint import load_chunk_policy
-        from policies.loading import needed_by
+        from policies.storage.checkpoint import load_chunk_policy
+        from policies.storage.loading import needed_by
         from robolearn.cli.hil.stopping import stopping
         from robolearn.core.device import resolve_device
         from robolearn.data import Dataset

@@ -55,7 +55,7 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     """Start the learner and connect to it; the lesson, its device open."""
     import torch
 
-    from policies.checkpoint import load_chunk_policy
+    from policies.storage.checkpoint import load_chunk_policy
     from robolearn.cli.hil.actor import HilActor
     from robolearn.cli.hil.arm import open_lesson, station_of
     from robolearn.cli.hil.learner import LOGS, SPOOL

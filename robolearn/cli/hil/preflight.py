@@ -17,9 +17,9 @@ def check_policy_fits(playing: Playing, policy: Path) -> None:
 
     Of the policy its ``config.json`` is read alone, not the weights.
     """
-    from policies.config_file import CONFIG, policy_folder, read_config
-    from policies.loading import check_policy, stated_by
     from policies.settings import POLICIES
+    from policies.storage.config_file import CONFIG, policy_folder, read_config
+    from policies.storage.loading import check_policy, stated_by
 
     kind = read_config(policy_folder(policy) / CONFIG)["kind"]
     if kind not in POLICIES:

@@ -43,7 +43,7 @@ class HilRun(Teaching, Playing):
     """
 
     def run(self) -> dict[str, Any]:
-        from policies.loading import needed_by
+        from policies.storage.loading import needed_by
         from robolearn.data import Dataset
         from robolearn.deploy.processes import Processes, Program
         from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token

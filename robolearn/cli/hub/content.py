@@ -49,8 +49,8 @@ def content_of(path: Path) -> Content:
             if file.is_file() and not file.is_symlink() and file.suffix in _SUFFIXES and not file.name.startswith(".")
         )  # fmt: skip
         return Content("dataset", {file.relative_to(path).as_posix(): file for file in found})
-    from policies.checkpoint import load_policy
-    from policies.config_file import CONFIG, WEIGHTS, policy_folder
+    from policies.storage.checkpoint import load_policy
+    from policies.storage.config_file import CONFIG, WEIGHTS, policy_folder
 
     if not path.is_dir():
         raise BadInput(f"hub push: {path}", got="no such folder", expected="a run, a policy or a data set")

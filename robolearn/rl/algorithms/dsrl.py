@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.policy import ChunkPolicy
 from policies.settings import ActorConfig
-from policies.steered import SteeredPolicy
+from policies.wrappers.noise_steered import SteeredPolicy
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, make_critics
 from robolearn.rl.algorithms.soft_actor import SoftActor

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.late import Late
 from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from policies.stateless import StatelessPolicy
+from policies.wrappers.delay_compensation import Late
 from robolearn.core import Interface, Observation
 from robolearn.core.specs import is_image
 from robolearn.data.replay import PlayedEpisode, WindowBatch

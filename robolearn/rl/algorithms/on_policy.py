@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from policies.ema import Ema
+from policies.networks.ema import Ema
 from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, Observation

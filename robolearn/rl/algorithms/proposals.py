@@ -1,7 +1,7 @@
 """Proposals and twins: a copy of the base goes on learning by imitation, critics choose among its chunks.
 
     a_i ~ π(· | s),  C(s) = {a_i} ∪ {clip(f_i a_i)},  f_i ~ U(1 − τ/2, 1 + τ)                             i = 1 … P
-    act:    the candidate that all critics hold to be ahead of a_1 (`policies.chosen`)
+    act:    the candidate that all critics hold to be ahead of a_1 (`policies.wrappers.best_of_n`)
     V(s') = min_{e ∈ S} Q'_e(s', c*),  c* chosen in the same way among some of C(s')
     L_π   = the loss of flow matching or denoising, on what an operator did (and, if asked for, on own successes)
 
@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from policies.chosen import DRAWS, ChosenPolicy
-from policies.late import Late
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
+from policies.wrappers.best_of_n import DRAWS, ChosenPolicy
+from policies.wrappers.delay_compensation import Late
 from robolearn.core import BadInput
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from policies.gaussian import GaussianPolicy
+from policies.kinds.gaussian import GaussianPolicy
 from policies.policy import ChunkPolicy
 from policies.settings import GaussianConfig
 from robolearn.data.replay import WindowBatch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hardware.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor
 from hardware.safety import JointTarget, Limits, SafetyState
 from hardware.safety.fuzz import FAULTS, MOVING, Fuzz
 from robots import PANDA, ROBOTS

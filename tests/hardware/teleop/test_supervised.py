@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from recording_rig import CONTRACT, Hand, RecordingRig
 
-from hardware.episodes import Phase
+from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
 from hardware.teleop.chunk_player import GRACE, ChunkPlayer
 from hardware.teleop.device import EpisodeEvent as E

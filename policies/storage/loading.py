@@ -6,15 +6,23 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from policies.backends import check_backend, use_backend
-from policies.config_file import CONFIG, interface_of, policy_folder, read_config
-from policies.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
-from policies.prompted import WORDS, PromptedPolicy, is_prompted, refuse_goals, refuse_words, told_by, without_told
 from policies.settings import DENOISING
+from policies.storage.backends import check_backend, use_backend
+from policies.storage.config_file import CONFIG, interface_of, policy_folder, read_config
+from policies.storage.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
+from policies.wrappers.prompted import (
+    WORDS,
+    PromptedPolicy,
+    is_prompted,
+    refuse_goals,
+    refuse_words,
+    told_by,
+    without_told,
+)
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 if TYPE_CHECKING:
-    from policies.kinds import LearnedPolicy
+    from policies.registry import LearnedPolicy
 
 LEROBOT = "lerobot:"
 SAMPLER_FLAGS = {"steps": "--denoise-steps", "guidance": "--guidance"}
@@ -33,7 +41,7 @@ def open_policy(
       name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
         LeRobot's ``save_pretrained`` wrote (or the run folder of a training with LeRobot).
       device: where its tensors live, as torch names it.
-      backend: what computes its decisions, with which precision; see `policies.backends`. A file is computed by
+      backend: what computes its decisions, with which precision; see `policies.storage.backends`. A file is computed by
         onnxruntime whatever it says.
       sampling: settings of the sampler in the place of those that the policy was stored with, where they are not None;
         see `policies.policy.ChunkPolicy.sampling`.
@@ -53,10 +61,10 @@ def open_policy(
     if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
         raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
     if text.startswith(LEROBOT):
-        from policies.lerobot_policy import load_lerobot_policy
+        from policies.storage.lerobot_policy import load_lerobot_policy
 
         return load_lerobot_policy(text.removeprefix(LEROBOT), device)
-    from policies.checkpoint import load_policy
+    from policies.storage.checkpoint import load_policy
 
     policy = load_policy(text, device)
     if changed:

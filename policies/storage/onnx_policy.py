@@ -1,4 +1,4 @@
-"""A policy that onnxruntime computes, from a file that `policies.onnx_export` wrote."""
+"""A policy that onnxruntime computes, from a file that `policies.storage.onnx_export` wrote."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.config_file import check_config, interface_of
-from policies.onnx_needed import need_onnx
+from policies.storage.config_file import check_config, interface_of
+from policies.storage.onnx_needed import need_onnx
 from robolearn.core import BadInput, Interface
 
 if TYPE_CHECKING:
-    from policies.kinds import LearnedPolicy
+    from policies.registry import LearnedPolicy
 
 SUFFIX = ".onnx"
 NOISE = "noise"
@@ -76,7 +76,7 @@ def load_onnx_policy(file: str | os.PathLike[str]) -> LearnedPolicy:
     Raises:
       BadInput: no such file, not ONNX, or one that robolearn did not write.
     """
-    from policies.kinds import build_policy
+    from policies.registry import build_policy
 
     file = Path(file)
     session, config, interface = _open(file)

@@ -17,7 +17,7 @@ from robolearn.core import BadInput
 from robolearn.core.device import resolve_device
 
 if TYPE_CHECKING:
-    from policies.kinds import LearnedPolicy
+    from policies.registry import LearnedPolicy
 
 BackendName = Literal["torch", "compile", "onnx"]
 InferencePrecision = Literal["float32", "bfloat16", "int8"]
@@ -65,8 +65,8 @@ def use_backend(policy: LearnedPolicy, backend: str, precision: str = "float32")
     elif backend == "compile":
         policy.backend = _Torch(policy, _compiled(policy), precision)
     else:
-        from policies.onnx_export import export_onnx
-        from policies.onnx_policy import OnnxSession
+        from policies.storage.onnx_export import export_onnx
+        from policies.storage.onnx_policy import OnnxSession
 
         policy.backend = OnnxSession(export_onnx(policy, precision=precision).content)
     return policy
@@ -92,7 +92,7 @@ def _compiled(policy: LearnedPolicy) -> Any:
     """`policy.decide`, compiled by inductor for each number of worlds by itself; on a GPU as CUDA graphs."""
     import torch
 
-    from policies.graph import Decision
+    from policies.storage.graph import Decision
 
     # Inductor's cache on disk holds pickles, in a folder that others can guess.
     options: dict[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}

@@ -13,7 +13,8 @@ Chunking Flow Policies" (2025), without its inpainting: the old chunk's prefix i
 sampler. Grippers are not blended: half open is not between open and closed.
 
 Actions that are displacements are not taken by their time alone: what was executed meanwhile was another chunk's, and
-a^new is continued from where that has led (`hardware.catching_up`). When a chunk ends does not change by that.
+a^new is continued from where that has led (`hardware.execution.delay_compensation`). When a chunk ends does not change
+by that.
 
 Wall-clock stamps are compared once, when a chunk arrives; from then on only the steady clock counts, so that neither
 a jump of the time of day nor a frozen one prolongs a chunk.
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.catching_up import Executed, continued
+from hardware.execution.delay_compensation import Executed, continued
 from robolearn.core import BadInput, RobolearnError
 
 Array = NDArray[np.float64]

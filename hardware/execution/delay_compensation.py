@@ -10,7 +10,8 @@ what was executed since s is a place beside it:
     a'_j = clip(P(u* + j + 1) − X_j),  X_0 = E,  X_{j+1} = X_j + what is executed of a'_j
 
 By time alone an arm that was quicker or slower than predicted would do a part of its way twice, or leave one out, and
-run beside the path from then on. `policies.late` has the same for N worlds whose control steps are all alike.
+run beside the path from then on. `policies.wrappers.delay_compensation` has the same for N worlds whose control steps
+are all alike.
 
 Distances are of translation; rotations are small here and added like it. A gripper's opening is no displacement: it is
 that of step u* + j.

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from policies.guidance import check_guidance, goal_condition, guided
 from policies.loss import step_weight, weighted_mean
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import build_encoder
 from policies.networks.field import build_field
+from policies.networks.guidance import check_guidance, goal_condition, guided
 from policies.settings import FlowConfig
 from robolearn.core import Interface
 

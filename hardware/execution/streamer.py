@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
-from hardware.latency import Latencies
-from hardware.observer import JointReader
-from hardware.setpoints import SetPoints
+from hardware.execution.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
+from hardware.execution.setpoints import SetPoints
+from hardware.observing.latency import Latencies
+from hardware.observing.observer import JointReader
 from robots.stations import Contract
 
 log = logging.getLogger(__name__)

@@ -10,14 +10,13 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import torch
 from torch import nn
 
-from policies.act import ActPolicy
-from policies.chosen import ChosenPolicy
-from policies.flow import FlowPolicy
-from policies.gaussian import GaussianPolicy
+from policies.kinds.act import ActPolicy
+from policies.kinds.flow import FlowPolicy
+from policies.kinds.gaussian import GaussianPolicy
+from policies.kinds.regression import RegressionPolicy
 from policies.networks.backbones import load_pretrained, resolved
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.regression import RegressionPolicy
 from policies.settings import (
     BEFORE,
     DENOISING,
@@ -32,7 +31,8 @@ from policies.settings import (
     RegressionConfig,
 )
 from policies.stateless import StatelessPolicy
-from policies.steered import SteeredPolicy
+from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.noise_steered import SteeredPolicy
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import is_image
 
@@ -57,7 +57,7 @@ def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -
             return RegressionPolicy(config, interface)
         if isinstance(config, ActConfig):
             return ActPolicy(config, interface)
-        from policies.diffusion import DiffusionPolicy  # diffusers takes seconds to import
+        from policies.kinds.diffusion import DiffusionPolicy  # diffusers takes seconds to import
 
         return DiffusionPolicy(config, interface)
 

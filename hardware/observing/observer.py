@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.contact import ContactReader
-from hardware.freshness import Freshness
+from hardware.execution.contact import ContactReader
+from hardware.observing.freshness import Freshness
 from robolearn.core import BadInput, RobolearnError
 from robots.proprio import proprio
 from robots.stations import Contract

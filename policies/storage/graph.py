@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from policies.kinds import LearnedPolicy
 from policies.policy import ChunkPolicy
+from policies.registry import LearnedPolicy
 from robolearn.core.specs import is_image
 
 TRACED = 3  # worlds in the example: of 0 and 1 the exporter would take the number for a constant

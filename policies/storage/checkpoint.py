@@ -17,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from policies.config_file import CONFIG, FORMAT, VERSION, WEIGHTS, interface_of, policy_folder, read_config
-from policies.kinds import LearnedPolicy, build_policy, kind_to_json
 from policies.policy import ChunkPolicy
+from policies.registry import LearnedPolicy, build_policy, kind_to_json
 from policies.settings import POLICIES
+from policies.storage.config_file import CONFIG, FORMAT, VERSION, WEIGHTS, interface_of, policy_folder, read_config
 from robolearn.core import BadInput, NonFinite
 from robolearn.io.atomic import write_bytes, write_text
 

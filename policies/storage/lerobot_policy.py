@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.lerobot_files import PolicyFiles, read_policy, told_interface
 from policies.policy import feature
+from policies.storage.lerobot_files import PolicyFiles, read_policy, told_interface
 from robolearn.core import ActionChunk, Interface, NonFinite, Observation
 from robolearn.core.specs import is_image
 from robolearn.data.convert.formats.scaling import scale_of

@@ -15,17 +15,17 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch import Tensor, nn
 
-from policies.guidance import check_guidance, goal_condition, guided
 from policies.loss import step_weight, weighted_mean
 from policies.networks.embedding import FourierEmbedding
 from policies.networks.encoder import build_encoder
 from policies.networks.field import build_field
+from policies.networks.guidance import check_guidance, goal_condition, guided
 from policies.settings import DiffusionConfig
 from robolearn.core import Interface
 
 
 class DiffusionPolicy(nn.Module):
-    """A denoiser over normalised action chunks, with the outer interface of `policies.flow.FlowPolicy`.
+    """A denoiser over normalised action chunks, with the outer interface of `policies.kinds.flow.FlowPolicy`.
 
     Attributes:
       config: the `DiffusionConfig`.

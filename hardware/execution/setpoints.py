@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.border import Border
+from hardware.execution.workspace_clamp import Border
 from robots import make_control
 from robots.control import GRIPPER
 from robots.ik import solve

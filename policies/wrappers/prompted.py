@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.goals import GoalBook, Goals, goals_of
+from policies.wrappers.goals import GoalBook, Goals, goals_of
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 from robolearn.core.specs import PROMPT, is_told
 
@@ -67,7 +67,7 @@ class PromptedPolicy:
         if sentence in self._known:
             self._vector = self._known[sentence]
             return
-        from policies.words import SentenceEncoder  # and torch: what a policy needs is known without
+        from policies.networks.words import SentenceEncoder  # and torch: what a policy needs is known without
 
         try:
             encoder = SentenceEncoder()

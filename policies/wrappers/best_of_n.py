@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.late import Late, catch_up, displacements
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
 from policies.stateless import StatelessPolicy
+from policies.wrappers.delay_compensation import Late, catch_up, displacements
 from robolearn.core import ActionChunk, Observation
 
 DRAWS = 8  # predictions for each proposal of a late policy: what the arm has begun is to be among them

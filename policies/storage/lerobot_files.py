@@ -49,7 +49,7 @@ class PolicyFiles:
 
 
 def read_policy(path: str) -> PolicyFiles:
-    """Open a LeRobot policy; raises as `policies.lerobot_policy.load_lerobot_policy` says."""
+    """Open a LeRobot policy; raises as `policies.storage.lerobot_policy.load_lerobot_policy` says."""
     folder = _folder(path)
     what = f"policy lerobot:{folder}"
     config = read_json(folder / _CONFIG, what=what)

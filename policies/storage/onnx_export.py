@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from policies.config_file import FORMAT, VERSION
-from policies.graph import decision_graph, example_inputs, quiet
-from policies.kinds import LearnedPolicy, kind_to_json
-from policies.onnx_needed import need_onnx
-from policies.onnx_policy import CONFIG_KEY, NOISE, OnnxSession
+from policies.registry import LearnedPolicy, kind_to_json
+from policies.storage.config_file import FORMAT, VERSION
+from policies.storage.graph import decision_graph, example_inputs, quiet
+from policies.storage.onnx_needed import need_onnx
+from policies.storage.onnx_policy import CONFIG_KEY, NOISE, OnnxSession
 from robolearn.core import BadInput
 
 COMPARED = 16  # worlds in which the file's actions are compared with torch's

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.freshness import Freshness
+from hardware.observing.freshness import Freshness
 from robots.stations import Contract
 from robots.stations.contract import WRENCH_NAMES
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from policies.encoder_settings import EncoderConfig
+from policies.networks.encoder_settings import EncoderConfig
 
 LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))

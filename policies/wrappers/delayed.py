@@ -1,10 +1,11 @@
 """A policy whose inference takes time: what is executed now was begun d control steps ago.
 
-    chunk executed at t:  what o_{t−d} says of t … t + Ta − 1, continued from where the arm is by now (`policies.late`)
+    chunk executed at t:  what o_{t−d} says of t … t + Ta − 1, continued from where the arm is by now
+      (`policies.wrappers.delay_compensation`)
 
 A prediction of Tp ≥ Ta + d steps says what to do now; of a shorter one its end is executed, too late. Where critics
-choose among chunks (`policies.chosen`), proposing is what takes time: they choose by what is seen now. Before an
-episode the arm stands until there is something to do, so d counts from its first step on.
+choose among chunks (`policies.wrappers.best_of_n`), proposing is what takes time: they choose by what is seen now.
+Before an episode the arm stands until there is something to do, so d counts from its first step on.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policies.chosen import ChosenPolicy
-from policies.late import Recent, catch_up
+from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.delay_compensation import Recent, catch_up
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from policies.gripper import GripperChoices
 from policies.networks.ensemble import EnsembleMlp
+from policies.networks.gripper import GripperChoices
 from policies.networks.squashed import SquashedGaussian
 from policies.normalize import Normalizer
 from policies.settings import GaussianConfig

@@ -1,0 +1,1 @@
+"""From action chunks to set-points as time goes on; without ROS, on an injected clock."""

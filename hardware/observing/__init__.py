@@ -1,0 +1,1 @@
+"""From messages to a policy's observation, how fresh they are, and an independent monitor; without ROS."""

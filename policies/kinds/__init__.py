@@ -1,0 +1,1 @@
+"""The kinds of policy, a network and its loss on one page each."""

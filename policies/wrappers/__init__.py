@@ -1,0 +1,1 @@
+"""Policies around another policy: best of n, noise-steered, delayed, prompted."""
