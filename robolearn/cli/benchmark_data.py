@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-from robolearn.cli.command import Command
 from robolearn.core.switches import switch
+from robolearn.runs.command import Command
 
 log = logging.getLogger(__name__)
 

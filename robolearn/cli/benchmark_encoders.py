@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from policies.networks.encoder_settings import OWN, EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
-from robolearn.cli.command import Command, at_least
 from robolearn.core import BadInput
+from robolearn.runs.command import Command, at_least
 from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:

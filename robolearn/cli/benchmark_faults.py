@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.command import Command, at_least
+from robolearn.runs.command import Command, at_least
 
 if TYPE_CHECKING:
     from robolearn.cli.faults.faults import Fault

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import FlowConfig
-from robolearn.cli.command import Command, at_least
 from robolearn.cli.hil.run import PROGRAM, flags_of
 from robolearn.core import BadInput, RobolearnError
 from robolearn.hil.settings import HIL_ALGORITHMS, CurriculumConfig, HilConfig
 from robolearn.presets import preset
 from robolearn.rl.off_policy_settings import OffPolicyConfig, ProposalsConfig
+from robolearn.runs.command import Command, at_least
 
 log = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ def judge(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
     from policies.storage.loading import open_policy
     from policies.wrappers.best_of_n import ChosenPolicy
     from policies.wrappers.delayed import DelayedPolicy
-    from robolearn.cli.command import world_options
     from robolearn.core import bind_policy
     from robolearn.eval import evaluate
     from robolearn.hil.doubt import doubts_of
     from robolearn.hil.watched import watch
     from sim.experts import make_operator
+    from sim.options import world_options
     from sim.registry import make_env
 
     torch.set_num_threads(1)

@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from robolearn.cli.command import Command, at_least
 from robolearn.core import BadInput, RobolearnError
 from robolearn.rl.off_policy_settings import RlpdConfig
+from robolearn.runs.command import Command, at_least
 
 log = logging.getLogger(__name__)
 

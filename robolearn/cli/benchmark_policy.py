@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from policies.storage.backends import PRECISIONS, BackendName, check_backend
-from robolearn.cli.command import Command, at_least
 from robolearn.core import BadInput
 from robolearn.core.specs import ArraySpec, Interface
+from robolearn.runs.command import Command, at_least
 
 if TYPE_CHECKING:
     from policies.registry import LearnedPolicy

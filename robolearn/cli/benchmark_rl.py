@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import DENOISING
 from robolearn.cli.choices import DemoQuality, SimRobot
-from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig
+from robolearn.runs.command import Command, peek
 
 if TYPE_CHECKING:
     from robolearn.cli.quickstart import Quickstart

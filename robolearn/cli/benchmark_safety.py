@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robolearn.cli.choices import Robot
-from robolearn.cli.command import Command, at_least, check_seed
+from robolearn.runs.command import Command, at_least, check_seed
 
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, Any
 
-from robolearn.cli.command import Command, at_least
 from robolearn.core.switches import switch
+from robolearn.runs.command import Command, at_least
 
 
 @dataclass(frozen=True, kw_only=True)

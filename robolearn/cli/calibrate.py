@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from robots.stations import Contract

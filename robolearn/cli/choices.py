@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated
 
-import tyro
-
-
-def _hint(names: Callable[[], Iterable[str]]) -> Callable[[str], str]:
-    # Called only when help is printed: nothing is imported for it before.
-    return lambda default: f"(default: {default or 'none'}; available: {', '.join(names())})"
+from robolearn.core.switches import available
 
 
 def _contracts() -> Iterable[str]:
@@ -43,17 +38,17 @@ def _tasks() -> Iterable[str]:
     return TASKS
 
 
-Station = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_contracts))]
+Station = Annotated[str, available(_contracts)]
 """A robot contract, by its name or as a file."""
 
-Robot = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_robots))]
+Robot = Annotated[str, available(_robots)]
 """An arm."""
 
-SimRobot = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_arms))]
+SimRobot = Annotated[str, available(_arms)]
 """An arm that the embedded tasks can be done with."""
 
-DemoQuality = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_qualities))]
+DemoQuality = Annotated[str, available(_qualities)]
 """How well a scripted expert demonstrates."""
 
-SimTask = Annotated[str, tyro.conf.arg(help_behavior_hint=_hint(_tasks))]
+SimTask = Annotated[str, available(_tasks)]
 """A task of the embedded worlds."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.choices import DemoQuality, SimRobot, SimTask, Station
-from robolearn.cli.command import Command, at_least, check_seed
 from robolearn.cli.view import View
+from robolearn.runs.command import Command, at_least, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)

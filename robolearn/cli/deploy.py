@@ -14,7 +14,7 @@ from policies.storage.backends import BackendName, InferencePrecision, backend_d
 from policies.storage.onnx_needed import need_onnx
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import SimTask, Station
-from robolearn.cli.command import Command, at_least, check_seed
+from robolearn.runs.command import Command, at_least, check_seed
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
@@ -208,7 +208,7 @@ class Deploy(Command):
         return {None: int("video_error" in result), INTERRUPTED: 130}.get(result["ended"], 1)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from robolearn.cli.command import rate_text
+        from robolearn.runs.command import rate_text
 
         if result["ended"]:
             done = result["success"]["episodes"]

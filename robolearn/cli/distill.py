@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from policies.settings import DENOISING, POLICIES
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command, at_least, check_seed, last_row, peek, world_options
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
 from robolearn.core.specs import is_told
+from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
+from sim.options import world_options
 
 
 @dataclass(frozen=True, kw_only=True)

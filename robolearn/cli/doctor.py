@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
 from robolearn.core import BadInput
+from robolearn.runs.command import Command
 
 LIMP = "moves by hand"
 HOLDS = "holds where it is, and follows the safety filter"

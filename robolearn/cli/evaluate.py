@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import SimRobot, Station
-from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported, world_options
 from robolearn.cli.view import View
+from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
+from sim.options import world_options
 
 if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource

@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import (
-    Command,
-    at_least,
-    check_seed,
-    peek,
-    rate_text,
-    world_options,
-)
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.cli.view import View
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig, algorithm_name
+from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.runs.kept import KeepConfig
 from robolearn.runs.trackers import check_tracker
+from sim.options import world_options
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import rate_text, world_options
 from robolearn.presets import WORLDS
 from robolearn.runs import Run
+from robolearn.runs.command import rate_text
 from robolearn.runs.kept import BEST, Judgement, Kept
+from sim.options import world_options
 
 ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither training's nor an evaluation's
 AT_THE_END = 1000  # and those of the evaluation that is reported, as `robolearn evaluate` has them

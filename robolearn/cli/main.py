@@ -12,13 +12,15 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robolearn import __version__
-from robolearn.cli.command import Command
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
 from robolearn.io.paths import spoken
+
+if TYPE_CHECKING:
+    from robolearn.runs.command import Command
 
 log = logging.getLogger(__name__)
 

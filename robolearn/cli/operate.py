@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
+from robolearn.runs.command import Command
 
 HELP = "A arm · D disarm · Space stop at once · R reset after a stop · Q disarm and quit"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
+from robolearn.runs.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.command import Command
 from robolearn.presets import NAMED, PRESETS
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

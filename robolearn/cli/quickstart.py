@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robolearn.cli.command import at_least, check_seed, rate_text, reported, world_options
 from robolearn.cli.quickstart_deploy import deploy, deployed
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import BadInput
 from robolearn.presets import preset
 from robolearn.rl.settings import algorithm_name
+from robolearn.runs.command import at_least, check_seed, rate_text, reported
+from sim.options import world_options
 
 if TYPE_CHECKING:
     from robolearn.cli.collect import Collect

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import rate_text
+from robolearn.runs.command import rate_text
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robolearn.cli.command import world_options
 from robolearn.cli.finetune import NAMES
 from robolearn.cli.quickstart_deploy import deployed, simulated_station
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import RobolearnError
 from robolearn.rl.settings import algorithm_name
+from sim.options import world_options
 
 if TYPE_CHECKING:
     from robolearn.eval import Evaluation

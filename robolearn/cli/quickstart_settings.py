@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from policies.settings import DENOISING, DenoisingConfig, FlowConfig
 from robolearn.cli.choices import DemoQuality, SimRobot
-from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig
+from robolearn.runs.command import Command, peek
 
 _LIFT = PRESETS["lift"]
 

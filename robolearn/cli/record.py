@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.choices import DemoQuality, SimTask, Station
-from robolearn.cli.command import Command, at_least, check_seed
 from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer, open_supervised, supervised
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
+from robolearn.runs.command import Command, at_least, check_seed
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
 SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves

@@ -25,9 +25,12 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from robolearn.cli.command import Command
 from robolearn.core import BadInput
+
+if TYPE_CHECKING:
+    from robolearn.runs.command import Command
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.command import Command, last_row, rate_text
 from robolearn.core import BadInput
+from robolearn.runs.command import Command, last_row, rate_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import tyro
 
-from robolearn.cli.command import Command, check_seed, reported
 from robolearn.cli.registry import find
 from robolearn.cli.sweep_runs import One
 from robolearn.core import BadInput
+from robolearn.runs.command import Command, check_seed, reported
 
 TRAININGS = ("train", "finetune", "distill")
 TABLE = "sweep.json"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from policies.settings import POLICIES
-from robolearn.cli.command import Command, at_least, check_seed, last_row, peek
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
+from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
 from robolearn.runs.kept import KeepConfig
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-import robolearn.cli.command
 import robolearn.cli.main
 import robolearn.cli.registry
+import robolearn.runs.command
 from robolearn.core import BadInput, RobolearnError
 
 main = robolearn.cli.main.main
@@ -28,7 +28,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import mai
 
 
 @dataclass(frozen=True, kw_only=True)
-class Try(robolearn.cli.command.Command):
+class Try(robolearn.runs.command.Command):
     """A command for these tests."""
 
     how: Literal["well", "bad", "fail", "stop", "full", "bug"] = "well"
@@ -194,7 +194,7 @@ def test_a_real_ctrl_c_ends_with_130() -> None:
     script = (
         "import sys, time\n"
         "from dataclasses import dataclass\n"
-        "from robolearn.cli.command import Command\n"
+        "from robolearn.runs.command import Command\n"
         "from robolearn.cli.main import main\n"
         "from robolearn.cli.registry import Entry\n"
         "@dataclass(frozen=True, kw_only=True)\n"

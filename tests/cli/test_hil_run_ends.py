@@ -19,7 +19,6 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parent))
 from teaching import PROGRAM, ROOT, SMALL, records
 
-from robolearn.cli.command import Command
 from robolearn.cli.hil.actor import HilActor
 from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.run import HilRun
@@ -27,6 +26,7 @@ from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import Step
 from robolearn.deploy import NodeDied, Processes
+from robolearn.runs.command import Command
 
 
 def run(*args: Any) -> int:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.cli.command import OUTPUTS
 from robolearn.cli.main import main
 from robolearn.cli.registry import ENTRIES, Entry
 from robolearn.core import BadInput
 from robolearn.io.paths import check_writable
+from robolearn.runs.command import OUTPUTS
 
 NOWHERE = "/proc/robolearn/x"  # nobody may make a folder there, not even root
 INPUTS = {"policy", "against", "teacher", "data", "demos", "folder", "lerobot_python", "certs", "path", "start", "runs"}

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
 from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored
 from robolearn.core import BadInput, RobolearnError
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command
 from robolearn.cli.dataset import bags
 from robolearn.cli.dataset.common import show_stored, write_set
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

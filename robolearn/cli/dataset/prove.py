@@ -17,8 +17,8 @@ SEEDS_APART = 1000  # the starts of the evaluation are not those of the demonstr
 
 def check_task(task: str, dataset: Any) -> None:
     """Raise `BadInput` unless `task` offers what a policy of `dataset` needs."""
-    from robolearn.cli.command import world_options
     from robolearn.core import check_compatible
+    from sim.options import world_options
     from sim.registry import make_env
 
     env = make_env(task, 1, **world_options(task, [dataset]))
@@ -44,12 +44,12 @@ def prove(
       ``policies``: name and success of each; ``verdicts``: of the weighted and the dropped one against the one that
       draws all alike.
     """
-    from robolearn.cli.command import world_options
     from robolearn.cli.evaluate import evaluate_policy
     from robolearn.eval import compare
     from robolearn.presets import WORLDS
     from robolearn.runs import Progress
     from robolearn.train.imitation import ImitationConfig, ImitationTrainer
+    from sim.options import world_options
     from sim.registry import make_env
 
     draws: dict[str, list[float] | None] = {"alike": None, "weighted": list(weights)}

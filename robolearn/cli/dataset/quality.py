@@ -10,8 +10,8 @@ from typing import Any
 
 import tyro
 
-from robolearn.cli.command import Command, at_least, check_seed, rate_text, reported
 from robolearn.cli.dataset.prove import SEEDS_APART, check_task, prove
+from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.command import Command, check_seed
 from robolearn.cli.dataset.common import show_stored, write_sets
 from robolearn.core import BadInput
+from robolearn.runs.command import Command, check_seed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.command import Command
 from robolearn.cli.dataset.common import episode_list
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

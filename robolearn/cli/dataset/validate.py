@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.command import Command
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

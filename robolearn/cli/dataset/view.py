@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.command import Command
 from robolearn.cli.dataset.common import episode_list, megabytes
 from robolearn.core import BadInput, RobolearnError
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from robolearn.cli.command import world_options
 from robolearn.cli.hil.acting import Acting
 from robolearn.core import BadInput
+from sim.options import world_options
 
 log = logging.getLogger(__name__)
 

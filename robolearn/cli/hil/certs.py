@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command
+from robolearn.runs.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)

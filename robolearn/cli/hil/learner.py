@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.command import Command, at_least, check_seed, peek
 from robolearn.cli.hil.playing import pace_of
 from robolearn.cli.hil.shown import learner_lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
 from robolearn.rewards.choice import TASK, check_reward
 from robolearn.rl.off_policy_settings import ProposalsConfig
+from robolearn.runs.command import Command, at_least, check_seed, peek
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from robolearn.cli.choices import Station
-from robolearn.cli.command import Command, peek
 from robolearn.core import BadInput
+from robolearn.runs.command import Command, peek
 
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"

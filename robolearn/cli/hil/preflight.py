@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from robolearn.cli.command import world_options
 from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput, Interface, check_compatible
+from sim.options import world_options
 
 
 def check_policy_fits(playing: Playing, policy: Path) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from robolearn.cli.command import Command
 from robolearn.cli.hil.acting import ARM, QUIT
 from robolearn.cli.hil.halves import ended, tidied
 from robolearn.cli.hil.hands import CONSOLE, TELEOP
@@ -21,6 +20,7 @@ from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
 from robolearn.cli.hil.shown import lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY
+from robolearn.runs.command import Command
 
 log = logging.getLogger(__name__)
 

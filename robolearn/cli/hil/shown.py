@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from robolearn.cli.command import rate_text
+from robolearn.runs.command import rate_text
 
 TASK = "TASK"  # which only the actors know
 RUN = "RUN"  # which only the learner knows

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from robolearn.cli.command import rate_text
+from robolearn.runs.command import rate_text
 
 
 def policy_card(repo: str, config: Mapping[str, Any], measured: Mapping[str, Any] | None) -> str:

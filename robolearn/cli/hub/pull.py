@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.command import Command
 from robolearn.core import BadInput
+from robolearn.runs.command import Command
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from robolearn.cli.command import Command, at_least, check_seed, rate_text
 from robolearn.core import BadInput
+from robolearn.runs.command import Command, at_least, check_seed, rate_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
-from robolearn.core.specs import is_image
 from robolearn.io.paths import check_writable, spoken
 
 if TYPE_CHECKING:
@@ -108,29 +107,6 @@ def last_row(run: Path) -> dict[str, Any]:
 
     rows = [{}, *read_metrics(run)]
     return {key: value for key, value in rows[-1].items() if value is not None}
-
-
-def world_options(task: str, policies: Sequence[Any]) -> dict[str, Any]:
-    """What to ask the world of `task` for, so that `policies` can live in it: cameras, and of the embedded world also
-    arm and action kind.
-
-    Nothing that a policy's files leave open.
-    """
-    from robots import ROBOTS
-
-    interface = policies[0].interface
-    options: dict[str, Any] = {}
-    pictures = {k: s for p in policies for k, s in p.interface.observation.items() if is_image(s)}
-    if pictures:
-        options["cameras"] = tuple(key.removeprefix("images.") for key in pictures)
-        options["image_size"] = next(iter(pictures.values())).shape[0]
-    if ":" in task:
-        return options
-    if interface.embodiment in ROBOTS:
-        options["robot"] = interface.embodiment
-    if interface.action_kind in ("tcp_delta", "joint_position"):
-        options["action_kind"] = interface.action_kind
-    return options
 
 
 def _lines(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
