@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from robolearn.cli.sweep_runs import One
 
+RATES = ("success", "best_success")  # metrics that are shares in [0, 1]
 CURVES = {  # metric → (heading, label of the axis, whether it is a share)
     "eval_success": ("Success on the way, without noise", "success [%]", True),
     "success": ("Success of training rollouts", "success [%]", True),
@@ -23,10 +23,9 @@ CURVES = {  # metric → (heading, label of the axis, whether it is a share)
 
 
 def summary(ones: Sequence[One], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each setting: its name, its runs, and its metrics ``{"mean", "low", "high", "count"}`` over the seeds.
+    """A row for each setting: its name, its runs, and its metrics as `over_seeds` gives them."""
+    from robolearn.eval import over_seeds
 
-    The interval is Student's t over the seeds: what another seed may bring, not another episode.
-    """
     rows: dict[str, dict[str, Any]] = {}
     for one, result in zip(ones, results, strict=True):
         name = name_of(one)
@@ -34,7 +33,10 @@ def summary(ones: Sequence[One], results: Sequence[Mapping[str, Any]]) -> list[d
         row["runs"].append({"seed": one.seed, "run": str(one.path), **outcomes(result)})
     for row in rows.values():
         names = dict.fromkeys(key for run in row["runs"] for key in run if key not in ("seed", "run"))
-        row["metrics"] = {key: over_seeds([run[key] for run in row["runs"] if key in run]) for key in names}
+        row["metrics"] = {
+            key: over_seeds([run[key] for run in row["runs"] if key in run], rates=key in RATES).to_json()
+            for key in names
+        }
     return list(rows.values())
 
 
@@ -56,17 +58,6 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, float]:
         "wall_s": (result.get("wall_s") or {}).get("total"),
     }
     return {key: float(value) for key, value in found.items() if value is not None}
-
-
-def over_seeds(values: Sequence[float]) -> dict[str, float | int | None]:
-    """Mean of n seeds with its 95% interval, mean ± t_{0.975, n−1} s / √n; none for one seed."""
-    from scipy.special import stdtrit
-
-    n, mean = len(values), float(np.mean(values))
-    if n < 2:
-        return {"mean": mean, "low": None, "high": None, "count": n}
-    half = float(stdtrit(n - 1, 0.975)) * float(np.std(values, ddof=1)) / math.sqrt(n)
-    return {"mean": mean, "low": mean - half, "high": mean + half, "count": n}
 
 
 def curves(ones: Sequence[One]) -> list[Any]:

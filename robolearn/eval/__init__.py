@@ -5,19 +5,30 @@
 
 from robolearn.eval.comparison import Gain, compare, split_gain
 from robolearn.eval.evaluation import Evaluation, evaluate
-from robolearn.eval.intervals import Estimate, Success, bootstrap_mean, clopper_pearson, wilson
-from robolearn.eval.verdict import Verdict
+from robolearn.eval.intervals import (
+    Estimate,
+    SeedEstimate,
+    Success,
+    bootstrap_mean,
+    clopper_pearson,
+    over_seeds,
+    wilson,
+)
+from robolearn.eval.verdict import Verdict, corrected
 
 __all__ = [
     "Estimate",
     "Evaluation",
     "Gain",
+    "SeedEstimate",
     "Success",
     "Verdict",
     "bootstrap_mean",
     "clopper_pearson",
     "compare",
+    "corrected",
     "evaluate",
+    "over_seeds",
     "split_gain",
     "wilson",
 ]

@@ -10,7 +10,7 @@ from robolearn.core import BadInput
 from robolearn.eval.by_return import compare_returns
 from robolearn.eval.by_success import compare_paired, compare_unpaired
 from robolearn.eval.evaluation import Evaluation, same_starts
-from robolearn.eval.verdict import Verdict
+from robolearn.eval.verdict import Verdict, corrected
 
 
 def compare(a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B"), level: float = 0.95) -> Verdict:
@@ -96,6 +96,8 @@ def split_gain(
 ) -> Gain:
     """The gain of fine-tuning in three evaluations, which should have the same starts.
 
+    The p-values are corrected for the three comparisons.
+
     Args:
       imitation: the policy of imitation as it samples.
       chosen_start: the same weights at the initial noise that fine-tuning chose.
@@ -108,8 +110,5 @@ def split_gain(
     if len({e.success_reported for e in (imitation, chosen_start, fine_tuned)}) > 1:
         raise BadInput("gain", got="success reported by some of the evaluations", expected="by all or by none")
     a, b, c = names
-    return Gain(
-        compare(imitation, fine_tuned, names=(a, c)),
-        compare(imitation, chosen_start, names=(a, b)),
-        compare(chosen_start, fine_tuned, names=(b, c)),
-    )
+    pairs = (imitation, fine_tuned, (a, c)), (imitation, chosen_start, (a, b)), (chosen_start, fine_tuned, (b, c))
+    return Gain(*corrected([compare(one, other, names=names) for one, other, names in pairs]))

@@ -6,6 +6,9 @@ A rate p̂ = k/n of n independent episodes is reported with a two-sided interval
 - Wilson (1927) inverts the score test, is narrower and covers at its nominal level on average.
 
 Both are `scipy.stats.binomtest`'s. Means (returns, cycle times) get a bias-corrected bootstrap interval (Efron 1987).
+
+These are intervals over *episodes*: how well one policy is measured. A claim about a method needs one over *training
+seeds*, `over_seeds`: episodes of several seeds in one pot vary less than the seeds do.
 """
 
 from __future__ import annotations
@@ -84,6 +87,62 @@ class Estimate:
             "high": _none_if_nan(self.high),
             "count": self.count,
         }
+
+
+@dataclass(frozen=True)
+class SeedEstimate:
+    """A value of k training seeds with its interval over the seeds, in the unit of the values.
+
+    Attributes:
+      median: of the seeds; what a headline states.
+      mean: of the seeds, the centre of the interval.
+      low: lower bound; NaN with fewer than two seeds.
+      high: upper bound; NaN with fewer than two seeds.
+      count: k.
+    """
+
+    median: float
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """``{"median", "mean", "low", "high", "count"}``; NaN becomes None."""
+        return {
+            "median": self.median,
+            "mean": self.mean,
+            "low": _none_if_nan(self.low),
+            "high": _none_if_nan(self.high),
+            "count": self.count,
+        }
+
+
+def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0.95) -> SeedEstimate:
+    """The value (a success rate, a time) of k training seeds, with Student's t interval over the seeds:
+
+        x̄ ± t_{(1 + level)/2, k − 1} · s / √k
+
+    Args:
+      values: one of each seed, at least one.
+      rates: shares in [0, 1], within which the interval is kept.
+    """
+    (x,) = _finite(np.asarray(values))
+    _check_level(level)
+    if not len(x):
+        raise BadInput("values of seeds", got="none", expected="at least one seed")
+    mean, median, k = float(x.mean()), float(np.median(x)), len(x)
+    if k < 2:
+        return SeedEstimate(median, mean, math.nan, math.nan, k)
+    from scipy.special import stdtrit  # late, as below
+
+    half = float(stdtrit(k - 1, (1 + level) / 2)) * float(x.std(ddof=1)) / math.sqrt(k)
+    low, high = mean - half, mean + half
+    return (
+        SeedEstimate(median, mean, max(low, 0.0), min(high, 1.0), k)
+        if rates
+        else SeedEstimate(median, mean, low, high, k)
+    )
 
 
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Metric = Literal["success", "return"]
@@ -25,6 +26,7 @@ class Verdict:
       low: lower bound of the difference; NaN where there are too few episodes for one.
       high: upper bound of the difference; NaN as `low`.
       level: confidence level of the interval.
+      comparisons: number of comparisons that `p_value` is corrected for; see `corrected`.
     """
 
     metric: Metric
@@ -38,6 +40,7 @@ class Verdict:
     low: float
     high: float
     level: float = 0.95
+    comparisons: int = 1
 
     @property
     def better(self) -> str | None:
@@ -102,13 +105,31 @@ class Verdict:
             "difference": {"value": self.difference, "low": low, "high": high},
             "better": self.better,
             "sentence": self.sentence,
+            "comparisons": self.comparisons,
         }
 
     @property
     def _p(self) -> str:
+        of = "" if self.comparisons == 1 else f" corrected for {self.comparisons} comparisons"
         if self.metric == "return":
-            return f"p ≤ {self.p_value:.2g}"
-        return "p < 0.0001" if self.p_value < 1e-4 else f"p = {self.p_value:.2g}"
+            return f"p ≤ {self.p_value:.2g}{of}"
+        return f"p < 0.0001{of}" if self.p_value < 1e-4 else f"p = {self.p_value:.2g}{of}"
+
+
+def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The same comparisons with p-values corrected for their number m by Holm (1979, Scand. J. Stat. 6:65):
+
+        p̃_(i) = max_{j ≤ i} min(1, (m − j + 1) p_(j)),    p_(1) ≤ … ≤ p_(m)
+
+    With these, the chance that any of the m claims of a difference is false is at most 1 − level. Intervals stay those
+    of each comparison alone.
+    """
+    m, largest = len(verdicts), 0.0
+    out = list(verdicts)
+    for rank, i in enumerate(sorted(range(m), key=lambda i: verdicts[i].p_value)):
+        largest = max(largest, min(1.0, (m - rank) * verdicts[i].p_value))
+        out[i] = replace(verdicts[i], p_value=largest, comparisons=m)
+    return out
 
 
 def number(value: float, *, sign: Literal["", "+"] = "") -> str:

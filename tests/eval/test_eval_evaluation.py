@@ -73,6 +73,40 @@ def test_short_failures_are_not_favoured(fake) -> None:
     assert result.success.low < 0.5 < result.success.high
 
 
+def test_success_is_that_of_any_step_of_the_episode(fake) -> None:
+    """Solved in the first chunk, over five chunks later by the clock: a success."""
+
+    class Early(fake.Env):
+        """Reports success when it comes, not at the end."""
+
+        def step_chunk(self, chunks, active=None):
+            first = self.t == 0
+            observation, reward, terminated, truncated, infos = super().step_chunk(chunks, active)
+            infos["success"] = first & self.solved
+            return observation, reward, terminated, truncated, infos
+
+    result = evaluate(Early(4, lambda d, solved: 10**9, max_episode_steps=24), fake.Policy(0.5, 4), 12, seed=3)
+    difficulty = [fake.start(3, w, j) for w, j in zip(result.world, result.index, strict=True)]
+    assert result.truncated.all() and (result.steps == 24).all()
+    assert result.succeeded.tolist() == [d <= 0.5 for d in difficulty]
+    assert 0 < result.succeeded.sum() < 12
+
+
+def test_another_seed_is_another_noise_of_the_policy_and_other_starts(fake) -> None:
+    seeds = []
+
+    class Noting(fake.Policy):
+        def reset(self, seed: int) -> None:
+            seeds.append(seed)
+            super().reset(seed)
+
+    env = fake.Env(2, lambda d, s: 1)
+    for seed in (5, 6):
+        evaluate(env, Noting(0.5, noise=0.3), 4, seed)
+        seeds.append(env.seed)
+    assert seeds == [5, 5, 6, 6]
+
+
 def test_worlds_rest_when_they_have_run_their_share(fake) -> None:
     env = fake.Env(3, lambda d, solved: 4)
     evaluate(env, fake.Policy(0.5), 4, seed=0)

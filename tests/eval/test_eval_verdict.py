@@ -18,6 +18,7 @@ from robolearn.eval.by_success import (
 )
 from robolearn.eval.comparison import compare
 from robolearn.eval.evaluation import evaluate
+from robolearn.eval.verdict import corrected
 
 
 def table(both: int, only_a: int, only_b: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +55,8 @@ def test_newcombe_intervals_of_the_difference() -> None:
     assert difference_interval(56, 70, 48, 80) == pytest.approx((-0.3339, -0.0524), abs=5e-5)
     # Newcombe (1998), Stat. Med. 17:2635: cells 36, 12, 2, 0
     assert paired_difference_interval(36, 2, 12, 0) == pytest.approx((0.0569, 0.3404), abs=5e-5)
+    # the same, cells 20, 12, 2, 16: ad > bc, so that φ̂ is corrected for continuity (without: 0.0618 to 0.3242)
+    assert paired_difference_interval(20, 2, 12, 16) == pytest.approx((0.0562, 0.3292), abs=5e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -89,6 +92,28 @@ def test_better_in_either_direction_and_no_difference() -> None:
         assert verdict.p_value == 1 and verdict.better is None
         assert verdict.sentence.startswith("No difference can be claimed: B 100.0%, A 100.0%, p = 1, ")
     assert json.loads(json.dumps(up.to_json()))["better"] == "B"
+
+
+def test_p_values_of_several_comparisons_are_corrected_by_holm() -> None:
+    # by hand, m = 3: the smallest times 3, the next times 2, the largest as it is
+    made = [
+        compare_paired(*table(10, 1, 7, 2)),
+        compare_paired(*table(10, 0, 9, 1)),
+        compare_paired(*table(9, 3, 5, 3)),
+    ]
+    p = [verdict.p_value for verdict in made]
+    assert p == pytest.approx([18 / 256, 2 / 512, 186 / 256])
+    found = corrected(made)
+    assert [verdict.p_value for verdict in found] == pytest.approx([2 * 18 / 256, 3 * 2 / 512, 186 / 256])
+    assert found[1].better is not None and "corrected for 3 comparisons" in found[1].sentence
+    assert [verdict.comparisons for verdict in found] == [3, 3, 3]
+    alone = corrected(made[:1])
+    assert alone[0].p_value == p[0] and alone[0].sentence == made[0].sentence
+
+
+def test_corrected_p_values_rise_and_end_at_1() -> None:
+    made = [compare_paired(*table(5, 3, 4, 1)) for _ in range(4)]
+    assert [verdict.p_value for verdict in corrected(made)] == [1.0] * 4
 
 
 def test_very_many_episodes_take_the_score_test() -> None:

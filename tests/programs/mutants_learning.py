@@ -37,7 +37,37 @@ DELAYED, CAUGHT, LATE = (
 AGENT = ("tests/hil/test_hil_agent.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
+EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test_eval_verdict.py",)
+INTERVALS = ("tests/eval/test_eval_intervals.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "imitation-exports-the-last-weights": Mutant(
+        IMITATION, "ChunkPolicy(self.ema.module, ", "ChunkPolicy(self.net, ", ("tests/train/test_imitation.py",)
+    ),
+    "evaluation-success-of-the-last-chunk": Mutant(
+        "robolearn/eval/evaluation.py", "turn.solved[turn.worlds]", "turn.success[turn.worlds]", EVALUATION
+    ),
+    "evaluation-with-one-noise": Mutant(
+        "robolearn/eval/evaluation.py", "policy.reset(seed)", "policy.reset(0)", EVALUATION
+    ),
+    "evaluation-with-one-set-of-starts": Mutant(
+        "robolearn/eval/evaluation.py", "engine.reset(seed)", "engine.reset(0)", EVALUATION
+    ),
+    "paired-interval-without-continuity": Mutant(
+        "robolearn/eval/by_success.py", "cross - n / 2", "cross", VERDICT
+    ),
+    "verdicts-of-several-are-not-corrected": Mutant(
+        "robolearn/eval/verdict.py", "(m - rank) * verdicts[i].p_value", "verdicts[i].p_value", VERDICT
+    ),
+    "corrected-p-values-fall-again": Mutant(
+        "robolearn/eval/verdict.py", "max(largest, min(1.0, ", "max(0.0, min(1.0, ", VERDICT
+    ),
+    "seeds-with-the-spread-of-a-population": Mutant(
+        "robolearn/eval/intervals.py", "x.std(ddof=1)", "x.std()", INTERVALS
+    ),
+    "seeds-by-the-normal-law": Mutant(
+        "robolearn/eval/intervals.py", "stdtrit(k - 1, ", "stdtrit(1e9, ", INTERVALS
+    ),
     "pictures-by-the-batch-of-vectors": Mutant(
         "robolearn/train/settings.py", "PICTURES_BATCH if pictures else VECTORS_BATCH", "VECTORS_BATCH",
         ("tests/train/test_imitation_images.py",),

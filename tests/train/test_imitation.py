@@ -101,6 +101,22 @@ def test_it_learns_exports_and_validates(tmp_path):
     assert {"loss", "lr", "grad_norm", "epoch", "validation_loss"} <= history[0].keys()
 
 
+def test_the_averaged_weights_are_exported(tmp_path):
+    """w̄ ← β_n w̄ + (1 − β_n) w with β_n = min(β, (1 + n)/(10 + n)), kept here beside the training."""
+    learner = trainer(config(steps=6, steps_per_iteration=1, lr=0.03, warmup=1, ema=0.9))
+    average = {key: value.clone() for key, value in learner.net.named_parameters()}
+    for n in range(1, 7):
+        learner.iterate(n - 1)
+        beta = min(0.9, (1 + n) / (10 + n))
+        for key, value in learner.net.named_parameters():
+            average[key] = beta * average[key] + (1 - beta) * value.detach()
+    learner.export(tmp_path / "policy")
+    exported = dict(load_policy(tmp_path / "policy").net.named_parameters())
+    for key, value in average.items():
+        assert torch.allclose(exported[key], value, atol=1e-6), key
+    assert max((exported[key] - value).abs().max() for key, value in learner.net.named_parameters()) > 1e-3
+
+
 @pytest.mark.parametrize("kind", ["rectified", "shortcut"])
 def test_bfloat16_learns_as_float32_does(kind, tmp_path):
     def learned(precision):

@@ -45,7 +45,7 @@ def prove(
       draws all alike.
     """
     from robolearn.cli.evaluate import evaluate_policy
-    from robolearn.eval import compare
+    from robolearn.eval import compare, corrected
     from robolearn.presets import WORLDS
     from robolearn.runs import Progress
     from robolearn.train.imitation import ImitationConfig, ImitationTrainer
@@ -72,8 +72,13 @@ def prove(
         "task": task,
         "policies": [{"name": name, "success": result.to_json()["success"]} for name, result in found.items()],
         "verdicts": [
-            compare(found["alike"], result, names=("all alike", name)).to_json()
-            for name, result in found.items()
-            if name != "alike"
+            verdict.to_json()
+            for verdict in corrected(
+                [
+                    compare(found["alike"], result, names=("all alike", name))
+                    for name, result in found.items()
+                    if name != "alike"
+                ]
+            )
         ],
     }
