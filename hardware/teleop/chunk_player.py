@@ -2,8 +2,8 @@
 
 The next chunk is asked for with the observation of the last step of the present one. That step is executed meanwhile,
 so that it goes on at its second action; where actions are displacements it goes on from where the steps that were
-executed since then have led (`hardware.execution.delay_compensation`). One that comes late is bridged by the tail of
-the old chunk, and by its last action for no more than `GRACE` steps.
+executed since then have led (`robots.chunk_execution`). One that comes late is bridged by the tail of the old chunk,
+and by its last action for no more than `GRACE` steps.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.execution.delay_compensation import Executed, continued
 from robolearn.core import BadInput, Policy, RobolearnError
+from robots.chunk_execution import ActionParts, ChunkExecutor
 
 log = logging.getLogger(__name__)
 
 GRACE = 2  # steps beyond a chunk's end
-KEPT = 512  # executed actions: more than a policy's inference can take
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,8 @@ class ChunkPlayer:
     def __init__(self, policy: Policy, seed: int = 0) -> None:
         self._policy = policy
         self._life = self._step = self._begun = 0
-        spec = policy.interface.action
-        self._names = spec.names if policy.interface.action_kind == "tcp_delta" else ()  # of displacements
-        self._executed = Executed(1.0, KEPT)  # its time is in control steps
-        self._chunk: NDArray[np.float32] | None = None
+        # Its clock counts control steps.
+        self._executor = ChunkExecutor(ActionParts.of(policy.interface), grace=GRACE - 1)
         self._pending = False
         self._error: RobolearnError | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -68,7 +65,8 @@ class ChunkPlayer:
     def begin(self) -> None:
         """The arm was elsewhere, or somebody else moved it: forget the chunk and all history."""
         self._life += 1
-        self._chunk, self._pending = None, False
+        self._executor.clear()
+        self._pending = False
 
     def action(self, observation: Mapping[str, NDArray]) -> NDArray[np.float32] | None:
         """(Da,) for this control step; None while there is none: hold still.
@@ -85,32 +83,25 @@ class ChunkPlayer:
         while not self._done.empty():
             job, chunk = self._done.get()
             if job.life == self._life:
-                self._chunk, self._begun, self._pending = self._following(chunk, job.step), job.step, False
+                self._executor.put(chunk, job.step, self._step)
+                self._begun, self._pending = job.step, False
+        step = self._executor.step(self._step)
         k, steps = self._step - self._begun, self._policy.execute_steps
-        acts = not self._pending and (self._chunk is None or k >= steps - 1)
+        acts = not self._pending and (step is None or k >= steps - 1)
         if acts or self._policy.observes_every_step:
             seen = {key: np.asarray(observation[key])[None] for key in self._policy.interface.observation}
             self._jobs.put(_Job(self._life, self._step, seen, acts))
             self._pending = self._pending or acts
-        if self._chunk is None or k >= len(self._chunk) + GRACE:
+        if step is None:
             return None
-        action = self._chunk[min(k, len(self._chunk) - 1)]
-        self._executed.add(self._step, action.astype(np.float64))
-        return action
+        if step.held:  # the arm goes on by it
+            self._executor.executed.add(self._step, step.action)
+        return step.action.astype(np.float32)
 
     def close(self) -> None:
         """End the thread; more than once is no fault."""
         self._jobs.put(None)
         self._thread.join(2.0)
-
-    def _following(self, chunk: NDArray[np.float32], begun: int) -> NDArray[np.float32]:
-        """(T, Da) the chunk from the observation of step `begun`, as it is executed from now on."""
-        elapsed = self._step - begun
-        if not self._names or elapsed >= len(chunk):
-            return chunk
-        executed = self._executed.since(begun, self._step, chunk.shape[1])
-        following = continued(chunk.astype(np.float64), executed, elapsed, self._names, lambda k, action: action)
-        return following.astype(np.float32)
 
     def _infer(self) -> None:
         life = -1

@@ -23,10 +23,10 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
 from policies.stateless import StatelessPolicy
-from policies.wrappers.delay_compensation import Late, catch_up, displacements
 from robolearn.core import ActionChunk, Observation
+from robots.chunk_execution import ActionParts, Delayed
 
-DRAWS = 8  # predictions for each proposal of a late policy: what the arm has begun is to be among them
+DRAWS = 8  # predictions for each proposal of a delayed policy: what the arm has begun is to be among them
 
 
 class ChosenPolicy(StatelessPolicy):
@@ -52,7 +52,8 @@ class ChosenPolicy(StatelessPolicy):
         size = {"width": config.width, "depth": config.depth}
         self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, **size, batch_norm=config.batch_norm)
         self.register_buffer("trusted", torch.tensor(0.0))
-        self.register_buffer("stretched", displacements(self.interface).repeat(self.execute_steps), persistent=False)
+        displaced = torch.from_numpy(ActionParts.of(self.interface).displaced)
+        self.register_buffer("stretched", displaced.repeat(self.execute_steps), persistent=False)
 
     @property
     def statistics(self) -> Normalizer:
@@ -63,11 +64,11 @@ class ChosenPolicy(StatelessPolicy):
         return self.proposer.net.encoder
 
     @torch.inference_mode()
-    def act_late(self, late: Late, observation: Observation) -> ActionChunk:
+    def act_delayed(self, delayed: Delayed, observation: Observation) -> ActionChunk:
         """As `act`, where proposing takes time: proposed from what was seen then, chosen by what is seen now."""
-        noise = np.concatenate([self.noise.draw(len(late.age)) for _ in range(DRAWS)], axis=1)
-        then, now = self.looked(self._tensors(late.before)), self.looked(self._tensors(observation))
-        proposals = self.propose_late(then, late, torch.from_numpy(noise).to(self.device))
+        noise = np.concatenate([self.noise.draw(len(delayed.age)) for _ in range(DRAWS)], axis=1)
+        then, now = self.looked(self._tensors(delayed.before)), self.looked(self._tensors(observation))
+        proposals = self.propose_delayed(then, delayed, torch.from_numpy(noise).to(self.device))
         return self._actions(self.best(self.see(now), proposals))
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
@@ -83,12 +84,12 @@ class ChosenPolicy(StatelessPolicy):
         """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]."""
         return self._predict(observation, x0)[:, :, : self.execute_steps].flatten(2)
 
-    def propose_late(self, observation: Mapping[str, Tensor], late: Late, x0: Tensor) -> Tensor:
+    def propose_delayed(self, observation: Mapping[str, Tensor], delayed: Delayed, x0: Tensor) -> Tensor:
         """What was seen then and noise (B, M, *noise_shape) → (B, P, H · Da) chunks in [-1, 1] for now, of the M
         predictions that the arm has begun to follow. They have no twins: of what comes next nobody knows yet."""
-        paths = self._predict(observation, x0)
-        keep = self.config.proposals
-        return catch_up(paths, late, self.interface, steps=self.execute_steps, keep=keep).flatten(2)
+        paths = self._predict(observation, x0).cpu().numpy()
+        chunks = delayed.catch_up(paths, self.interface, steps=self.execute_steps, keep=self.config.proposals)
+        return torch.from_numpy(chunks).flatten(2).to(x0.device)
 
     def _predict(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
         """(B, M, *noise_shape) → (B, M, Tp, Da) in [-1, 1]."""

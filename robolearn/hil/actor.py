@@ -15,7 +15,6 @@ from itertools import islice
 
 import numpy as np
 
-from policies.wrappers.delay_compensation import Recent
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, Step
 from robolearn.hil.agent import Operator, SteeredAgent
@@ -29,6 +28,7 @@ from robolearn.hil.weights import TwoSets
 from robolearn.rewards.choice import KEY
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.rollout import Engine, Episodes
+from robots.chunk_execution import ExecutionHistory
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ class Actor:
         self._curriculum = Curriculum(lesson.curriculum if make_operator else NO_CURRICULUM, lesson.seed, name)
         self._pacer = Pacer(None if self._lockstep else env.interface.control_hz)
         delay = lesson.settings.delay_steps if isinstance(lesson.settings, ProposalsConfig) else 0
-        recent = Recent(delay, env.interface) if delay else None
-        self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step, recent)
+        history = ExecutionHistory(delay, env.interface) if delay else None
+        self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step, history)
         self._episode = self._index = 0
         self._asked_to_stop = False
         link.measure = self._pacer.measured

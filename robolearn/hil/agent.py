@@ -12,10 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.wrappers.delay_compensation import Late, Recent
 from robolearn.core import NonFinite, Observation
 from robolearn.hil.person import Ask
 from robolearn.rollout import Decision
+from robots.chunk_execution import Delayed, ExecutionHistory
 
 
 class Operator(Protocol):
@@ -38,11 +38,11 @@ class SteeredAgent:
     """An `robolearn.rollout.Agent` of one world that decides one step at a time.
 
     Args:
-      act: observation (1, …), and what a policy knows that is late, or None → chunk (H, Da).
+      act: observation (1, …), and the start of a delayed prediction, or None → chunk (H, Da).
       before_chunk: called before each chunk: the moment for other weights.
       before_step: called with the observation and whether the operator steers, before each step; returns what a
         person asks for.
-      recent: what was seen and done while the policy computes, or None where that takes no time.
+      history: of the steps while the policy computes, or None where that takes no time.
 
     Attributes:
       label: what a person said of the running episode, or None.
@@ -53,12 +53,12 @@ class SteeredAgent:
 
     def __init__(
         self,
-        act: Callable[[Observation, Late | None], NDArray[np.float32]],
+        act: Callable[[Observation, Delayed | None], NDArray[np.float32]],
         before_chunk: Callable[[], object],
         before_step: Callable[[Observation, bool], Sequence[Ask]],
-        recent: Recent | None = None,
+        history: ExecutionHistory | None = None,
     ) -> None:
-        self._recent = recent
+        self._history = history
         self._act, self._before_chunk, self._before_step = act, before_chunk, before_step
         self._operator: Operator | None = None
         self._chunk: list[NDArray[np.float32]] = []
@@ -71,8 +71,8 @@ class SteeredAgent:
         self._operator, self._chunk = operator, []
         self._held = self._steering = False
         self.label = self.executed = None
-        if self._recent is not None:
-            self._recent.forget()
+        if self._history is not None:
+            self._history.clear()
         if operator is not None:
             operator.begin(np.ones(1, np.bool_))
             if freely:
@@ -98,8 +98,8 @@ class SteeredAgent:
             else:
                 self.label = ask
         seen = {key: np.array(value) for key, value in observation.items()}  # the next step may write over them
-        if self._recent is not None:
-            self._recent.see(observation)
+        if self._history is not None:
+            self._history.observe(observation)
         self._steering, action = False, None
         if self._operator is not None:
             steers, commanded = self._operator.command(observation)
@@ -110,12 +110,12 @@ class SteeredAgent:
         else:
             if not self._chunk:
                 self._before_chunk()
-                late = None if self._recent is None else self._recent.late()
-                self._chunk = list(self._act(observation, late))
+                delayed = None if self._history is None else self._history.delayed()
+                self._chunk = list(self._act(observation, delayed))
             action = self._chunk.pop(0)
         if not np.isfinite(action).all():
             raise NonFinite(f"{'operator' if self._steering else 'policy'}: its action is not finite")
         self.executed = executed = np.clip(action, -1.0, 1.0).astype(np.float32)
-        if self._recent is not None:
-            self._recent.do(executed[None, None])
+        if self._history is not None:
+            self._history.execute(executed[None, None])
         return Decision(executed[None, None], {"observation": seen, "intervention": self._steering})

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policies.wrappers.delay_compensation import Late
 from robolearn.core import Observation
 from robolearn.rl.algorithms.off_policy import OffPolicy
+from robots.chunk_execution import Delayed
 
 
 class TwoSets:
@@ -71,8 +71,8 @@ class TwoSets:
         self.unsure = False
         self._used.generator.manual_seed(seed)
 
-    def act(self, observation: Observation, late: Late | None = None) -> NDArray[np.float32]:
+    def act(self, observation: Observation, delayed: Delayed | None = None) -> NDArray[np.float32]:
         """(H, Da) for the one world of `observation`."""
-        chunk = self._used.act(observation, explore=True, late=late)[0]
+        chunk = self._used.act(observation, explore=True, delayed=delayed)[0]
         self.unsure = self._used.unsure
         return chunk

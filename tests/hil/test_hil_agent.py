@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.wrappers.delay_compensation import Late, Recent
 from robolearn.core import ArraySpec, Interface, NonFinite
 from robolearn.data.replay import End, Step
 from robolearn.hil.agent import SteeredAgent
+from robots.chunk_execution import Delayed, ExecutionHistory
 
 sys.path.insert(0, str(Path(__file__).parent))
 from classroom import Classroom, Helper, Line, make_lesson, play
@@ -82,12 +82,12 @@ def test_a_late_policy_knows_what_was_seen_then_and_done_since() -> None:
     """d = 2: at step t it was asked at t − 2 and the last two actions count, the operator's too; a new episode none."""
     interface, known = Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 20.0), []
 
-    def act(observation: Any, late: Late | None) -> np.ndarray:
+    def act(observation: Any, late: Delayed | None) -> np.ndarray:
         assert late is not None
         known.append((int(late.before["x"][0, 0]), int(late.age[0]), round(float(late.executed[0, 0]), 2)))
         return np.array([[0.1], [0.2], [0.3]], np.float32)
 
-    agent = SteeredAgent(act, lambda: None, lambda *_: (), Recent(2, interface))
+    agent = SteeredAgent(act, lambda: None, lambda *_: (), ExecutionHistory(2, interface))
     for operator in (Steering(4), None):  # whose actions are 0.5
         agent.start(operator)
         for t in range(7):

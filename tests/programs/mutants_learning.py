@@ -29,11 +29,8 @@ PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_
 
 OPTIONS, GRIPPER = ("tests/rl/test_rl_off_policy_options.py",), ("tests/rl/test_rl_gripper_critic.py",)
 RL_LATE = ("tests/rl/test_rl_late.py",)
-DELAYED, CAUGHT, LATE = (
-    ("tests/policies/test_delayed.py",),
-    ("tests/policies/test_late.py",),
-    "policies/wrappers/delay_compensation.py",
-)
+DELAYED, CAUGHT = ("tests/policies/test_delayed.py",), ("tests/robots/test_chunk_execution.py",)
+LATE = "robots/chunk_execution.py"
 AGENT = ("tests/hil/test_hil_agent.py",)
 OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
 
@@ -168,44 +165,44 @@ MUTANTS: dict[str, Mutant] = {
         "policies/wrappers/best_of_n.py", "self.best(self.see(now), proposals)", "self.best(self.see(then), proposals)", DELAYED
     ),
     "delay-begins-at-the-first-step": Mutant(
-        LATE, "age.clamp(max=horizon - steps)", "(0 * age)", DELAYED
+        LATE, "np.minimum(np.floor(elapsed), last)", "np.zeros(count)", DELAYED
     ),
     "delay-episode-before": Mutant(
         LATE, "np.where(fresh, 0, np.minimum(", "np.where(fresh & False, 0, np.minimum(", DELAYED
     ),
     "delay-observation-written-over": Mutant(LATE, "np.array(observation[key])", "observation[key]", DELAYED),
     "late-path-without-its-beginning": Mutant(
-        LATE, "torch.cat((paths.new_zeros(worlds, count, 1, components), paths.cumsum(2)), 2)",
-        "torch.cat((paths.cumsum(2), paths.cumsum(2)[:, :, -1:]), 2)", CAUGHT,
+        LATE, "np.concatenate((np.zeros_like(paths[:, :1]), np.cumsum(paths, 1)), 1)",
+        "np.concatenate((np.cumsum(paths, 1), np.cumsum(paths, 1)[:, -1:]), 1)", CAUGHT,
     ),
     "late-rotations-count-as-distance": Mutant(
-        LATE, "executed[:, None, None])[..., along]", "executed[:, None, None])[..., :6]", CAUGHT
+        LATE, "executed[:, None])[..., parts.along]", "executed[:, None])[..., :6]", CAUGHT
     ),
     "late-beyond-the-end": Mutant(
-        LATE, "places[:, :, : horizon - steps + 1]", "places[:, :, : horizon - steps]", CAUGHT
+        LATE, "last=horizon - steps)", "last=horizon - steps - 1)", CAUGHT
     ),
-    "late-farthest-first": Mutant(LATE, "distance.argsort(", "(-distance).argsort(", CAUGHT),
-    "late-does-not-come-back": Mutant(LATE, "(goal[:, :, j] - place)", "(goal[:, :, j] - goal[:, :, j - 1])", CAUGHT),
-    "late-comes-back-for-ever": Mutant(LATE, "= action, place + action", "= action, place", CAUGHT),
-    "late-gripper-is-a-displacement": Mutant(LATE, "torch.where(moves, ", "torch.where(moves | True, ", CAUGHT),
+    "late-farthest-first": Mutant(LATE, "distance.reshape(worlds", "(-distance).reshape(worlds", CAUGHT),
+    "late-does-not-come-back": Mutant(LATE, "goals[:, j] - place,", "goals[:, j] - goals[:, j - 1],", CAUGHT),
+    "late-comes-back-for-ever": Mutant(LATE, "place += out[:, j]", "pass", CAUGHT),
+    "late-gripper-is-a-displacement": Mutant(LATE, "np.where(displaced, ", "np.where(displaced | True, ", CAUGHT),
     "late-joints-are-displacements": Mutant(
-        LATE, 'interface.action_kind == "tcp_delta" and', "", (*CAUGHT, *CHOSEN)
+        LATE, 'displacements=interface.action_kind == "tcp_delta"', "displacements=True", (*CAUGHT, *CHOSEN)
     ),
     "late-what-other-episodes-did": Mutant(LATE, "np.where((self._age >= back)[:, None], ", "np.where(True, ", CAUGHT),
     "late-without-the-operators-actions": Mutant(
-        "robolearn/hil/agent.py", "self._recent.do(executed[None, None])",
-        "self._steering or self._recent.do(executed[None, None])", AGENT,
+        "robolearn/hil/agent.py", "self._history.execute(executed[None, None])",
+        "self._steering or self._history.execute(executed[None, None])", AGENT,
     ),
     "late-knows-the-episode-before": Mutant(
-        "robolearn/hil/agent.py", "            self._recent.forget()\n", "            pass\n", AGENT
+        "robolearn/hil/agent.py", "            self._history.clear()\n", "            pass\n", AGENT
     ),
     "late-loop-without-delay": Mutant(
-        "robolearn/rl/algorithms/off_policy.py", "self.explore_late(self._looked(late.before), late, seen)",
-        "self.explore_late(seen, late, seen)", RL_LATE,
+        "robolearn/rl/algorithms/off_policy.py", "self.explore_delayed(self._looked(delayed.before), delayed, seen)",
+        "self.explore_delayed(seen, delayed, seen)", RL_LATE,
     ),
     "late-loop-chooses-by-then": Mutant(
-        f"{ALGORITHMS}/proposals.py", "return self._best(observation, self.policy.propose_late(then, late, drawn))",
-        "return self._best(then, self.policy.propose_late(then, late, drawn))", RL_LATE,
+        f"{ALGORITHMS}/proposals.py", "return self._best(observation, self.policy.propose_delayed(then, delayed, drawn))",
+        "return self._best(then, self.policy.propose_delayed(then, delayed, drawn))", RL_LATE,
     ),
     "proposals-with-all-their-noise": Mutant(
         f"{ALGORITHMS}/proposals.py", "base.with_initial_noise(config.proposal_noise)", "base", RL_LATE
@@ -216,7 +213,7 @@ MUTANTS: dict[str, Mutant] = {
     "chosen-spread-of-the-values-themselves": Mutant(
         "policies/wrappers/best_of_n.py", "* ahead.std(0, correction=0)", "* values.std(0, correction=0)", CHOSEN
     ),
-    "chosen-the-gripper-is-stretched": Mutant(LATE, " and name != GRIPPER", "", CHOSEN),
+    "chosen-the-gripper-is-stretched": Mutant(LATE, "~opening & displacements", "opening | displacements", CHOSEN),
     "chosen-without-slow-twins": Mutant(
         "policies/wrappers/best_of_n.py", "1.0 - 0.5 * self.config.tempo, 1.0", "1.0, 1.0", CHOSEN
     ),

@@ -67,9 +67,9 @@ MUTANTS: dict[str, Mutant] = {
     "intervention-not-stored": Mutant(
         "hardware/recording/recording.py", "intervention=row.intervention", "intervention=False", TAKING
     ),
-    "chunk-from-its-start": Mutant(PLAYER, "self._chunk[min(k, len", "self._chunk[min(k - 1, len", TAKING),
+    "chunk-from-its-start": Mutant(PLAYER, "put(chunk, job.step,", "put(chunk, self._step,", TAKING),
     "chunk-of-another-life": Mutant(PLAYER, "if job.life == self._life:", "if True:", TAKING),
-    "last-action-for-ever": Mutant(PLAYER, "k >= len(self._chunk) + GRACE", "False", TAKING),
+    "last-action-for-ever": Mutant(PLAYER, "grace=GRACE - 1", "grace=1e9", TAKING),
 }  # fmt: skip
 
 

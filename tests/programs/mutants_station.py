@@ -18,7 +18,7 @@ SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_whe
 GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
 ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
-LATE, LATE_TESTS = "hardware/execution/delay_compensation.py", ("tests/hardware/test_catching_up.py",)
+LATE, LATE_TESTS = "robots/chunk_execution.py", ("tests/hardware/test_chunk_execution_arm.py",)
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -28,18 +28,16 @@ MUTANTS: dict[str, Mutant] = {
     "late-counts-what-was-before": Mutant(LATE, "- max(at, start)", "- at", LATE_TESTS),
     "late-actions-do-not-end": Mutant(LATE, "min(end, at + self._period)", "end", LATE_TESTS),
     "late-actions-overlap": Mutant(LATE, "            end = at\n", "", LATE_TESTS),
-    "late-on-the-other-side": Mutant(LATE, "(path - executed)", "(path + executed)", LATE_TESTS),
-    "late-what-is-done-is-not-counted": Mutant(LATE, "place += out[k]", "pass", LATE_TESTS),
-    "late-a-step-behind": Mutant(LATE, "begin + 1.0 +", "begin +", LATE_TESTS),
-    "late-anywhere-on-a-standstill": Mutant(LATE, "+ _EPSILON * np.abs", "- _EPSILON * np.abs", LATE_TESTS),
-    "late-grippers-are-displaced": Mutant(LATE, "name != GRIPPER", "True", LATE_TESTS),
-    "late-along-rotations": Mutant(LATE, "name in TRANSLATION", "True", LATE_TESTS),
-    "late-without-bounds": Mutant(LATE, "np.clip(goals[j] - place, -1.0, 1.0)", "goals[j] - place", LATE_TESTS),
-    "late-never-held": Mutant(
-        "hardware/execution/action_chunk_buffer.py", "self._executed.add(now, chunk.actions[index])", "pass", LATE_TESTS
-    ),
-    "late-played-by-time": Mutant("hardware/teleop/chunk_player.py", '== "tcp_delta" else ()', '== "" else ()', PLAYED),
-    "late-played-with-all-before": Mutant("hardware/teleop/chunk_player.py", ".since(begun, ", ".since(0, ", PLAYED),
+    "late-on-the-other-side": Mutant(LATE, "grid[None]) - executed", "grid[None]) + executed", LATE_TESTS),
+    "late-what-is-done-is-not-counted": Mutant(LATE, "place += out[:, j]", "pass", LATE_TESTS),
+    "late-a-step-behind": Mutant(LATE, "begin[:, None] + 1.0 +", "begin[:, None] +", LATE_TESTS),
+    "late-anywhere-on-a-standstill": Mutant(LATE, "beside + _EPSILON", "beside - _EPSILON", LATE_TESTS),
+    "late-grippers-are-displaced": Mutant(LATE, "~opening & displacements", "opening | displacements", LATE_TESTS),
+    "late-along-rotations": Mutant(LATE, "name in TRANSLATION for", "True for", LATE_TESTS),
+    "late-without-bounds": Mutant(LATE, "np.clip(goals[:, j] - place, -1.0, 1.0)", "goals[:, j] - place", LATE_TESTS),
+    "late-never-held": Mutant(LATE, "self.executed.add(now, action)", "pass", LATE_TESTS),
+    "late-played-by-time": Mutant(LATE, 'displacements=interface.action_kind == "tcp_delta"', "displacements=False", PLAYED),
+    "late-played-with-all-before": Mutant(LATE, ".since(start, now", ".since(0.0, now", PLAYED),
     "late-without-a-tail": Mutant(
         "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
         ("tests/cli/test_deploy.py::test_a_slow_policy_goes_on_with_what_it_predicted",),

@@ -12,17 +12,17 @@ import torch
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import open_policy
 from policies.wrappers.best_of_n import DRAWS, ChosenPolicy
-from policies.wrappers.delay_compensation import Late, catch_up
 from robolearn.core import BadInput
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.off_policy_settings import ProposalsConfig
+from robots.chunk_execution import Delayed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import SMALL, base
 
 
 def test_late_proposals_are_of_then_and_chosen_by_now() -> None:
-    """Predictions of then, continued from where the arm is (`policies.wrappers.delay_compensation`); all
+    """Predictions of then, continued from where the arm is (`robots.chunk_execution`); all
     critics prefer the largest sum."""
     policy = base(horizon=4, execute=2)
     algorithm = Proposals(policy, ProposalsConfig(**SMALL, delay_steps=2), seed=0)
@@ -35,9 +35,9 @@ def test_late_proposals_are_of_then_and_chosen_by_now() -> None:
 
     algorithm.policy.values = by_sum  # type: ignore[method-assign]
     then, now = {"proprio": np.full((3, 2), 0.2, np.float32)}, {"proprio": np.full((3, 2), -0.7, np.float32)}
-    late = Late(then, np.full(3, 2), np.full((3, 1), 0.4, np.float32))
+    late = Delayed(then, np.full(3, 2), np.full((3, 1), 0.4, np.float32))
     algorithm.generator.manual_seed(7)
-    chunk = algorithm.act(now, explore=True, late=late)
+    chunk = algorithm.act(now, explore=True, delayed=late)
     torch.testing.assert_close(met[0], algorithm.policy.see({"proprio": torch.from_numpy(now["proprio"])}))
     assert algorithm.policy.config.tempo == 0.0  # no twins
     proposer = algorithm.policy.proposer
@@ -47,7 +47,7 @@ def test_late_proposals_are_of_then_and_chosen_by_now() -> None:
     with torch.no_grad():
         paths = proposer.net.sample(cond.repeat_interleave(DRAWS * each, 0), 0.5 * noise.flatten(0, 1))
     paths = proposer.normalizer.action_back(paths).clamp(-1.0, 1.0).unflatten(0, (3, -1))
-    wanted = catch_up(paths, late, policy.interface, steps=2, keep=each).flatten(2)
+    wanted = torch.from_numpy(late.catch_up(paths.numpy(), policy.interface, steps=2, keep=each)).flatten(2)
     torch.testing.assert_close(met[1], wanted)
     best = wanted[torch.arange(3), wanted.sum(-1).argmax(1)]
     np.testing.assert_allclose(chunk[..., 0], best.numpy(), atol=1e-6)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from policies.stateless import StatelessPolicy
-from policies.wrappers.delay_compensation import Late
 from robolearn.core import Interface, Observation
 from robolearn.core.specs import is_image
 from robolearn.data.replay import PlayedEpisode, WindowBatch
@@ -23,6 +22,7 @@ from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
+from robots.chunk_execution import Delayed
 
 
 def make_critics(config: OffPolicyConfig, inputs: int) -> EnsembleMlp:
@@ -69,7 +69,7 @@ class OffPolicy:
         """(N, H · Da) chunks to learn from."""
         raise NotImplementedError
 
-    def explore_late(self, then: dict[str, Tensor], late: Late, observation: dict[str, Tensor]) -> Tensor:
+    def explore_delayed(self, then: dict[str, Tensor], delayed: Delayed, observation: dict[str, Tensor]) -> Tensor:
         """As `explore`, where proposing takes time: with what was seen `then`. Of algorithms with `delay_steps`."""
         raise NotImplementedError
 
@@ -111,12 +111,12 @@ class OffPolicy:
     # --- the rest -------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def act(self, observation: Observation, *, explore: bool, late: Late | None = None) -> np.ndarray:
+    def act(self, observation: Observation, *, explore: bool, delayed: Delayed | None = None) -> np.ndarray:
         """(N, H, Da) chunks in [-1, 1] for the N worlds of `observation`; to learn from, those of a policy that is
-        `late` too."""
+        `delayed` too."""
         seen = self._looked(observation)
-        if late is not None:
-            chunk = self.explore_late(self._looked(late.before), late, seen)
+        if delayed is not None:
+            chunk = self.explore_delayed(self._looked(delayed.before), delayed, seen)
         elif explore:
             chunk = self.explore(seen)
         else:

@@ -22,11 +22,11 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from policies.policy import ChunkPolicy
 from policies.settings import ChosenConfig
 from policies.wrappers.best_of_n import DRAWS, ChosenPolicy
-from policies.wrappers.delay_compensation import Late
 from robolearn.core import BadInput
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.off_policy_settings import ProposalsConfig
+from robots.chunk_execution import Delayed
 
 
 class Proposals(OffPolicy):
@@ -60,10 +60,10 @@ class Proposals(OffPolicy):
         count = len(next(iter(observation.values())))
         return self._best(observation, self.policy.propose(observation, self.draw(count, *self.policy.noise.shape)))
 
-    def explore_late(self, then: dict[str, Tensor], late: Late, observation: dict[str, Tensor]) -> Tensor:
-        count, (each, *shape) = len(late.age), self.policy.noise.shape
+    def explore_delayed(self, then: dict[str, Tensor], delayed: Delayed, observation: dict[str, Tensor]) -> Tensor:
+        count, (each, *shape) = len(delayed.age), self.policy.noise.shape
         drawn = self.draw(count, DRAWS * each, *shape)
-        return self._best(observation, self.policy.propose_late(then, late, drawn))
+        return self._best(observation, self.policy.propose_delayed(then, delayed, drawn))
 
     def _best(self, observation: dict[str, Tensor], proposals: Tensor) -> Tensor:
         if limit := self.settings.ask_for_help:

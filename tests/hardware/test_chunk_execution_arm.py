@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fault_rig import CONTRACT, CONTROL, STEP, FaultRig
 
 from hardware.execution.action_chunk_buffer import ActionChunkBuffer
-from hardware.execution.delay_compensation import Executed, continued
+from robots.chunk_execution import ASKEW, ActionParts, ExecutedActions, continued
 from robots.control import DELTA_POS
 
 NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
@@ -37,8 +37,22 @@ def column(chunk: NDArray, name: str) -> list[float]:
     return [round(float(value), 5) for value in chunk[:, NAMES.index(name)]]
 
 
-def rest(chunk: NDArray, executed: NDArray, elapsed: float) -> NDArray:
-    return continued(chunk, executed, elapsed, NAMES, lambda k, action: action)[int(elapsed) :]
+PARTS = ActionParts.named(NAMES, displacements=True)
+
+
+def rest(chunk: NDArray, executed: NDArray, elapsed: float, **blended: NDArray) -> NDArray:
+    length, first = len(chunk), int(elapsed)
+    made, _ = continued(
+        chunk[None],
+        executed[None],
+        np.array([elapsed]),
+        PARTS,
+        steps=length - first,
+        last=length,
+        places=ASKEW,
+        **blended,
+    )
+    return made[0]
 
 
 # --- what was executed --------------------------------------------------------------------------------------------
@@ -46,7 +60,7 @@ def rest(chunk: NDArray, executed: NDArray, elapsed: float) -> NDArray:
 
 def test_what_was_executed_counts_by_its_time() -> None:
     """From 10.05: half of the first, the second, nothing after its end, a fifth of the third."""
-    executed = Executed(0.1, 8)
+    executed = ExecutedActions(0.1, 8)
     for at, value in ((10.0, 0.2), (10.1, 0.4), (10.3, 1.0)):
         executed.add(at, np.array([value, -value]))
     assert executed.since(10.05, 10.32, 2) == pytest.approx([0.1 + 0.4 + 0.2, -0.7])
@@ -55,7 +69,7 @@ def test_what_was_executed_counts_by_its_time() -> None:
 
 
 def test_an_action_ends_where_the_next_begins() -> None:
-    executed = Executed(0.1, 8)
+    executed = ExecutedActions(0.1, 8)
     executed.add(10.0, np.ones(1))
     executed.add(10.03, -np.ones(1))
     assert executed.since(10.0, 10.03, 1) == pytest.approx([0.3])
@@ -104,7 +118,8 @@ def test_where_the_path_stands_still_time_goes_on() -> None:
 
 def test_what_is_blended_counts_as_it_is_executed() -> None:
     """Half of the first action is another's, that stands: what it lacks is done in the next."""
-    halves = continued(straight(4, dx=0.2), place(), 0.5, NAMES, lambda k, action: action * np.where(k == 0, 0.5, 1.0))
+    weight = np.array([0.5, 1.0, 1.0, 1.0])[:, None]
+    halves = rest(straight(4, dx=0.2), place(), 0.5, old=np.zeros((4, 7)), weight=weight)
     assert column(halves, "dx") == [0.1, 0.3, 0.2, 0.2]
 
 

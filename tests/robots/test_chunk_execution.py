@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
-from policies.wrappers.delay_compensation import Late, Recent, catch_up
 from policies.wrappers.delayed import DelayedPolicy
 from robolearn.core import ArraySpec, Interface, Observation, Policy
 from robolearn.rollout import Engine, Episodes, PolicyAgent
+from robots.chunk_execution import Delayed, ExecutionHistory
 from robots.control import DELTA_POS
 from sim.registry import make_env
 
@@ -32,8 +31,8 @@ def caught(paths: list[NDArray], age: int, interface: Interface = INTERFACE, kee
     done = np.zeros((1, 7), np.float32)
     for name, value in executed.items():
         done[0, NAMES.index(name)] = value
-    late = Late({}, np.array([age]), done)
-    return catch_up(torch.tensor(np.stack(paths))[None], late, interface, steps=3, keep=keep)[0].numpy()
+    delayed = Delayed({}, np.array([age]), done)
+    return delayed.catch_up(np.stack(paths)[None], interface, steps=3, keep=keep)[0]
 
 
 def column(chunk: NDArray, name: str) -> list[float]:
@@ -66,6 +65,14 @@ def test_how_far_along_it_is_does_not_depend_on_rotations() -> None:
     assert column(chunk, "gripper") == [0.3, 0.4, 0.5] and column(chunk, "rz") == [1.0, 0.5, 0.3]
 
 
+def test_where_the_path_stands_still_time_goes_on() -> None:
+    """It closes the gripper for five steps, without a motion: three of them are over."""
+    path = straight(8)
+    path[5:, 2] = 0.5
+    (chunk,) = caught([path], age=3)
+    assert column(chunk, "gripper") == [0.3, 0.4, 0.5] and column(chunk, "dz") == [0, 0, 0.5]
+
+
 def test_the_prediction_ends_somewhere() -> None:
     """Far beyond its end: step Tp − H is the last to begin at, and the arm comes back to P_6, P_7 and P_8."""
     (chunk,) = caught([straight(8, dx=0.2)], age=3, dx=1.7)
@@ -74,9 +81,9 @@ def test_the_prediction_ends_somewhere() -> None:
 
 def test_predictions_that_the_arm_has_begun_to_follow_come_first() -> None:
     left, ahead, right = straight(8, dy=0.2), straight(8, dx=0.2), straight(8, dy=-0.2)
-    # |P_k − E|: of `right` .18 (k = 2), of `ahead` .503 (k = 1), of `left` .522 (k = 0)
-    chunks = caught([left, ahead, right], age=3, keep=2, dy=-0.5, dx=0.15)
-    assert [column(chunk, "dy") for chunk in chunks] == [[-0.1, -0.2, -0.2], [0.5, 0.0, 0.0]]
+    # |P_k − E|: of `right` .17 (k = 2), of `ahead` .483 (k = 1), of `left` .503 (k = 0)
+    chunks = caught([left, ahead, right], age=3, keep=2, dy=-0.48, dx=0.15)
+    assert [column(chunk, "dy") for chunk in chunks] == [[-0.12, -0.2, -0.2], [0.48, 0.0, 0.0]]
 
 
 def test_before_anything_was_done_the_first_prediction_is_the_first() -> None:
@@ -93,14 +100,14 @@ def test_where_actions_are_no_displacements_time_counts(age: int, first: float) 
 
 def test_what_was_executed_since_belongs_to_the_episode() -> None:
     """d = 3, two worlds; the second one's episode begins anew after two steps."""
-    recent = Recent(3, INTERFACE)
+    history = ExecutionHistory(3, INTERFACE)
     steps = np.arange(5, dtype=np.float32)
     for t in steps:
         if t == 2:
-            recent.begin(np.array([False, True]))
-        recent.see({"proprio": np.array([[t], [10 + t]], np.float32)})
-        late = recent.late()
-        recent.do(np.full((2, 1, 7), 0.1 * 2**t, np.float32))
+            history.begin(np.array([False, True]))
+        history.observe({"proprio": np.array([[t], [10 + t]], np.float32)})
+        late = history.delayed()
+        history.execute(np.full((2, 1, 7), 0.1 * 2**t, np.float32))
     # at t = 4: world 0 saw o_1 and did .2, .4 and .8 since; world 1 began at t = 2 and did .4 and .8
     assert late.age.tolist() == [3, 2]
     assert late.before["proprio"][:, 0].tolist() == [1, 12]
