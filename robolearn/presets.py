@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robolearn.core import BadInput
-from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig
+from robolearn.rl.algorithms import OnPolicyConfig, algorithm
 
 WORLDS = 64  # side by side when evaluating
 RL_ENV_STEPS = 300_000  # budget of fine-tuning for a task without a preset
@@ -91,9 +91,13 @@ def preset(task: str) -> Preset:
     return PRESETS[task]
 
 
-def algorithm_preset(algo: str, task: str, **settings: Any) -> AlgorithmConfig:
-    """The settings of `algo` for any task: its defaults, the task's preset, and on top of it `settings`."""
-    kind = ALGORITHMS[algo]
+def algorithm_preset(algo: str, task: str, **settings: Any) -> OnPolicyConfig:
+    """The settings of `algo` for any task: its defaults, the task's preset, and on top of it `settings`.
+
+    Raises:
+      BadInput: there is no such algorithm.
+    """
+    kind = algorithm(algo, OnPolicyConfig)
     own = PRESETS[task].rl if task in PRESETS else {}
     return kind(**{k: v for k, v in own.items() if k in kind.__dataclass_fields__} | settings)
 

@@ -9,22 +9,22 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import FlowConfig
 from robolearn.cli.hil.run import PROGRAM, flags_of
 from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.settings import HIL_ALGORITHMS, CurriculumConfig, HilConfig
+from robolearn.hil.settings import CurriculumConfig
 from robolearn.presets import preset
-from robolearn.rl.off_policy_settings import OffPolicyConfig, ProposalsConfig
+from robolearn.rl.algorithms import OffPolicyConfig, algorithm
+from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least
 
 log = logging.getLogger(__name__)
 
 Arm = Literal["none", "demos", "demos+interventions", "bc"]
-NEVER = 10**9  # updates until critics choose, in the arm without them
 RESULT = "benchmark.json"  # in a run's folder: it is finished and judged
 
 
@@ -42,7 +42,7 @@ class BenchmarkHil(Command):
     arms: tuple[Arm, ...] = ("none", "demos", "demos+interventions", "bc")
     """What the learner gets."""
     algo: tuple[str, ...] = ("proposals",)
-    """Algorithms: proposals, rlpd, dsrl. The arm bc is run once, whichever they are."""
+    """Algorithms, as of `robolearn hil learner`. The arm bc is run once, whichever they are."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """Seeds; each has demonstrations, an imitated policy, starts and noise of its own."""
     demos: int = 20
@@ -65,13 +65,13 @@ class BenchmarkHil(Command):
     out: Path = Path("runs/benchmark-hil")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
-    settings: HilConfig | None = field(default_factory=ProposalsConfig)
+    settings: OffPolicyConfig | None = field(default_factory=ProposalsConfig)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         """The settings of the one algorithm are flags; several have those of their own, as they are."""
         algos = _after(args, "--algo") or ("proposals",)
-        return {"settings": HIL_ALGORITHMS[algos[0]]() if len(algos) == 1 and algos[0] in HIL_ALGORITHMS else None}
+        return {"settings": algorithm(algos[0], OffPolicyConfig)() if len(algos) == 1 else None}
 
     def run(self) -> dict[str, Any]:
         at_least(1, demos=self.demos, train_steps=self.train_steps, train_batch=self.train_batch,
@@ -82,8 +82,7 @@ class BenchmarkHil(Command):
         for task in self.tasks:
             preset(task)
         for algo in self.algo:
-            if algo not in HIL_ALGORITHMS:
-                raise BadInput("--algo", got=algo, available=HIL_ALGORITHMS)
+            algorithm(algo, OffPolicyConfig)
         with ThreadPoolExecutor(self.lanes) as lanes:
             list(lanes.map(lambda pair: self._imitate(*pair), itertools.product(self.tasks, self.seeds)))
             runs = list(lanes.map(lambda row: self._one(*row), self._rows()))
@@ -92,7 +91,7 @@ class BenchmarkHil(Command):
     @property
     def delay(self) -> int:
         """Control steps of inference delay, which imitation predicts further and a second judgement has."""
-        return self.settings.delay_steps if isinstance(self.settings, ProposalsConfig) else 0
+        return self.settings.acting_delay if self.settings else 0
 
     def _rows(self) -> Iterator[tuple[str, Arm, str, int]]:
         for task, arm in itertools.product(self.tasks, self.arms):
@@ -161,11 +160,9 @@ class BenchmarkHil(Command):
         return judge(task, policy, self.eval_episodes, self.delay)
 
     def _settings(self, arm: Arm, algo: str) -> OffPolicyConfig:
-        kind = HIL_ALGORITHMS[algo]
+        kind = algorithm(algo, OffPolicyConfig)
         settings = self.settings if isinstance(self.settings, kind) else kind()
-        return (
-            replace(settings, trust_after=NEVER) if isinstance(settings, ProposalsConfig) and arm == "bc" else settings
-        )
+        return settings.without_critics() if arm == "bc" else settings
 
 
 def _after(args: Sequence[str], flag: str) -> list[str]:

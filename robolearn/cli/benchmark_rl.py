@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import DENOISING
-from robolearn.cli.choices import DemoQuality, SimRobot
+from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm, SimRobot
 from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset
-from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig
+from robolearn.rl.algorithms import OnPolicyConfig, algorithm
+from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, peek
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ class BenchmarkRl(Command):
     """Budget of fine-tuning in control steps."""
     eval_episodes: int | None = None
     """Episodes of each evaluation."""
-    algo: str = "reinflow"
-    """The algorithm: reinflow, dppo or grpo."""
-    settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
+    algo: OnPolicyAlgorithm = "reinflow"
+    """The algorithm."""
+    settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
     device: str = "auto"
     """Where networks live: auto, cpu, cuda or cuda:<i>."""
     out: Path = Path("runs/benchmark-rl")
@@ -63,10 +64,7 @@ class BenchmarkRl(Command):
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
-        algo = peek(args, "--algo", "reinflow")
-        if algo not in ALGORITHMS:
-            raise BadInput("--algo", got=algo, available=ALGORITHMS)
-        return {"settings": ALGORITHMS[algo]()}
+        return {"settings": algorithm(peek(args, "--algo", "reinflow"), OnPolicyConfig)()}
 
     def run(self) -> dict[str, Any]:
         for kind in self.flows:
@@ -182,7 +180,7 @@ class BenchmarkRl(Command):
         console.print(table)
 
 
-def _changed(settings: AlgorithmConfig) -> dict[str, Any]:
+def _changed(settings: OnPolicyConfig) -> dict[str, Any]:
     """What differs from the defaults of the algorithm, and so was asked for."""
     default = type(settings)()
     return {

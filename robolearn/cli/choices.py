@@ -38,6 +38,18 @@ def _tasks() -> Iterable[str]:
     return TASKS
 
 
+def _on_policy() -> Iterable[str]:
+    from robolearn.rl.algorithms import OnPolicyConfig, algorithms
+
+    return algorithms(OnPolicyConfig)
+
+
+def _off_policy() -> Iterable[str]:
+    from robolearn.rl.algorithms import OffPolicyConfig, algorithms
+
+    return algorithms(OffPolicyConfig)
+
+
 Station = Annotated[str, available(_contracts)]
 """A robot contract, by its name or as a file."""
 
@@ -52,3 +64,9 @@ DemoQuality = Annotated[str, available(_qualities)]
 
 SimTask = Annotated[str, available(_tasks)]
 """A task of the embedded worlds."""
+
+OnPolicyAlgorithm = Annotated[str, available(_on_policy)]
+"""An algorithm that learns from its own last rollout."""
+
+OffPolicyAlgorithm = Annotated[str, available(_off_policy)]
+"""An algorithm that learns from replayed windows."""

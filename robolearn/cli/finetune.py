@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.choices import Station
+from robolearn.cli.choices import OnPolicyAlgorithm, Station
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.cli.view import View
-from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
-from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig, ReinFlowConfig, algorithm_name
+from robolearn.rl.algorithms import OnPolicyConfig, algorithm, algorithm_name
+from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.runs.kept import KeepConfig
 from robolearn.runs.trackers import check_tracker
@@ -23,7 +23,6 @@ from sim.options import world_options
 
 log = logging.getLogger(__name__)
 
-NAMES = {"reinflow": "ReinFlow", "dppo": "DPPO", "grpo": "GRPO"}
 LAST = 5  # iterations whose rollouts are counted together at the end
 
 
@@ -40,8 +39,8 @@ class Finetune(Command):
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
     out: Path
     """The run folder; the tuned policy goes to its policy/."""
-    algo: str = "reinflow"
-    """The algorithm: reinflow, dppo or grpo."""
+    algo: OnPolicyAlgorithm = "reinflow"
+    """The algorithm."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included."""
     reward: Literal["sparse", "dense"] = "sparse"
@@ -63,14 +62,12 @@ class Finetune(Command):
     whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
-    settings: AlgorithmConfig = field(default_factory=ReinFlowConfig)
+    settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         algo, task = peek(args, "--algo", "reinflow"), peek(args, "--task", "lift")
-        if algo not in ALGORITHMS:
-            raise BadInput("--algo", got=algo, available=ALGORITHMS)
         return {"settings": algorithm_preset(algo, task), "env_steps": rl_env_steps(task)}
 
     def run(self) -> dict[str, Any]:
@@ -167,7 +164,8 @@ class Finetune(Command):
         console.print(f"policy       {r['policy']}")
         iterations = f"{r['iterations']} iteration{'' if r['iterations'] == 1 else 's'}"
         steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
-        console.print(f"fine-tuned   {steps} of {NAMES[r['algorithm']]}, in {r['wall_s']['total']:.0f} s")
+        title = algorithm(r["algorithm"], OnPolicyConfig).title
+        console.print(f"fine-tuned   {steps} of {title}, in {r['wall_s']['total']:.0f} s")
         if r["calibration"]:
             noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]
             console.print(

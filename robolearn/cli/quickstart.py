@@ -11,7 +11,7 @@ from robolearn.cli.quickstart_deploy import deploy, deployed
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import BadInput
 from robolearn.presets import preset
-from robolearn.rl.settings import algorithm_name
+from robolearn.rl.algorithms import algorithm_name
 from robolearn.runs.command import at_least, check_seed, rate_text, reported
 from sim.options import world_options
 

@@ -8,11 +8,9 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robolearn.cli.finetune import NAMES
 from robolearn.cli.quickstart_deploy import deployed, simulated_station
 from robolearn.cli.quickstart_settings import QuickstartSettings
 from robolearn.core import RobolearnError
-from robolearn.rl.settings import algorithm_name
 from sim.options import world_options
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def write(quickstart: QuickstartSettings, bars: Bars, results: dict[str, Any], s
     from robolearn.eval.report import write_report
     from robolearn.eval.report_data import Outcome, ReportData
 
-    tuned, algorithm = results["finetune"], NAMES[algorithm_name(quickstart.settings)]
+    tuned, algorithm = results["finetune"], quickstart.settings.title
     calibration = tuned["calibration"]
     notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
     if calibration:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from policies.settings import DENOISING, DenoisingConfig, FlowConfig
-from robolearn.cli.choices import DemoQuality, SimRobot
+from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm, SimRobot
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
-from robolearn.rl.settings import ALGORITHMS, AlgorithmConfig
+from robolearn.rl.algorithms import OnPolicyConfig
 from robolearn.runs.command import Command, peek
 
 _LIFT = PRESETS["lift"]
@@ -43,9 +43,9 @@ class QuickstartSettings(Command):
     policy: str = "flow"
     """The kind of policy: flow or diffusion."""
     policy_settings: DenoisingConfig = field(default_factory=FlowConfig)
-    algo: str = "reinflow"
-    """The algorithm: reinflow, dppo or grpo."""
-    settings: AlgorithmConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
+    algo: OnPolicyAlgorithm = "reinflow"
+    """The algorithm."""
+    settings: OnPolicyConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
     observe: Literal["state", "images"] = "state"
     """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
     policies know the simulator's truth."""
@@ -70,8 +70,6 @@ class QuickstartSettings(Command):
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         task, algo = peek(args, "--task", "lift"), peek(args, "--algo", "reinflow")
         policy, own = peek(args, "--policy", "flow"), preset(task)
-        if algo not in ALGORITHMS:
-            raise BadInput("--algo", got=algo, available=ALGORITHMS)
         if policy not in DENOISING:
             raise BadInput("--policy", got=policy, available=DENOISING)
         return {

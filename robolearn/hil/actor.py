@@ -26,7 +26,6 @@ from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, Lesso
 from robolearn.hil.spool import Spool
 from robolearn.hil.weights import TwoSets
 from robolearn.rewards.choice import KEY
-from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.rollout import Engine, Episodes
 from robots.chunk_execution import ExecutionHistory
 
@@ -80,7 +79,7 @@ class Actor:
         self._lockstep = lesson.pace == "lockstep"
         self._curriculum = Curriculum(lesson.curriculum if make_operator else NO_CURRICULUM, lesson.seed, name)
         self._pacer = Pacer(None if self._lockstep else env.interface.control_hz)
-        delay = lesson.settings.delay_steps if isinstance(lesson.settings, ProposalsConfig) else 0
+        delay = lesson.settings.acting_delay
         history = ExecutionHistory(delay, env.interface) if delay else None
         self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step, history)
         self._episode = self._index = 0

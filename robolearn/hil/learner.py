@@ -27,7 +27,6 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
-from robolearn.hil.algorithms import make_off_policy
 from robolearn.hil.board import Board
 from robolearn.hil.experience import Closed, Experience, Outcome
 from robolearn.hil.intake import Intake
@@ -71,7 +70,7 @@ class Learner:
     ) -> None:
         self.run, self.lesson, self.budget, self.intake, self.board = run, lesson, budget, intake, board
         self.settings = LearnerSettings() if settings is None else settings
-        self.algorithm = make_off_policy(base, lesson)
+        self.algorithm = lesson.settings.build(base, seed=lesson.seed)
         self.experience = Experience(self.algorithm, demonstrations, judge)
         self.draws = torch.Generator().manual_seed(lesson.seed)
         self._lockstep = lesson.pace == "lockstep"

@@ -11,18 +11,11 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from robolearn.core import BadInput
-from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 
 Pace = Literal["lockstep", "realtime"]
 """lockstep: at each episode's end the actor waits for the learner; what comes out depends on the seed alone. realtime:
 the actor keeps its rate, and the learner does what it can."""
-
-HIL_ALGORITHMS: dict[str, type[OffPolicyConfig]] = {
-    "proposals": ProposalsConfig,
-    "rlpd": RlpdConfig,
-    "dsrl": DsrlConfig,
-}
-HilConfig = ProposalsConfig | RlpdConfig | DsrlConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +43,7 @@ class Lesson:
     """What the learner decides, and its actors have to know.
 
     Attributes:
-      algo: a name in `HIL_ALGORITHMS`.
+      algo: the name of an off-policy algorithm in `robolearn.rl.algorithms.ALGORITHMS`.
       settings: of the algorithm.
       pace: see `Pace`.
       seed: of starts, noise and everything else.
@@ -78,7 +71,7 @@ class Lesson:
         """
         try:
             values = json.loads(text)
-            kind = HIL_ALGORITHMS[values["algo"]]
+            kind = algorithms(OffPolicyConfig)[values["algo"]]
             settings = TypeAdapter(kind).validate_python(values["settings"])
             if values["pace"] not in ("lockstep", "realtime") or values["settings"].keys() != asdict(settings).keys():
                 raise ValueError("other settings")
@@ -141,14 +134,12 @@ STARTS, NOISE, OPERATOR, CURRICULUM = range(4)
 
 __all__ = [
     "CURRICULUM",
-    "HIL_ALGORITHMS",
     "NOISE",
     "NO_CURRICULUM",
     "OPERATOR",
     "STARTS",
     "Budget",
     "CurriculumConfig",
-    "HilConfig",
     "LearnerSettings",
     "Lesson",
     "Pace",

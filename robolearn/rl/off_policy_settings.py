@@ -1,17 +1,24 @@
-"""Settings of the off-policy algorithms: frozen dataclasses whose fields are flags. Loads no torch."""
+"""Configs of the off-policy algorithms: frozen dataclasses whose fields are flags. Loads no torch."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from robolearn.core import BadInput
-from robolearn.rl.settings import check_positive, check_range
+from robolearn.rl.settings import AlgorithmConfig, check_positive, check_range
+
+if TYPE_CHECKING:
+    from policies.policy import ChunkPolicy
+    from robolearn.rl.algorithms.off_policy import OffPolicy
+
+NEVER = 10**9  # updates
 
 
 @dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig:
-    """What the off-policy algorithms have in common."""
+class OffPolicyConfig(AlgorithmConfig):
+    """Settings that the off-policy algorithms share."""
 
     gamma: float = 0.99
     """Discount of one control step: what a quicker success is worth against a surer one."""
@@ -55,10 +62,30 @@ class OffPolicyConfig:
         check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf), dropout=(0.0, 0.9))
         check_positive(self, "utd", "tau", "lr")
 
+    def build(self, base: ChunkPolicy, *, seed: int) -> OffPolicy:
+        """The algorithm around `base`, whose weights stay as they are.
+
+        Raises:
+          BadInput: a base that RL does not start from.
+        """
+        from robolearn.rl.tunable import check_tunable
+
+        check_tunable(base)
+        return self.page_class()(base, self, seed=seed)
+
+    @property
+    def acting_delay(self) -> int:
+        """Control steps that a decision takes while it learns in a simulated world."""
+        return 0
+
+    def without_critics(self) -> Self:
+        """The same, where critics never change what is executed: what imitation of the operator does alone."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class SoftConfig(OffPolicyConfig):
-    """What is particular to soft actor-critic."""
+    """Settings of soft actor-critic."""
 
     temperature: float = 0.01
     """α to begin with; it follows the target entropy."""
@@ -69,6 +96,9 @@ class SoftConfig(OffPolicyConfig):
 @dataclass(frozen=True, kw_only=True)
 class RlpdConfig(SoftConfig):
     """RLPD: soft actor-critic with demonstrations in every batch."""
+
+    title: ClassVar[str] = "RLPD"
+    page: ClassVar[str] = "robolearn.rl.algorithms.rlpd:Rlpd"
 
     critics: int = 10
     """Members of the critic ensemble."""
@@ -89,6 +119,9 @@ class RlpdConfig(SoftConfig):
 class DsrlConfig(SoftConfig):
     """DSRL: soft actor-critic on the initial noise of the frozen policy."""
 
+    title: ClassVar[str] = "DSRL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.dsrl:Dsrl"
+
     magnitude: float = 1.5
     """The largest component of the noise."""
     noise_steps: int = 2
@@ -104,6 +137,9 @@ class DsrlConfig(SoftConfig):
 @dataclass(frozen=True, kw_only=True)
 class ProposalsConfig(OffPolicyConfig):
     """A copy of the policy that goes on learning by imitation, and critics that choose among its chunks."""
+
+    title: ClassVar[str] = "proposals"
+    page: ClassVar[str] = "robolearn.rl.algorithms.proposals:Proposals"
 
     proposals: int = 4
     """Chunks that are proposed in each state; each gets a twin of another tempo."""
@@ -148,3 +184,10 @@ class ProposalsConfig(OffPolicyConfig):
         check_range(self, delay_steps=(0, math.inf))
         check_range(self, imitate_average=(0.0, 1.0), proposal_noise=(0.0, 1.0))
         check_positive(self, "imitate_lr")
+
+    @property
+    def acting_delay(self) -> int:
+        return self.delay_steps
+
+    def without_critics(self) -> Self:
+        return replace(self, trust_after=NEVER)

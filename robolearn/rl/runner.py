@@ -18,10 +18,10 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, bind_policy
-from robolearn.rl.algorithms import Algorithm, make_algorithm
+from robolearn.rl.algorithms import Algorithm
 from robolearn.rl.buffer import ReturnTracker, collect
 from robolearn.rl.calibrate import Calibration
-from robolearn.rl.settings import ActorCriticConfig, AlgorithmConfig, GrpoConfig
+from robolearn.rl.settings import UNKNOWN_EPISODE, OnPolicyConfig
 from robolearn.rollout import Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
@@ -29,7 +29,6 @@ from robolearn.runs.threads import torch_threads
 log = logging.getLogger(__name__)
 
 EPISODES_BETWEEN = 2  # two states of worlds whose own state cannot be read
-UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
 FEWEST_WORLDS = 4  # that learning is advised with
 CALIBRATION_SHARE = 4  # calibration spends at most this part of the budget, 1/4
 
@@ -50,7 +49,7 @@ class Runner:
     """
 
     def __init__(
-        self, policy: ChunkPolicy, env: Env, config: AlgorithmConfig, env_steps: int, seed: int, name: str = ""
+        self, policy: ChunkPolicy, env: Env, config: OnPolicyConfig, env_steps: int, seed: int, name: str = ""
     ) -> None:
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if env.num_envs != config.num_envs:
@@ -58,12 +57,12 @@ class Runner:
         self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
         self.execute = policy.execute_steps
         check_budget(config, env.max_episode_steps, self.execute, env_steps)
-        self._each = iteration_cost(config, env.max_episode_steps, self.execute)
+        self._each = config.iteration_cost(env.max_episode_steps, self.execute)
         self._done = 0
-        infinite = isinstance(config, ActorCriticConfig) and _is_infinite(config, env)
-        self.algorithm: Algorithm = make_algorithm(
-            policy, env.num_envs, config, seed=seed, infinite=infinite, offered=env.interface
+        infinite = config.looks_beyond_the_time_limit(
+            reports_success=env.reports_success, max_episode_steps=env.max_episode_steps
         )
+        self.algorithm: Algorithm = config.build(policy, seed=seed, infinite=infinite, offered=env.interface)
         self.device = policy.device
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)
@@ -137,9 +136,8 @@ class Runner:
         """
         if self.env.snapshot() is not None or self.algorithm.reset_options() is not None:
             return asked
-        assert isinstance(self.config, ActorCriticConfig)
         longest = EPISODES_BETWEEN * (self.env.max_episode_steps or UNKNOWN_EPISODE)
-        return max(asked, math.ceil(longest / (self.config.chunks_per_rollout * self.execute)))
+        return max(asked, math.ceil(longest * self.env.num_envs / self._each))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iteration depends on.
@@ -177,7 +175,7 @@ class Runner:
 
     def _check_rest(self) -> None:
         """Raise `BadInput` where calibration left too little: the worlds' episodes are longer than the budget bears."""
-        alone = self.config.critic_warmup if isinstance(self.config, ActorCriticConfig) else 0
+        alone = self.config.warmup_iterations
         least = self.env_steps + (alone + 1) * self._each
         if self.budget < least:
             raise BadInput(
@@ -192,22 +190,10 @@ class Runner:
         return self.seed * 1_000_003 + self.env_steps
 
 
-def _is_infinite(config: ActorCriticConfig, env: Env) -> bool:
-    means_nothing = not env.reports_success or env.max_episode_steps <= 0
-    return config.time_limit == "infinite" or (config.time_limit == "auto" and means_nothing)
-
-
-def iteration_cost(config: AlgorithmConfig, max_episode_steps: int, execute: int) -> int:
-    """The most control steps that an iteration of a policy with Ta = `execute` takes."""
-    if isinstance(config, ActorCriticConfig):
-        return config.num_envs * config.chunks_per_rollout * execute
-    return config.num_envs * math.ceil((max_episode_steps or UNKNOWN_EPISODE) / execute) * execute
-
-
-def check_budget(config: AlgorithmConfig, max_episode_steps: int, execute: int, env_steps: int) -> None:
+def check_budget(config: OnPolicyConfig, max_episode_steps: int, execute: int, env_steps: int) -> None:
     """Raise `BadInput` unless the budget pays for one iteration of the actor, beside the share of calibration."""
-    alone = config.critic_warmup if isinstance(config, ActorCriticConfig) else 0
-    each = iteration_cost(config, max_episode_steps, execute)
+    alone = config.warmup_iterations
+    each = config.iteration_cost(max_episode_steps, execute)
     least = (alone + 1) * each
     if not config.noise.sigma_max:
         least = math.ceil(least * CALIBRATION_SHARE / (CALIBRATION_SHARE - 1))
@@ -222,11 +208,11 @@ def check_budget(config: AlgorithmConfig, max_episode_steps: int, execute: int, 
         )
 
 
-def _cheaper(config: AlgorithmConfig, env_steps: int, least: int) -> str:
+def _cheaper(config: OnPolicyConfig, env_steps: int, least: int) -> str:
     """Which flag brings what is needed, `least`, down to a budget of `env_steps`."""
-    group = config.group if isinstance(config, GrpoConfig) else 1
+    group = config.group_size
     worlds = config.num_envs * env_steps // least // group * group  # what is needed is proportional to the worlds
     if worlds >= max(group, FEWEST_WORLDS):
         return f"--worlds {worlds} are as many as that pays for"
-    shorter = "" if isinstance(config, GrpoConfig) else " and --decisions"
-    return f"A lower --worlds (now {config.num_envs}){shorter} makes an iteration cheaper; --env-steps pays for more"
+    flags = " and ".join((f"--worlds (now {config.num_envs})", *config.cheaper[1:]))
+    return f"A lower {flags} makes an iteration cheaper; --env-steps pays for more"

@@ -1,17 +1,27 @@
-"""Settings of fine-tuning: the frozen dataclasses whose fields are the flags of ``robolearn finetune``.
+"""Configs of the on-policy algorithms: frozen dataclasses whose fields are the flags of ``robolearn finetune``.
 
-Apart from the algorithms so that reading a command line does not load torch. A docstring below a field is its help.
+A config holds what depends on the algorithm before anything is built: its flags, what it can do, what an iteration
+costs. Reading a command line loads no torch, so `build` imports the algorithm's page. A docstring below a field is its
+help.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from robolearn.core import BadInput
+
+if TYPE_CHECKING:
+    from policies.policy import ChunkPolicy
+    from robolearn.core import Interface
+    from robolearn.rl.algorithms import Algorithm
+
+UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,32 @@ class NoiseConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnPolicyConfig:
-    """What the on-policy algorithms have in common; the defaults serve every embedded task."""
+class AlgorithmConfig:
+    """An algorithm's settings, and what it is.
+
+    Attributes:
+      title: as people write it.
+      page: ``module:Class`` of the algorithm, imported by `build`.
+    """
+
+    title: ClassVar[str]
+    page: ClassVar[str]
+
+    def page_class(self) -> Any:
+        """The class that `page` names."""
+        module, name = self.page.split(":")
+        return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPolicyConfig(AlgorithmConfig):
+    """Settings that the on-policy algorithms share; the defaults serve every embedded task.
+
+    Attributes:
+      cheaper: flags that make an iteration cheaper.
+    """
+
+    cheaper: ClassVar[tuple[str, ...]] = ("--worlds",)
 
     num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 64
     """Worlds side by side."""
@@ -97,10 +131,50 @@ class OnPolicyConfig:
         check_range(self, average=(0.0, 1.0))
         check_positive(self, "actor_lr", "clip", "target_kl", "max_grad_norm")
 
+    def build(
+        self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None
+    ) -> Algorithm:
+        """The algorithm for `num_envs` worlds; `policy`'s network is trained in place, on its device.
+
+        Args:
+          seed: of the weights that are new and of the noise.
+          infinite: the world's time limit means nothing to the task; see `looks_beyond_the_time_limit`.
+          offered: by the worlds, for a critic that sees something else than the policy.
+
+        Raises:
+          BadInput: a policy that the algorithm cannot fine-tune.
+        """
+        return self.page_class()(policy, self, seed=seed)
+
+    @property
+    def group_size(self) -> int:
+        """Worlds that begin alike; it divides `num_envs`."""
+        return 1
+
+    @property
+    def warmup_iterations(self) -> int:
+        """Iterations before the policy is moved."""
+        return 0
+
+    def iteration_cost(self, max_episode_steps: int, execute: int) -> int:
+        """The most control steps that an iteration takes: here, an episode in every world.
+
+        Args:
+          max_episode_steps: of the worlds; 0 where they state no limit.
+          execute: Ta.
+        """
+        return self.num_envs * math.ceil((max_episode_steps or UNKNOWN_EPISODE) / execute) * execute
+
+    def looks_beyond_the_time_limit(self, *, reports_success: bool, max_episode_steps: int) -> bool:
+        """True where a time limit is no end of the task to the critic."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCriticConfig(OnPolicyConfig):
     """Settings of the algorithms that have a critic."""
+
+    cheaper: ClassVar[tuple[str, ...]] = ("--worlds", "--decisions")
 
     chunks_per_rollout: Annotated[int, tyro.conf.arg(aliases=["--decisions"])] = 20
     """Action chunks a world and iteration."""
@@ -135,15 +209,38 @@ class ActorCriticConfig(OnPolicyConfig):
         check_range(self, lam=(0.0, 1.0))
         check_positive(self, "critic_lr")
 
+    def build(
+        self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None
+    ) -> Algorithm:
+        return self.page_class()(policy, self, seed=seed, infinite=infinite, offered=offered)
+
+    @property
+    def warmup_iterations(self) -> int:
+        return self.critic_warmup
+
+    def iteration_cost(self, max_episode_steps: int, execute: int) -> int:
+        """The control steps of an iteration."""
+        return self.num_envs * self.chunks_per_rollout * execute
+
+    def looks_beyond_the_time_limit(self, *, reports_success: bool, max_episode_steps: int) -> bool:
+        means_nothing = not reports_success or max_episode_steps <= 0
+        return self.time_limit == "infinite" or (self.time_limit == "auto" and means_nothing)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReinFlowConfig(ActorCriticConfig):
     """PPO on the likelihood of the denoising steps: one ratio per chunk."""
 
+    title: ClassVar[str] = "ReinFlow"
+    page: ClassVar[str] = "robolearn.rl.algorithms.reinflow:ReinFlow"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DppoConfig(ActorCriticConfig):
     """PPO over environment steps and denoising steps: one ratio per denoising step."""
+
+    title: ClassVar[str] = "DPPO"
+    page: ClassVar[str] = "robolearn.rl.algorithms.dppo:Dppo"
 
     gamma_denoising: float = 0.99
     """Discount of the advantage per denoising step that is still to come."""
@@ -160,6 +257,9 @@ class DppoConfig(ActorCriticConfig):
 class GrpoConfig(OnPolicyConfig):
     """Episodes from equal starts, each judged by how it compares with the others of its group: no critic."""
 
+    title: ClassVar[str] = "GRPO"
+    page: ClassVar[str] = "robolearn.rl.algorithms.grpo:Grpo"
+
     group: int = 8
     """Worlds that begin alike; it divides --worlds."""
     divide_by_std: bool = False
@@ -174,18 +274,9 @@ class GrpoConfig(OnPolicyConfig):
         if self.dual_clip is not None and not 1 < self.dual_clip < math.inf:
             raise BadInput("--dual-clip", got=self.dual_clip, expected="more than 1")
 
-
-AlgorithmConfig = ReinFlowConfig | DppoConfig | GrpoConfig
-ALGORITHMS: dict[str, type[ReinFlowConfig] | type[DppoConfig] | type[GrpoConfig]] = {
-    "reinflow": ReinFlowConfig,
-    "dppo": DppoConfig,
-    "grpo": GrpoConfig,
-}
-
-
-def algorithm_name(config: AlgorithmConfig) -> str:
-    """What ``--algo`` calls the algorithm of `config`."""
-    return next(name for name, kind in ALGORITHMS.items() if type(config) is kind)
+    @property
+    def group_size(self) -> int:
+        return self.group
 
 
 def check_range(config: object, **ranges: tuple[float, float]) -> None:

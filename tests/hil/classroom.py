@@ -22,7 +22,6 @@ from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import PlayedEpisode, RecordSchema
 from robolearn.hil.actor import Actor
-from robolearn.hil.algorithms import make_off_policy
 from robolearn.hil.board import Board
 from robolearn.hil.desk import handlers
 from robolearn.hil.intake import Intake
@@ -211,7 +210,7 @@ def play(folder: Path, port: int, *, env: Line | None = None, name: str = "actor
 
     with desk(folder, port, name) as ours:
         lesson = ours.link.open(ends)
-        sets = TwoSets(lambda: make_off_policy(make_base(), lesson))
+        sets = TwoSets(lambda: lesson.settings.build(make_base(), seed=lesson.seed))
         ours.link.start(sets)
         actor = Actor(env, sets, ours.link, ours.spool, lesson, name, ("proprio",), helper, person)
         played = actor.run(ends)

@@ -19,7 +19,6 @@ from policies.policy import ChunkPolicy
 from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
-from robolearn.hil.algorithms import make_off_policy
 
 sys.path.insert(0, str(Path(__file__).parent))
 from classroom import INTERFACE, make_lesson
@@ -39,7 +38,7 @@ def gentle() -> ChunkPolicy:
 def test_critics_are_shown_actions_in_one_unit(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """HIL-SERL's critic sees raw actions while its actor emits normalised ones. Here whatever the critics judge, what
     was executed and what is proposed, is in the world's unit."""
-    algorithm = make_off_policy(gentle(), make_lesson(trust_after=1))
+    algorithm = make_lesson(trust_after=1).settings.build(gentle(), seed=3)
     judged: list[torch.Tensor] = []
     forward = EnsembleMlp.forward
 

@@ -15,7 +15,6 @@ import pytest
 
 from robolearn.core import BadInput
 from robolearn.data.replay import End, Record, Step
-from robolearn.hil.algorithms import make_off_policy
 from robolearn.hil.link import Link
 from robolearn.hil.weights import TwoSets
 from robolearn.hil.wire import messages as m
@@ -84,7 +83,7 @@ def until(ready: Callable[[], bool], seconds: float = 30.0) -> None:
 def start(link: Link) -> None:
     lesson = link.open(lambda: False)
     assert lesson is not None
-    link.start(TwoSets(lambda: make_off_policy(make_base(), lesson)))
+    link.start(TwoSets(lambda: lesson.settings.build(make_base(), seed=lesson.seed)))
 
 
 def test_records_arrive_once_over_a_line_that_breaks(tmp_path: Path) -> None:
@@ -272,7 +271,7 @@ def test_a_full_disk_stops_the_learner_and_leaves_a_whole_log(tmp_path: Path, mo
 
 
 def test_weights_are_loaded_beside_those_in_use() -> None:
-    sets = TwoSets(lambda: make_off_policy(make_base(), make_lesson()))
+    sets = TwoSets(lambda: make_lesson().settings.build(make_base(), seed=3))
     seen = {"proprio": np.zeros((1, 2), np.float32)}
     sets.seed(1)
     before = sets.act(seen)

@@ -325,7 +325,7 @@ MUTANTS: dict[str, Mutant] = {
     "group-mean": Mutant(f"{RL}/returns.py", "returns - mean[group].to(returns.dtype)", "returns - returns.mean()",
                          RETURNS),
     "groups-begin-anywhere": Mutant(
-        f"{ALGORITHMS}/grpo.py", "np.arange(num_envs) // config.group", "np.arange(num_envs) % config.group", GRPO
+        f"{ALGORITHMS}/grpo.py", "np.arange(config.num_envs) // config.group", "np.arange(config.num_envs) % config.group", GRPO
     ),
     "group-advantages-centred": Mutant(
         f"{ALGORITHMS}/grpo.py", "standardise(advantage, centre=False)", "standardise(advantage)", GRPO

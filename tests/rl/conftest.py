@@ -17,8 +17,9 @@ from policies.policy import ChunkPolicy
 from policies.registry import build_net
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig
 from robolearn.core import ArraySpec, Interface
+from robolearn.rl.algorithms import OnPolicyConfig, algorithms
 from robolearn.rl.runner import Runner
-from robolearn.rl.settings import ALGORITHMS, NoiseConfig
+from robolearn.rl.settings import NoiseConfig
 
 REACH, TOLERANCE = 0.3, 0.15
 
@@ -203,7 +204,7 @@ def make_runner(
     """A runner of `algo` in `world`, with `settings` on top of those above."""
     if policy is None:
         policy = build_policy(world.interface, horizon=2, execute=2, gain=20.0)
-    config = ALGORITHMS[algo](num_envs=world.num_envs, **(SETTINGS[algo] | settings))  # type: ignore[arg-type]
+    config = algorithms(OnPolicyConfig)[algo](num_envs=world.num_envs, **(SETTINGS[algo] | settings))  # type: ignore[arg-type]
     return Runner(policy, world, config, env_steps, seed)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robolearn.rl.algorithms import OnPolicyConfig, algorithms
 from robolearn.rl.runner import Runner
-from robolearn.rl.settings import ALGORITHMS
 
 pytestmark = pytest.mark.long
 
 Make = Callable[..., Any]
-ALGOS = tuple(ALGORITHMS)
+ALGOS = tuple(algorithms(OnPolicyConfig))
 
 
 @pytest.mark.parametrize("forgetful", [False, True], ids=["snapshot", "no-snapshot"])

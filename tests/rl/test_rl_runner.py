@@ -20,12 +20,13 @@ from policies.settings import RegressionConfig
 from policies.storage.checkpoint import load_policy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 from robolearn.eval import evaluate
+from robolearn.rl.algorithms import OnPolicyConfig, algorithms
 from robolearn.rl.calibrate import CANDIDATES, INITIAL
 from robolearn.rl.runner import Runner
-from robolearn.rl.settings import ALGORITHMS, NoiseConfig
+from robolearn.rl.settings import NoiseConfig
 
 Make = Callable[..., Any]
-ALGOS = tuple(ALGORITHMS)
+ALGOS = tuple(algorithms(OnPolicyConfig))
 WIDE = NoiseConfig(sigma_min=0.3, sigma_max=0.6)
 TRIED = len(CANDIDATES) + len(INITIAL)  # by calibration
 
@@ -243,7 +244,7 @@ def test_policies_that_cannot_be_fine_tuned(make_policy: Make, point: Make, kit:
 
 @pytest.mark.parametrize("algo", ALGOS)
 def test_settings_that_make_no_sense(kit: Any, algo: str):
-    config, settings = ALGORITHMS[algo], kit.SETTINGS[algo]
+    config, settings = algorithms(OnPolicyConfig)[algo], kit.SETTINGS[algo]
     wrong: list[dict[str, Any]] = [
         {"epochs": 0},
         {"num_envs": 0},
@@ -278,7 +279,7 @@ def test_a_noise_range_or_a_single_chunk(kit: Any):
     with pytest.raises(BadInput, match="initial-noise"):
         NoiseConfig(initial=1.5)
     with pytest.raises(BadInput, match="got 1, expected at least 2"):
-        ALGORITHMS["reinflow"](num_envs=1, **kit.SETTINGS["reinflow"] | {"chunks_per_rollout": 1})
+        algorithms(OnPolicyConfig)["reinflow"](num_envs=1, **kit.SETTINGS["reinflow"] | {"chunks_per_rollout": 1})
 
 
 def test_a_gradient_that_is_none_stops_the_run(point: Make, kit: Any):

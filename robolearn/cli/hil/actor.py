@@ -43,7 +43,6 @@ class HilActor(Acting):
         from robolearn.cli.hil.stopping import stopping
         from robolearn.core import bind_policy
         from robolearn.hil.actor import Actor
-        from robolearn.hil.algorithms import make_off_policy
         from robolearn.hil.link import opened
         from robolearn.hil.weights import TwoSets
         from sim.registry import make_env
@@ -61,7 +60,7 @@ class HilActor(Acting):
                     raise KeyboardInterrupt
                 if hand is not None and lesson.pace != "realtime":
                     raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside a person")
-                sets = TwoSets(lambda: make_off_policy(base, lesson))
+                sets = TwoSets(lambda: lesson.settings.build(base, seed=lesson.seed))
                 link.start(sets)
                 actor = Actor(
                     env, sets, link, spool, lesson, self.name, tuple(base.interface.observation),

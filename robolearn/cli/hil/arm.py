@@ -140,17 +140,16 @@ def open_lesson(
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
     from robolearn.cli.hil.hands import opened_device, opened_page
-    from robolearn.hil.algorithms import make_off_policy
     from robolearn.hil.pacing import Periods
     from robolearn.hil.station import ENDLESS, HilRecording, LearnedPolicy, SpoolWriter
     from robolearn.hil.weights import TwoSets
 
     if lesson.pace != "realtime":
         raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
-    if delay := getattr(lesson.settings, "delay_steps", 0):
+    if delay := lesson.settings.acting_delay:
         raise BadInput("learner", got=f"--delay-steps {delay}", expected=f"0: {OWN_DELAY}")
     interface, periods = _observed(contract, base), Periods()
-    sets = TwoSets(lambda: make_off_policy(base, lesson))
+    sets = TwoSets(lambda: lesson.settings.build(base, seed=lesson.seed))
     link.measure = periods.measured
     link.start(sets)
     device = stack.enter_context(

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.choices import OffPolicyAlgorithm
 from robolearn.cli.hil.playing import pace_of
 from robolearn.cli.hil.shown import learner_lines, print_lines
 from robolearn.core import BadInput, check_compatible
-from robolearn.hil.settings import HIL_ALGORITHMS, Budget, CurriculumConfig, HilConfig, LearnerSettings, Lesson, Pace
+from robolearn.hil.settings import Budget, CurriculumConfig, LearnerSettings, Lesson, Pace
 from robolearn.rewards.choice import TASK, check_reward
+from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek
 
@@ -41,8 +43,8 @@ class Teaching(Command):
     RewardModel of yours, which scores each episode before it is learned from."""
     cut_after_s: float = 60.0
     """In real time: the episode of an actor that is silent for so long is learned from without its outcome."""
-    algo: str = "proposals"
-    """The algorithm: proposals, rlpd or dsrl."""
+    algo: OffPolicyAlgorithm = "proposals"
+    """The algorithm."""
     env_steps: int = ENV_STEPS
     """Budget of control steps; the episode in which it is reached is the last."""
     episodes: int = 0
@@ -63,14 +65,11 @@ class Teaching(Command):
     resume: bool = False
     """Go on with the run in --out, exactly."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
-    settings: HilConfig = field(default_factory=ProposalsConfig)
+    settings: OffPolicyConfig = field(default_factory=ProposalsConfig)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
-        algo = peek(args, "--algo", "proposals")
-        if algo not in HIL_ALGORITHMS:
-            raise BadInput("--algo", got=algo, available=HIL_ALGORITHMS)
-        return {"settings": HIL_ALGORITHMS[algo]()} | pace_of(args)
+        return {"settings": algorithm(peek(args, "--algo", "proposals"), OffPolicyConfig)()} | pace_of(args)
 
     def check(self) -> None:
         """Raise `BadInput` for flags that make no sense."""

@@ -1,21 +1,56 @@
-"""The algorithms, one page each, and the seam that the runner drives them by."""
+"""The algorithms, one page each: one table of their configs, and the seam that the runner drives them by.
+
+Commands, help and presets take what there is from the table. Nothing here loads torch.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torch import Tensor
+from robolearn.core import BadInput
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig
 
-from policies.policy import ChunkPolicy
-from robolearn.core import Interface, Observation
-from robolearn.rl.buffer import Batch, Scale
-from robolearn.rl.calibrate import Calibration
-from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig
-from robolearn.rollout import Decision, Engine
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from policies.policy import ChunkPolicy
+    from robolearn.core import Observation
+    from robolearn.rl.buffer import Batch, Scale
+    from robolearn.rl.calibrate import Calibration
+    from robolearn.rollout import Decision, Engine
+
+ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
+    "reinflow": ReinFlowConfig,
+    "dppo": DppoConfig,
+    "grpo": GrpoConfig,
+    "proposals": ProposalsConfig,
+    "rlpd": RlpdConfig,
+    "dsrl": DsrlConfig,
+}
+Family = TypeVar("Family", bound=AlgorithmConfig)
+
+
+def algorithms(family: type[Family]) -> dict[str, type[Family]]:
+    """Those of the table whose configs belong to `family`: `OnPolicyConfig` or `OffPolicyConfig`."""
+    return {name: kind for name, kind in ALGORITHMS.items() if issubclass(kind, family)}
+
+
+def algorithm(name: str, family: type[Family]) -> type[Family]:
+    """The config of ``--algo NAME``; raises `BadInput` where the family has no such algorithm."""
+    found = algorithms(family)
+    if name not in found:
+        raise BadInput("--algo", got=name, available=found)
+    return found[name]
+
+
+def algorithm_name(config: AlgorithmConfig) -> str:
+    """The name that ``--algo`` has for the algorithm of `config`."""
+    return next(name for name, kind in ALGORITHMS.items() if type(config) is kind)
 
 
 class Algorithm(Protocol):
-    """What learns.
+    """The seam that the runner drives an on-policy algorithm by.
 
     Attributes:
       config: its settings.
@@ -76,33 +111,4 @@ class Algorithm(Protocol):
         ...
 
 
-def make_algorithm(
-    policy: ChunkPolicy,
-    num_envs: int,
-    config: AlgorithmConfig,
-    *,
-    seed: int,
-    infinite: bool,
-    offered: Interface | None = None,
-) -> Algorithm:
-    """The algorithm that `config` is for; `policy`'s network is trained in place, on its device.
-
-    Args:
-      seed: of the weights that are new and of the noise.
-      infinite: the world's time limit means nothing to the task; see `ActorCriticConfig.time_limit`.
-      offered: by the worlds, for a critic that sees something else than the policy.
-
-    Raises:
-      BadInput: a policy that the algorithm cannot fine-tune.
-    """
-    if isinstance(config, GrpoConfig):
-        from robolearn.rl.algorithms.grpo import Grpo
-
-        return Grpo(policy, num_envs, config, seed=seed)
-    if isinstance(config, DppoConfig):
-        from robolearn.rl.algorithms.dppo import Dppo
-
-        return Dppo(policy, num_envs, config, seed=seed, infinite=infinite, offered=offered)
-    from robolearn.rl.algorithms.reinflow import ReinFlow
-
-    return ReinFlow(policy, num_envs, config, seed=seed, infinite=infinite, offered=offered)
+__all__ = ["ALGORITHMS", "Algorithm", "OffPolicyConfig", "OnPolicyConfig", "algorithm", "algorithm_name", "algorithms"]

@@ -33,11 +33,11 @@ DECISIONS = 10  # an episode, for the size of minibatches
 class Grpo(OnPolicy):
     """See the module's docstring."""
 
-    def __init__(self, policy: ChunkPolicy, num_envs: int, config: GrpoConfig, *, seed: int) -> None:
+    def __init__(self, policy: ChunkPolicy, config: GrpoConfig, *, seed: int) -> None:
         self.config = config
-        self.quota = Episodes(np.ones(num_envs, np.int64))
-        self.group = np.arange(num_envs) // config.group
-        super().__init__(policy, num_envs, config, seed=seed)
+        self.quota = Episodes(np.ones(config.num_envs, np.int64))
+        self.group = np.arange(config.num_envs) // config.group
+        super().__init__(policy, config, seed=seed)
 
     @property
     def decisions_per_rollout(self) -> int:

@@ -46,8 +46,7 @@ class OnPolicy:
 
     Args:
       policy: a flow or diffusion policy; its network is trained in place.
-      num_envs: N.
-      config: settings.
+      config: settings, the number of worlds N among them.
       seed: of the weights that are new and of the noise.
 
     Raises:
@@ -56,12 +55,12 @@ class OnPolicy:
 
     scale: Any = staticmethod(unscaled)
 
-    def __init__(self, policy: ChunkPolicy, num_envs: int, config: Any, *, seed: int) -> None:
+    def __init__(self, policy: ChunkPolicy, config: Any, *, seed: int) -> None:
         check_tunable(policy)
         settings = policy.net.config
         if getattr(settings, "eta", 0.0) != 0.0:
             raise BadInput("policy for fine-tuning", got=f"eta = {settings.eta}", expected="eta = 0 (DDIM)")
-        self.base, self.net, self.num_envs = policy, policy.net, num_envs
+        self.base, self.net, self.num_envs = policy, policy.net, config.num_envs
         self.net.requires_grad_(True)  # an averaged network, as imitation hands out, is frozen
         self.device = policy.device
         self.needed = tuple(policy.interface.observation)
@@ -259,7 +258,6 @@ class ActorCritic(OnPolicy):
     def __init__(
         self,
         policy: ChunkPolicy,
-        num_envs: int,
         config: ActorCriticConfig,
         *,
         seed: int,
@@ -271,9 +269,9 @@ class ActorCritic(OnPolicy):
         if config.critic_observe:
             sees = (offered or policy.interface).seeing(config.critic_observe, what="the critic's worlds")
             self.critic_input = CriticInput(sees, policy.device)
-        self.scale = RewardScale(num_envs, config.gamma)
+        self.scale = RewardScale(config.num_envs, config.gamma)
         self.quota = Decisions(config.chunks_per_rollout)
-        super().__init__(policy, num_envs, config, seed=seed)
+        super().__init__(policy, config, seed=seed)
         normalise = self._normalise if self.critic_input is None else self.critic_input
         if self.critic_input is not None:
             self.needed = tuple(dict.fromkeys((*self.needed, *self.critic_input.sees.observation)))
