@@ -112,6 +112,9 @@ def test_p_values_of_several_comparisons_are_corrected_by_holm() -> None:
 
 
 def test_corrected_p_values_rise_and_end_at_1() -> None:
+    # 2/256 twice, and 24/2048 once, which is the smaller of the two then
+    made = [compare_paired(*table(10, 0, 8, 1)), compare_paired(*table(10, 1, 10, 1))]
+    assert [verdict.p_value for verdict in corrected(made)] == pytest.approx([4 / 256, 4 / 256])
     made = [compare_paired(*table(5, 3, 4, 1)) for _ in range(4)]
     assert [verdict.p_value for verdict in corrected(made)] == [1.0] * 4
 
