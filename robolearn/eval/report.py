@@ -15,16 +15,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from robolearn.core import BadInput
 from robolearn.eval.intervals import Estimate
-from robolearn.eval.page import picture, render_page
-from robolearn.eval.plots import COLOURS, draw, draw_returns, draw_solved_within
+from robolearn.eval.plots import COLOURS, draw, draw_returns, draw_solved_within, to_svg
 from robolearn.eval.report_data import Outcome, ReportData, count
 from robolearn.eval.verdict import number
 from robolearn.eval.video import Video
 from robolearn.io.atomic import write_text
 from robolearn.io.paths import check_folder
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("robolearn.eval"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render_page(template: str, **values: Any) -> str:
+    """The HTML of `template`, e.g. ``"report.html"``; everything but `Markup` among the values shows as text."""
+    return _TEMPLATES.get_template(template).render(values)
+
+
+def picture(figure: Figure, prefix: str) -> Markup:
+    """`figure` as inline SVG; `prefix` keeps the ids of several pictures on one page apart."""
+    return Markup(to_svg(figure, prefix))  # matplotlib escapes the texts of a figure
+
 
 log = logging.getLogger(__name__)
 

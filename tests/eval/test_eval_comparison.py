@@ -14,7 +14,7 @@ from scipy import stats
 
 from robolearn.core import BadInput
 from robolearn.eval import Evaluation, compare, split_gain
-from robolearn.eval.by_return import compare_returns
+from robolearn.eval.comparison import compare_returns
 from robolearn.eval.intervals import bootstrap_difference
 from robolearn.eval.verdict import number
 

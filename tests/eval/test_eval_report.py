@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from robolearn.eval.by_success import compare_unpaired
-from robolearn.eval.comparison import Gain
+from robolearn.eval.comparison import Gain, compare_unpaired
 from robolearn.eval.intervals import Estimate, Success
 from robolearn.eval.plots import Curve, Series, draw, draw_solved_within, success_series, to_png, to_svg
 from robolearn.eval.report import render, write_report

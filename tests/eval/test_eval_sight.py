@@ -12,7 +12,7 @@ from policies.policy import ChunkPolicy
 from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.eval.sight import sight_of
+from robolearn.eval.video import sight_of
 
 PICTURE = ArraySpec((20, 20, 3), "uint8")
 INTERFACE = Interface(

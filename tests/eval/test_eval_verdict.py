@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robolearn.core import BadInput
-from robolearn.eval.by_success import (
+from robolearn.eval.comparison import (
+    compare,
     compare_paired,
     compare_unpaired,
     difference_interval,
     paired_difference_interval,
 )
-from robolearn.eval.comparison import compare
 from robolearn.eval.evaluation import evaluate
 from robolearn.eval.verdict import corrected
 

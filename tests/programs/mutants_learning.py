@@ -51,7 +51,7 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/eval/evaluation.py", "engine.reset(seed)", "engine.reset(0)", EVALUATION
     ),
     "paired-interval-without-continuity": Mutant(
-        "robolearn/eval/by_success.py", "cross - n / 2", "cross", VERDICT
+        "robolearn/eval/comparison.py", "cross - n / 2", "cross", VERDICT
     ),
     "verdicts-of-several-are-not-corrected": Mutant(
         "robolearn/eval/verdict.py", "(m - rank) * verdicts[i].p_value", "verdicts[i].p_value", VERDICT

@@ -91,16 +91,16 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/train/imitation.py", "return augment(observation, ", "return (lambda *a: a[0])(observation, ", CACHE
     ),
     "pieces-draw-their-own-noise": Mutant(
-        "robolearn/train/pieces.py", "value[piece.to(value.device)]", "value[: len(piece)]", PIECES
+        "robolearn/train/processes.py", "value[piece.to(value.device)]", "value[: len(piece)]", PIECES
     ),
     "pieces-count-alike": Mutant(
-        "robolearn/train/pieces.py", "whole = weight.sum()", "whole = 4 * weight.shape[0] + 0 * weight.sum()", PIECES
+        "robolearn/train/processes.py", "whole = weight.sum()", "whole = 4 * weight.shape[0] + 0 * weight.sum()", PIECES
     ),
     "pieces-keep-the-last-gradient-alone": Mutant(
-        "robolearn/train/pieces.py", "        total.backward()", "        net.zero_grad(); total.backward()", PIECES
+        "robolearn/train/processes.py", "        total.backward()", "        net.zero_grad(); total.backward()", PIECES
     ),
     "shares-are-not-summed": Mutant(
-        "robolearn/train/pieces.py", "            p.grad = gradient\n", "            pass\n", PIECES
+        "robolearn/train/processes.py", "            p.grad = gradient\n", "            pass\n", PIECES
     ),
     "backend-is-not-asked": Mutant("policies/policy.py", "if policy.backend is not None:", "if False:", BACKENDS),
     "decision-starts-from-full-noise": Mutant(
