@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from robolearn.cli.quickstart_deploy import deploy, deployed
-from robolearn.cli.quickstart_settings import QuickstartSettings
+from policies.settings import DENOISING, DenoisingConfig, FlowConfig
+from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm, SimRobot
+from robolearn.cli.quickstart_report import deploy, deployed
 from robolearn.core import BadInput
-from robolearn.presets import preset
-from robolearn.rl.algorithms import algorithm_name
-from robolearn.runs.command import at_least, check_seed, rate_text, reported
+from robolearn.core.switches import switch
+from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
+from robolearn.rl.algorithms import OnPolicyConfig, algorithm_name
+from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
 from sim.options import world_options
 
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from robolearn.cli.distill import Distill
     from robolearn.cli.finetune import Finetune
     from robolearn.cli.train import Train
+
+_LIFT = PRESETS["lift"]
+
 
 SEEING = "seeing"  # the run of the policy that sees
 SETTINGS = "settings.json"  # in --out: a resumed quickstart has the same
@@ -36,12 +42,72 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quickstart(QuickstartSettings):
+class Quickstart(Command):
     """From demonstrations to a policy that RL has made reliable, with a report that proves it.
 
     --policy and --algo choose the kind of policy and the algorithm, and with them which of the settings below there
     are; --task chooses the defaults.
     """
+
+    task: str = "lift"
+    """A task of ours."""
+    robot: SimRobot = "panda"
+    """The arm."""
+    out: Path = Path("runs/quickstart")
+    """Folder for data/, bc/, rl/, perhaps seeing/, report.html and settings.json."""
+    seed: int = 0
+    """Of everything."""
+    demos: DemoQuality = _LIFT.quality
+    """Quality of the demonstrations; see robolearn collect --help."""
+    episodes: int = _LIFT.episodes
+    """Demonstrations."""
+    train_steps: int = _LIFT.train_steps
+    """Gradient steps of imitation."""
+    env_steps: int = _LIFT.env_steps
+    """Budget of fine-tuning in control steps."""
+    eval_episodes: int = _LIFT.eval_episodes
+    """Episodes of each evaluation."""
+    policy: str = "flow"
+    """The kind of policy: flow or diffusion."""
+    policy_settings: DenoisingConfig = field(default_factory=FlowConfig)
+    algo: OnPolicyAlgorithm = "reinflow"
+    """The algorithm."""
+    settings: OnPolicyConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
+    observe: Literal["state", "images"] = "state"
+    """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
+    policies know the simulator's truth."""
+    distill_steps: int = 2000
+    """Gradient steps of the policy that sees."""
+    device: str = "auto"
+    """Where networks live: auto, cpu, cuda or cuda:<i>."""
+    videos: Annotated[bool, switch("videos")] = True
+    """Record the worst and the best episode of both policies."""
+    deploy_episodes: int = 10
+    """Episodes of the deployment at the end: on the simulated arm, where there is one of --robot, over ROS 2, in real
+    time; 0: none."""
+    resume: bool = False
+    """Go on with the quickstart in --out where it was stopped."""
+
+    @property
+    def eval_worlds(self) -> int:
+        """Worlds side by side of an evaluation: those of `robolearn evaluate`, which otherwise meets other starts."""
+        return min(WORLDS, self.eval_episodes)
+
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        task, algo = peek(args, "--task", "lift"), peek(args, "--algo", "reinflow")
+        policy, own = peek(args, "--policy", "flow"), preset(task)
+        if policy not in DENOISING:
+            raise BadInput("--policy", got=policy, available=DENOISING)
+        return {
+            "demos": own.quality,
+            "episodes": own.episodes,
+            "train_steps": own.train_steps,
+            "env_steps": own.env_steps,
+            "eval_episodes": own.eval_episodes,
+            "policy_settings": DENOISING[policy](),
+            "settings": algorithm_preset(algo, task),
+        }
 
     def plan(self) -> Steps:
         """The steps, checked: what cannot work is refused before anything is written."""
