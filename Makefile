@@ -20,7 +20,7 @@ help:
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
-	@echo "make test-rehearsal deploys policies on doubles of the drivers of FR3 and UR5e, and on an SO-101"
+	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, and on an SO-101"
 	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
@@ -91,7 +91,7 @@ test-crash: .venv/.dev
 test-hil-crash: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/hil_crash.py $(ARGS)
 
-# Deployments on doubles of the drivers of FR3 and UR5e, and on a simulated SO-101; they want a machine that does nothing else.
+# Deployments on emulators of the drivers of FR3 and UR5e, and on a simulated SO-101; they want a machine that does nothing else.
 test-rehearsal: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
 

@@ -12,7 +12,7 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
                             jump      the first value is half a radian (or metre) away
                             missing   the first name and its value are left out
     camera                  stop, freeze, black, swap (its pictures are stated to be another camera's)
-    driver                  program_stopped, protective_stop, slow: of the double of ur_robot_driver
+    driver                  program_stopped, protective_stop, slow: of the emulator of ur_robot_driver
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
 """
 

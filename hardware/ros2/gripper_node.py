@@ -36,7 +36,7 @@ TICK_S = 0.02
 
 
 def has_actions(contract: Contract) -> bool:
-    """Whether the gripper is reached by this node; the doubles of drivers do without actions that are not installed.
+    """Whether the gripper is reached by this node; emulators of drivers do without actions that are not installed.
 
     Raises:
       BadInput: those of a real arm are not installed.

@@ -311,7 +311,7 @@ class SimArmNode(StationNode):
             self.destroy_subscription(subscription)
 
     def _hear_no_openings(self) -> None:
-        """The gripper is moved by actions, as a double of its driver has them."""
+        """The gripper is moved by actions, as an emulator of its driver has them."""
         if self.contract.gripper is not None:
             self._stop_listening({self.contract.gripper.topic})
 
@@ -351,7 +351,7 @@ class SimArmNode(StationNode):
         return messages.trigger(response, True, json.dumps({"episode": self._episode, "seed": self._seed}))
 
     def _restarted(self) -> None:
-        """The arm is elsewhere: doubles of drivers forget what they were told."""
+        """The arm is elsewhere: emulators of drivers forget what they were told."""
 
     def _publish_summary(self) -> None:
         self._summaries.publish(messages.text(json.dumps(self.monitor.summary())))

@@ -1,4 +1,4 @@
-"""The programs behind a person's device: safety node, gripper, and the simulated arm or a driver's double."""
+"""The programs behind a person's device: safety node, gripper, and the simulated arm or a driver emulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def arm_programs(
     enclaves: bool,
     task: str,
     seed: int,
-    module: tuple[str, ...] = ("robolearn.cli.node_sim_arm",),
+    module: tuple[str, ...] = ("robolearn.bench.emulators.node",),
 ) -> list[Program]:
     """The nodes of a station, in the order in which they end: the arm last.
 

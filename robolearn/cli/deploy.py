@@ -37,7 +37,7 @@ class Deploy(Command):
     task: SimTask = "lift"
     """On the simulated arm, and in a rehearsal."""
     rehearse: bool = False
-    """On a simulated arm behind a double of the station's driver: its topics, stamps and habits."""
+    """On a simulated arm behind an emulator of the station's driver: its topics, stamps and habits."""
     words: str = ""
     """What to do, in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
     goals: str = ""
@@ -95,7 +95,7 @@ class Deploy(Command):
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         if self.rehearse:
-            from robolearn.cli.rehearsal import rehearsal
+            from robolearn.bench.emulators.rehearsal import rehearsal
 
             with rehearsal(self.robot) as robot:
                 return dataclasses.replace(self, robot=robot, rehearse=False).run()
@@ -246,6 +246,5 @@ def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...]
     made = TASKS[task]()
     # Long enough for an episode whose time slips on a busy machine.
     limit_s = 10.0 + 5.0 * (seconds if driver else made.max_episode_steps / CONTROL_HZ)
-    double = ("robolearn.cli.node_driver_double", driver, str(seconds))
-    module = double if driver else ("robolearn.cli.node_sim_arm",)
+    module = ("robolearn.bench.emulators.node", *((driver, str(seconds)) if driver else ()))
     return tuple(made.observation_names), Simulation(task, module, limit_s, made.prompt)

@@ -2,7 +2,7 @@
 
 Everything that moves the arm goes the way of `hardware.recording`: the person's device or the policy's chunks become
 set-points by the same control, and the safety node lets them through, moves them, or stops the arm. What is stored is
-what it accepted. So the loop is the same on the simulated arm, on a double of a driver and on the real one.
+what it accepted. So the loop is the same on the simulated arm, on an emulator of a driver and on the real one.
 
     the success key, or the failure key   the episode ends with that label
     the clock                             it is truncated

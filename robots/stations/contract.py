@@ -192,7 +192,7 @@ class Contract:
       gripper_in_command: whether the positions of the gripper's joints are the last numbers of the command vector.
       gripper_states: where the gripper is measured, where that is not on `joint_states`.
       servos: those that the node `servos` drives, or None.
-      driver: whose habits the station has, of `DRIVERS`: which double of a driver stands in for it in a rehearsal.
+      driver: whose habits the station has, of `DRIVERS`: which emulator of a driver stands in for it in a rehearsal.
       conditions: what the robot's controller has to report before the arm may move, and while it does.
       objects: the task's privileged vector as named positions (simulation only), or None.
       object_names: components of that vector; the task knows them, see `with_objects`.

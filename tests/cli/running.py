@@ -45,7 +45,7 @@ class Running:
 
     def pid(self, node: str) -> int:
         """Of one node."""
-        words = "robolearn.cli.node_sim_arm" if node == "sim_arm" else f"robolearn.deploy.nodes {node} "
+        words = "robolearn.bench.emulators.node" if node == "sim_arm" else f"robolearn.deploy.nodes {node} "
         (found,) = [pid for pid, line in self.left.items() if words in line]
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from robolearn.cli.benchmark_faults import BenchmarkFaults, _worst
+from robolearn.bench.faults.benchmark import BenchmarkFaults, _worst
 from robolearn.cli.main import main
 
 pytestmark = [pytest.mark.realtime, pytest.mark.long]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.cli.benchmark_hil import _ratio_of_equals
+from robolearn.bench.hil import _ratio_of_equals
 from robolearn.cli.main import main
 
 pytestmark = pytest.mark.long

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.cli import benchmark_hil_updates
+from robolearn.bench import lerobot
 from robolearn.cli.main import main
 
 SMALL = ["--rounds", "1", "--seconds", "0.1", "--width", "16", "--batch", "8", "--critics", "3"]
@@ -26,8 +26,8 @@ def test_our_updates_alone_and_beside_a_rival(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The ratio is over the better of the rival's two."""
-    (tmp_path / "benchmark_lerobot_sac.py").write_text(RIVAL)
-    monkeypatch.setattr(benchmark_hil_updates, "__file__", str(tmp_path / "benchmark_hil_updates.py"))
+    (tmp_path / "lerobot_sac.py").write_text(RIVAL)
+    monkeypatch.setattr(lerobot, "SCRIPTS", tmp_path)
     assert main(["benchmark", "hil-updates", *SMALL, "--lerobot-python", sys.executable, "--json"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     rates = result["updates_per_s"]
@@ -50,7 +50,7 @@ def test_bad_input_is_refused(wrong: str, said: str, capsys: pytest.CaptureFixtu
 def test_a_rival_that_ends_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "benchmark_lerobot_sac.py").write_text("import sys\nsys.exit('no such policy')")
-    monkeypatch.setattr(benchmark_hil_updates, "__file__", str(tmp_path / "benchmark_hil_updates.py"))
+    (tmp_path / "lerobot_sac.py").write_text("import sys\nsys.exit('no such policy')")
+    monkeypatch.setattr(lerobot, "SCRIPTS", tmp_path)
     assert main(["benchmark", "hil-updates", *SMALL, "--lerobot-python", sys.executable]) == 1
     assert "failed: no such policy" in capsys.readouterr().err

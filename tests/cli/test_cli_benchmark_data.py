@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from robolearn.cli import benchmark_data, benchmark_memory
-from robolearn.cli.benchmark_data import BenchmarkData
+from robolearn.bench import data as benchmark_data
+from robolearn.bench import memory as benchmark_memory
+from robolearn.bench.data import BenchmarkData
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, memory
 from robolearn.data import Dataset, EpisodeWriter
 

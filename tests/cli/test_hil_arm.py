@@ -1,4 +1,4 @@
-"""`robolearn hil run --robot`: the loop on the simulated arm and on a double of the FR3's driver, over real DDS.
+"""`robolearn hil run --robot`: the loop on the simulated arm and on an emulator of the FR3's driver, over real DDS.
 
 Its own processes, a real Chromium or a real terminal, and a listener on the ROS topics that shares nothing with them:
 from the click to the first command at the arm that answers it, what was stored against what the safety filter accepted,
@@ -32,7 +32,7 @@ from untrained import make_constant
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import Background
 from hardware.safety import SafetyFilter
-from robolearn.cli.rehearsal import rehearsal
+from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.data.replay import End, Step
 from robots import DELTA_POS, PANDA
 from robots.stations import load_contract

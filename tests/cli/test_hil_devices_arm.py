@@ -27,7 +27,7 @@ from untrained import make_constant
 
 from hardware.ros2.background import Background
 from hardware.safety import SafetyFilter
-from robolearn.cli.rehearsal import rehearsal
+from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.data.replay import Step
 from robots import SO101
 from robots.stations import Contract, load_contract

@@ -177,7 +177,7 @@ def station() -> Iterator[Station]:
             env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         for words in (
-            "robolearn.cli.node_sim_arm --task lift", "robolearn.deploy.nodes safety",
+            "robolearn.bench.emulators.node --task lift", "robolearn.deploy.nodes safety",
             "robolearn.deploy.nodes streamer",
         )
     }  # fmt: skip

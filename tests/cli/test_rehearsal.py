@@ -28,7 +28,7 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.permissions import policy_xml
 from hardware.safety import SafetyFilter
-from robolearn.cli.rehearsal import rehearsal
+from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.core import BadInput
 from robots import RobotSpec
 from robots.stations import CONTRACTS, load_contract

@@ -69,7 +69,7 @@ def test_files_of_the_current_folder_are_no_part_of_our_nodes(tmp_path: Path) ->
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py of the current folder')")
     for program in programs(station(True)):
         refused = program.command[: program.command.index("--contract")]
-        refused = refused if program.name != "sim_arm" else (*refused[:3], "robolearn.cli.node_sim_arm")
+        refused = refused if program.name != "sim_arm" else (*refused[:3], "robolearn.bench.emulators.node")
         done = subprocess.run([*refused, "--nothing", "1"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 2 and "flag: got --nothing" in done.stderr, done.stderr
 

@@ -16,7 +16,7 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
 from hardware.ros2.sending_time import sent_at
-from robolearn.cli.faults.swing import Swing
+from robolearn.bench.faults.sine_policy import Swing
 from robots.stations import Contract, load_contract
 
 

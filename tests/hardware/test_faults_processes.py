@@ -47,7 +47,7 @@ COMMANDS = {
     # A simulated arm may stand still for a moment on a busy machine.
     "streamer": [*NODE, "streamer", "--grace-ms", "150", "--realtime-priority", PRIORITY],
     "safety": [*NODE, "safety", "--realtime-priority", PRIORITY],
-    "sim_arm": [sys.executable, "-m", "robolearn.cli.node_sim_arm", "--realtime-priority", PRIORITY],
+    "sim_arm": [sys.executable, "-m", "robolearn.bench.emulators.node", "--realtime-priority", PRIORITY],
 }
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ROS_DOMAIN_ID": str(DOMAIN)}
 

@@ -19,9 +19,8 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.execution.gripper_goals import AGAIN_S, GripperGoals
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
-from hardware.ros2.doubles.gripper_controller import GripperController
-from hardware.ros2.doubles.hand import Hand
 from hardware.ros2.gripper_node import GripperNode
+from robolearn.bench.emulators.grippers import GripperController, Hand
 from robots.stations import CONTRACTS, Contract, load_contract
 
 pytestmark = pytest.mark.long

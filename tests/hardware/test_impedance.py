@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.ros2.doubles.impedance import ImpedanceController
 from hardware.safety import JointTarget, SafetyFilter
+from robolearn.bench.emulators.impedance import ImpedanceController
 from robolearn.core.se3 import quat_to_matrix
 from robots import FR3, ROBOTS, RobotSpec
 from robots.limits import Limits

@@ -37,8 +37,8 @@ from hardware.ros2.station_watch import StationWatch
 from hardware.ros2.streamer_node import StreamerNode
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.device import Sample
+from robolearn.bench.emulators.node import make_world
 from robolearn.cli.main import main
-from robolearn.cli.node_sim_arm import make_world
 from robolearn.core import ActionChunk, Observation, Policy
 from robots.stations import Contract, contract_names, load_contract
 

@@ -22,7 +22,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.sim_arm_node import SimArmNode
-from robolearn.cli.node_sim_arm import make_world
+from robolearn.bench.emulators.node import make_world
 from robolearn.core import BadInput
 from robots import PANDA
 from robots.stations import COMPRESSED, IMAGE, TRAJECTORY, Camera, Contract, Topic, load_contract

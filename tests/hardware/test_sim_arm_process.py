@@ -22,7 +22,7 @@ WAIT_S = 30.0
 
 def start(*flags: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "robolearn.cli.node_sim_arm", *flags],
+        [sys.executable, "-m", "robolearn.bench.emulators.node", *flags],
         env={**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,

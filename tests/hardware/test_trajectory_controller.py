@@ -7,7 +7,7 @@ import pytest
 
 from hardware.execution.horizon import Horizon
 from hardware.observing.monitor import LimitMonitor
-from hardware.ros2.doubles.trajectory_controller import TrajectoryController, Waypoint
+from robolearn.bench.emulators.trajectory_controller import TrajectoryController, Waypoint
 from robots import ROBOTS
 
 JOINTS = ("a", "b")

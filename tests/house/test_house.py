@@ -98,13 +98,19 @@ def test_quickstart_never_names_a_folder_that_is_there(tmp_path: Path) -> None:
         ("robolearn/io/extra.py", "import robolearn.runs", "Upper rooms"),
         ("robots/extra.py", "import sim", "Upper rooms"),
         ("sim/extra.py", "import hardware", "Upper rooms"),
-        ("robolearn/rl/__init__.py", "import sim", "Only robolearn.cli and the examples import sim"),
-        ("robolearn/deploy/__init__.py", "import sim", "Only robolearn.cli and the examples import sim"),
-        ("robolearn/presets.py", "import hardware", "Only robolearn.cli, robolearn.deploy"),
+        ("robolearn/rl/__init__.py", "import sim", "Only robolearn.cli, robolearn.bench and the examples"),
+        (
+            "robolearn/deploy/__init__.py",
+            "import sim",
+            "Only robolearn.cli, robolearn.bench and the examples",
+        ),
+        ("robolearn/presets.py", "import hardware", "Only robolearn.cli, robolearn.bench, robolearn.deploy"),
         ("robolearn/deploy/__init__.py", "import hardware", ""),
         ("robolearn/hil/extra.py", "import hardware, robolearn.deploy", ""),
         ("robolearn/data/video/extra.py", "import robolearn.data.convert", "Data: the format"),
         ("robolearn/cli/extra.py", "import sim, hardware", ""),
+        ("robolearn/bench/extra.py", "import sim, hardware, robolearn.hil", ""),
+        ("robolearn/bench/extra.py", "import robolearn.cli", "Upper rooms"),
     ],
 )
 def test_the_contracts_notice_a_room_that_reaches_up(

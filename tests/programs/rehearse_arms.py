@@ -1,4 +1,4 @@
-"""`robolearn deploy --rehearse`: a trained policy behind the contract of a real station and a double of its driver.
+"""`robolearn deploy --rehearse`: a trained policy behind the contract of a real station and an emulator of its driver.
 
 Success is the simulated task's; limits are judged by the monitor at the double's controller, which sees what the arm is
 asked to do each millisecond, and by an observer on the driver's topics.

@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from robolearn.cli.dataset.prove import SEEDS_APART, check_task, prove
+from robolearn.bench.quality_advice import SEEDS_APART, check_task, prove
 from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
 
 

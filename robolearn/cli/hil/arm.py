@@ -36,7 +36,7 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
     from robolearn.hil.link import opened
 
     if actor.rehearse:
-        from robolearn.cli.rehearsal import rehearsal
+        from robolearn.bench.emulators.rehearsal import rehearsal
 
         with rehearsal(actor.robot) as robot:
             return play_on_arm(dataclasses.replace(actor, robot=robot, rehearse=False), base)
@@ -187,7 +187,7 @@ def _nodes(actor: Acting, contract: Contract, seed: int) -> Iterator[Any]:
     from robolearn.deploy import Processes
 
     # The person ends an episode, or --seconds; the simulated task's own clock is for scripts.
-    module = ("robolearn.cli.node_driver_double", contract.driver or "sim", str(10.0 + 2.0 * actor.seconds))
+    module = ("robolearn.bench.emulators.node", contract.driver or "sim", str(10.0 + 2.0 * actor.seconds))
     programs = arm_programs(
         contract, actor.robot, actor.realtime_priority, actor.enclaves, actor.task, seed % 2**31, module
     )

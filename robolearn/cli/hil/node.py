@@ -59,12 +59,12 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     from robolearn.cli.hil.actor import HilActor
     from robolearn.cli.hil.arm import open_lesson, station_of
     from robolearn.cli.hil.learner import LOGS, SPOOL
-    from robolearn.cli.hil.run import PROGRAM
     from robolearn.cli.node_record import OPTIONS
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import Processes, Program
     from robolearn.hil.link import opened
     from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
+    from robolearn.runs.command_line import PROGRAM
 
     for name in ("policy", "out"):
         if not value(name):

@@ -29,7 +29,7 @@ class Playing(Command):
     robot: Station = ""
     """An arm behind the safety filter over ROS 2, with --teleop: a robot contract, by name or as a file of your own."""
     rehearse: bool = False
-    """With --robot: a simulated arm behind a double of the station's driver, its topics, stamps and habits."""
+    """With --robot: a simulated arm behind an emulator of the station's driver, its topics, stamps and habits."""
     seconds: float = 30.0
     """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
     console: int | None = None

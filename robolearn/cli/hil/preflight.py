@@ -54,8 +54,8 @@ def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
 
 
 def _on_arm(playing: Playing, needed: Interface) -> tuple[Interface, str, bool]:
+    from robolearn.bench.emulators.rehearsal import rehearsal
     from robolearn.cli.hil.arm import station_of
-    from robolearn.cli.rehearsal import rehearsal
 
     with rehearsal(playing.robot) if playing.rehearse else nullcontext(playing.robot) as robot:
         contract = station_of(robot, playing.task, needed)

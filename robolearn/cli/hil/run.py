@@ -21,6 +21,7 @@ from robolearn.cli.hil.shown import lines, print_lines
 from robolearn.core import BadInput, check_compatible
 from robolearn.rewards.choice import KEY
 from robolearn.runs.command import Command
+from robolearn.runs.command_line import PROGRAM, words_of
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ OVER_S = 60.0  # for the actor to end, once the learner has
 SOON_S = 20.0  # a half that dies so soon after its start, again and again, is not started any more
 MOST_DEATHS = 3
 NICE = 15  # of a learner beside an actor that keeps its rate
-PROGRAM = (sys.executable, "-P", "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +118,14 @@ class HilRun(Teaching, Playing):
 
     def _learner(self, address: str) -> list[str]:
         own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
-        words = [word for f in fields(self) if f.name in own for word in _flag(f.name, getattr(self, f.name))]
-        words += [word for part in (self.settings, self.curriculum) for word in flags_of(part)]
+        words = words_of(self, own)
+        words += [word for part in (self.settings, self.curriculum) for word in words_of(part)]
         words += ["--listen", address, "--go-on", "--json"]
         return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
 
     def _actor(self, address: str) -> list[str]:
         own = {f.name for f in fields(Playing)} - {f.name for f in fields(Command)}
-        words = [word for f in fields(self) if f.name in own for word in _flag(f.name, getattr(self, f.name))]
+        words = words_of(self, own)
         return [
             *words, "--policy", str(self.policy), "--out", str(self.out / SPOOL), "--learner", address, "--json",
         ]  # fmt: skip
@@ -141,15 +141,3 @@ class _Deaths:
         at = self._at.setdefault(name, [])
         at.append(time.monotonic())
         return len(at) > MOST_DEATHS and at[-1] - at[-1 - MOST_DEATHS] < SOON_S
-
-
-def flags_of(settings: Any) -> list[str]:
-    """The words that say on a command line what a settings dataclass says."""
-    return [word for f in fields(settings) for word in _flag(f.name, getattr(settings, f.name))]
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    if value is None or value is False or value == "":
-        return []
-    words = [f"--{name.replace('_', '-')}"]
-    return words if value is True else [*words, str(value)]

@@ -8,7 +8,7 @@ import pytest
 
 from hardware.safety.motion import Motion
 from hardware.safety.output import Output
-from robolearn.cli.benchmark_safety import BenchmarkSafety
+from robolearn.bench.safety.benchmark import BenchmarkSafety
 from robolearn.cli.main import main
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from hardware.safety import Limits, PoseTarget, SafetyState
 from hardware.safety.collision import HELD, Collision
-from hardware.safety.judge import CollisionJudge
-from hardware.safety.proof import Attack, judge_postures
+from robolearn.bench.safety.collisions import Attack, CollisionReference, compare_postures
 from robolearn.core import BadInput
 from robots import PANDA, ROBOTS, RobotSpec
 from robots.obstacles import Box, Plane
@@ -80,7 +79,7 @@ def test_a_distance_that_was_measured_is_not_believed_after_the_arm_has_gone_on(
 @pytest.mark.parametrize("name", ROBOTS)
 def test_random_postures_are_judged_as_mujoco_judges_them(name: str) -> None:
     """A sample of `robolearn benchmark safety --postures 100000`."""
-    found = judge_postures(ROBOTS[name], Limits.of(ROBOTS[name]), 1000, seed=1)
+    found = compare_postures(ROBOTS[name], Limits.of(ROBOTS[name]), 1000, seed=1)
     assert found["overlapping"] > 0 and found["let_through"] == 0, found
     assert found["refused"] > found["overlapping"] and found["refused_clear"] == found["refused_far"] == 0, found
 
@@ -178,7 +177,7 @@ def down(rig, steps: int = 400, by: float = 0.02) -> None:
 
 def test_the_arm_stops_above_the_table_and_comes_back(make_rig) -> None:
     limits = Limits.of(PANDA).tightened(obstacles=(TABLE,))
-    judge = CollisionJudge(PANDA, limits)
+    judge = CollisionReference(PANDA, limits)
     rig = make_rig(limits).arm()
     down(rig)
     assert rig.filter.state is SafetyState.ARMED, rig.filter.reason
@@ -197,7 +196,7 @@ def test_what_the_gripper_holds_stays_above_the_table(make_rig) -> None:
     lowest = []
     for held in (None, [[-0.02, -0.02, -0.05], [0.02, 0.02, 0.06]]):
         limits = Limits.of(PANDA).tightened(obstacles=(TABLE,), held=held)
-        judge = CollisionJudge(PANDA, limits)
+        judge = CollisionReference(PANDA, limits)
         rig = make_rig(limits).arm()
         down(rig)
         assert max(judge.depth(q) for q in rig.sent) == 0.0
@@ -210,7 +209,7 @@ def test_links_stay_out_of_a_turned_box(make_rig) -> None:
     """The elbow meets a post, not the tcp."""
     post = Box("camera post", np.array([0.25, 0.25, 0.0]), np.array([0.35, 0.35, 1.0]), yaw=0.6)
     limits = Limits.of(PANDA).tightened(obstacles=(post,))
-    judge = CollisionJudge(PANDA, limits)
+    judge = CollisionReference(PANDA, limits)
     rig = make_rig(limits).arm()
     for _ in range(300):
         rig.tick(rig.goal(rig.measured + 0.2 * np.eye(7)[0]))

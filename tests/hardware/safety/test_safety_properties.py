@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hardware.observing.monitor import LimitMonitor
 from hardware.safety import JointTarget, Limits, SafetyState
-from hardware.safety.fuzz import FAULTS, MOVING, Fuzz
+from robolearn.bench.safety.fuzz import FAULTS, MOVING, Fuzz
 from robots import PANDA, ROBOTS
 
 SOME = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

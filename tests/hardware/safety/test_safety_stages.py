@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardware.safety import JointTarget, Limits, PoseTarget, SafetyFilter, SafetyState
-from hardware.safety.judge import CollisionJudge
+from robolearn.bench.safety.collisions import CollisionReference
 from robolearn.core import BadInput
 from robots import PANDA
 
@@ -216,7 +216,7 @@ def test_self_collision_brakes_and_latches(rig) -> None:
         if rig.filter.state is not SafetyState.ARMED:
             break
     latched(rig, "self-collision", "would come within 0.0")
-    judge = CollisionJudge(PANDA, rig.limits)
+    judge = CollisionReference(PANDA, rig.limits)
     assert min(judge.look(q).free for q in rig.sent[::5]) >= 0.0199
 
 

@@ -27,7 +27,7 @@ from hardware.ros2.background import Background
 from hardware.ros2.sim_arm_node import SimArmNode
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.browser import Browser
-from robolearn.cli.node_sim_arm import make_world
+from robolearn.bench.emulators.node import make_world
 from robots import PANDA
 from robots.stations import load_contract
 

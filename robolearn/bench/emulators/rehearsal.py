@@ -1,4 +1,4 @@
-"""A rehearsal: the contract of a real station, unchanged, with a double of its driver and a simulated arm behind it."""
+"""Rehearsals: the contract of a real station, unchanged, with an emulator of its driver and a simulated arm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rehearsal(robot: str) -> Iterator[str]:
       robot: name or file of the contract of a real station.
 
     Raises:
-      BadInput: there is none of that name, it is of a simulated arm, or of a driver without a double. Servos need
+      BadInput: there is none of that name, it is of a simulated arm, or of a driver without an emulator. Servos need
         none: the simulated arm takes the vector that our own driver takes.
     """
     contract = load_contract(robot)

@@ -1,14 +1,14 @@
-"""franka_ros2 with the Franka Hand, as a double: what its nodes publish, what they follow, what they do not notice.
+"""Emulator of franka_ros2 with the Franka Hand: topics published and followed, faults that go unnoticed.
 
 - `franka/joint_states` is the driver's own. `joint_states` is a relay's, joint_state_publisher: at a rate of its own,
   with a stamp of *now* on whatever came last, so a driver that died looks alive there.
 - A contract whose command is a trajectory has its arm led by joint_trajectory_controller at 1 kHz
-  (`doubles.trajectory_controller`). What it asks of the arm is what the limit monitor judges, in place of the messages:
-  a late message is a stop, whatever the messages said.
-- One whose command is a pose has CRISP's Cartesian impedance controller (`doubles.impedance`). The limit monitor judges
-  the postures that come with the poses.
+  (`emulators.trajectory_controller`). The limit monitor judges its set-points in place of the messages: a late message
+  is a stop, whatever the messages said.
+- One whose command is a pose has CRISP's Cartesian impedance controller (`emulators.impedance`). The limit monitor
+  judges the postures that come with the poses.
 - `franka_gripper/joint_states` comes 50 times a second. The hand follows actions; where their types are not installed
-  the double follows the contract's gripper topic itself, and logs that it does.
+  the emulator follows the contract's gripper topic itself, and logs that it does.
 
 Real: 1 kHz joint states; here `joint_hz`.
 """
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
-from hardware.ros2.doubles.hand import Hand
-from hardware.ros2.doubles.impedance import ImpedanceController
-from hardware.ros2.doubles.trajectory_controller import PERIOD_S, TrajectoryController, Waypoint
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.sending_time import sent_at
 from hardware.ros2.sim_arm_node import SimArmNode
+from robolearn.bench.emulators.grippers import Hand
+from robolearn.bench.emulators.impedance import ImpedanceController
+from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, Waypoint
 from robolearn.core import BadInput
 from robots.stations import POSE, TRAJECTORY
 
@@ -62,8 +62,8 @@ class _Leads(Protocol):
 class _Trajectory:
     """joint_trajectory_controller."""
 
-    def __init__(self, arm: FrankaDouble) -> None:
-        self._double = arm
+    def __init__(self, arm: FrankaEmulator) -> None:
+        self._emulator = arm
         self._controller = TrajectoryController(arm.contract.joints, arm.arm()[0])
         self._judged_from, self._count = time.monotonic(), 0  # samples of the controller since then
 
@@ -83,9 +83,9 @@ class _Trajectory:
     def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
         desired = self._controller.sample(now, q, v)
         self._count += 1
-        self._double.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
+        self._emulator.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
         if begun:
-            self._double.world.command(desired)
+            self._emulator.world.command(desired)
 
     def hold(self, q: Array) -> None:
         self._controller.hold(q)
@@ -94,20 +94,20 @@ class _Trajectory:
 class _Impedance:
     """CRISP's cartesian_impedance_controller, which takes no pose while several publish them."""
 
-    def __init__(self, arm: FrankaDouble) -> None:
-        self._double, c = arm, arm.contract
+    def __init__(self, arm: FrankaEmulator) -> None:
+        self._emulator, c = arm, arm.contract
         self._controller = ImpedanceController(c.robot, arm.arm()[0])
         if c.posture is not None:
             arm.listen(messages.JointState, c.posture.topic, self._on_posture)
 
     def _on_posture(self, message: Any, info: Any) -> None:
-        q = messages.pick(message, self._double.contract.joints)
-        self._double.monitor.command(q, sent_at(info))
+        q = messages.pick(message, self._emulator.contract.joints)
+        self._emulator.monitor.command(q, sent_at(info))
         if np.isfinite(q).all():
             self._controller.posture(q)
 
     def take(self, message: Any, now: float) -> str:
-        if self._double.count_publishers(self._double.contract.command.topic) > 1:
+        if self._emulator.count_publishers(self._emulator.contract.command.topic) > 1:
             return "poses of several publishers"
         position, rotation = messages.read_pose(message)
         if not (np.isfinite(position).all() and np.isfinite(rotation).all()):
@@ -117,13 +117,13 @@ class _Impedance:
 
     def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
         if begun:
-            self._double.world.push(self._controller.sample(q, v))
+            self._emulator.world.push(self._controller.sample(q, v))
 
     def hold(self, q: Array) -> None:
         self._controller.begin(q)
 
 
-class FrankaDouble(SimArmNode):
+class FrankaEmulator(SimArmNode):
     """The arm's driver, its controller, relay and hand. Args and parameters: see `SimArmNode`."""
 
     commands = (TRAJECTORY, POSE)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from robolearn.runs.command import Command, at_least
 
 if TYPE_CHECKING:
-    from robolearn.cli.faults.faults import Fault
-    from robolearn.cli.faults.station import FaultStation
+    from robolearn.bench.faults.faults import Fault
+    from robolearn.bench.faults.station import FaultStation
 
 CONTACT = {
     "topic": "/external_joint_torques",
@@ -51,7 +51,7 @@ class BenchmarkFaults(Command):
 
         at_least(1, repeats=self.repeats)
         prepare()
-        from robolearn.cli.faults.faults import FAULTS
+        from robolearn.bench.faults.faults import FAULTS
 
         chosen = [fault for fault in FAULTS if not self.only or any(word in fault.name for word in self.only)]
         if not chosen:
@@ -91,9 +91,9 @@ class BenchmarkFaults(Command):
 
     def _measure(self, chosen: list[Fault], folder: Path) -> list[dict[str, Any]]:
         from hardware.ros2.realtime import realtime
-        from robolearn.cli.faults.faults import CAMERA
-        from robolearn.cli.faults.faults import CONTACT as FEELS
-        from robolearn.cli.faults.station import FaultStation
+        from robolearn.bench.faults.faults import CAMERA
+        from robolearn.bench.faults.faults import CONTACT as FEELS
+        from robolearn.bench.faults.station import FaultStation
         from robolearn.deploy.programs import may_be_realtime
         from robolearn.runs import Progress
 

@@ -44,8 +44,7 @@ def prove(
       ``policies``: name and success of each; ``verdicts``: of the weighted and the dropped one against the one that
       draws all alike.
     """
-    from robolearn.cli.evaluate import evaluate_policy
-    from robolearn.eval import compare, corrected
+    from robolearn.eval import compare, corrected, evaluate
     from robolearn.presets import WORLDS
     from robolearn.runs import Progress
     from robolearn.train.imitation import ImitationConfig, ImitationTrainer
@@ -65,7 +64,10 @@ def prove(
                 for i in range(config.iterations):
                     trainer.iterate(i)
                     progress(i + 1)
-            found[name] = evaluate_policy(env, trainer.policy(), episodes, SEEDS_APART + seed, quiet, name)
+            with Progress(f"evaluating {name}", total=episodes, unit="episodes", quiet=quiet) as progress:
+                found[name] = evaluate(
+                    env, trainer.policy(), episodes, SEEDS_APART + seed, progress=lambda done, _, p=progress: p(done)
+                )
     finally:
         env.close()
     return {

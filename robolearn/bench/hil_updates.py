@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import tempfile
 import time
@@ -15,7 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from robolearn.core import BadInput, RobolearnError
+from robolearn.bench.lerobot import lerobot_environment, lerobot_failed, lerobot_program, lerobot_python
+from robolearn.core import BadInput
 from robolearn.rl.off_policy_settings import RlpdConfig
 from robolearn.runs.command import Command, at_least
 
@@ -44,7 +44,6 @@ class BenchmarkHilUpdates(Command):
     settings: RlpdConfig = field(default_factory=RlpdConfig)
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.benchmark_data import _lerobot_python
         from robolearn.runs.threads import torch_threads
 
         at_least(1, rounds=self.rounds)
@@ -53,7 +52,7 @@ class BenchmarkHilUpdates(Command):
         if self.settings.batch % 2:
             raise BadInput("--batch", got=self.settings.batch, expected="an even number: half of it demonstrations")
         begun = time.perf_counter()
-        python = _lerobot_python(self.lerobot_python)
+        python = lerobot_python(self.lerobot_python)
         with ExitStack() as stack, torch_threads(1):
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="robolearn-hil-updates-")))
             sides: dict[str, Callable[[], float]] = {}
@@ -145,20 +144,14 @@ class _Rival:
     """LeRobot's learner in a process of its own, which measures when it is told to."""
 
     def __init__(self, python: str, work: Path, settings: RlpdConfig, *, compiled: bool) -> None:
-        script = Path(__file__).with_name("benchmark_lerobot_sac.py").read_text()
         task = {
             "features": FEATURES, "actions": COMPONENTS * CHUNK, "transitions": TRANSITIONS, "batch": settings.batch,
             "width": settings.width, "depth": settings.depth, "critics": settings.critics, "subset": settings.subset,
             "compile": compiled,
         }  # fmt: skip
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(work / "huggingface"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }  # fmt: skip
         self._said = (work / f"said-{compiled}").open("w+")
-        # As text, so that the modules beside it are not in the way of LeRobot's own imports.
         self._process = subprocess.Popen(
-            [python, "-c", script, json.dumps(task)], cwd=work, env=environment, text=True,
+            lerobot_program(python, "lerobot_sac.py", task), cwd=work, env=lerobot_environment(work), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
         )  # fmt: skip
         self._python = python
@@ -190,5 +183,4 @@ class _Rival:
             if line.startswith("{"):
                 return json.loads(line)
         self._said.seek(0)
-        tail = " | ".join(self._said.read().strip().splitlines()[-3:])
-        raise RobolearnError(f"LeRobot in {self._python} failed: {tail}")
+        raise lerobot_failed(self._python, self._said.read())

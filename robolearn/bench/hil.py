@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import FlowConfig
-from robolearn.cli.hil.run import PROGRAM, flags_of
 from robolearn.core import BadInput, RobolearnError
 from robolearn.hil.settings import CurriculumConfig
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least
+from robolearn.runs.command_line import PROGRAM, words_of
 
 log = logging.getLogger(__name__)
 
 Arm = Literal["none", "demos", "demos+interventions", "bc"]
+STARTS, WATCHED, DOUBTED = 1_000, 2_000, 3_000  # seeds of the episodes that judge
+WITHIN = 40  # control steps, in which a doubt is to foretell a failure
 RESULT = "benchmark.json"  # in a run's folder: it is finished and judged
 
 
@@ -138,11 +140,11 @@ class BenchmarkHil(Command):
         log.info("%s", folder.name)
         words: list[Any] = ["--policy", bc, "--task", task, "--algo", algo, "--seed", seed]
         words += ["--env-steps", self.env_steps]
-        words += [word for part in (settings, self.curriculum) for word in flags_of(part)]
+        words += [word for part in (settings, self.curriculum) for word in words_of(part)]
         words += ["--demos", demos] if arm != "none" else []
         words += ["--operator", "scripted"] if arm in ("demos+interventions", "bc") else []
         _robolearn("hil", "run", *words, "--out", folder, *(("--resume",) if folder.exists() else ()))
-        learned, imitated = (self._judge(task, policy) for policy in (folder, bc))
+        learned, imitated = (_measure_policy(task, policy, self.eval_episodes, self.delay) for policy in (folder, bc))
         told = read_json(folder / "result.json", what=f"run {folder}")
         equal = _ratio_of_equals(learned.pop("starts_s"), imitated.pop("starts_s"))
         result = {
@@ -154,15 +156,54 @@ class BenchmarkHil(Command):
         write_json(folder / RESULT, result)
         return plain(result)
 
-    def _judge(self, task: str, policy: Path) -> dict[str, Any]:
-        from robolearn.cli.benchmark_hil_judge import judge
-
-        return judge(task, policy, self.eval_episodes, self.delay)
-
     def _settings(self, arm: Arm, algo: str) -> OffPolicyConfig:
         kind = algorithm(algo, OffPolicyConfig)
         settings = self.settings if isinstance(self.settings, kind) else kind()
         return settings.without_critics() if arm == "bc" else settings
+
+
+def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
+    """Success without help, its cycle time, and that of each start (None: not solved); the share of steps that an
+    operator steers who watches; success with `delay` control steps of inference delay, from the same starts; AUROC of
+    each doubt for failure within 40 steps."""
+    import numpy as np
+    import torch
+
+    from policies.storage.loading import open_policy
+    from policies.wrappers.best_of_n import ChosenPolicy
+    from policies.wrappers.delayed import DelayedPolicy
+    from robolearn.core import bind_policy
+    from robolearn.eval import evaluate
+    from robolearn.hil.doubt import doubts_of
+    from robolearn.hil.watched import watch
+    from sim.experts import make_operator
+    from sim.options import world_options
+    from sim.registry import make_env
+
+    torch.set_num_threads(1)
+    policy = open_policy(folder)
+    env = make_env(task, episodes, threads=1, **world_options(task, [policy]))
+    try:
+        bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
+        alone = evaluate(env, policy, episodes, STARTS)
+        helped = watch(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
+        late = evaluate(env, DelayedPolicy(policy, delay), episodes, STARTS).to_json() if delay else None
+        doubts = None
+        if isinstance(policy, ChosenPolicy):
+            signs, failures = doubts_of(env, policy, DOUBTED, within=WITHIN)
+            doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
+    finally:
+        env.close()
+    found, order = alone.to_json(), np.argsort(alone.world)
+    starts = zip(alone.succeeded[order], alone.cycle_time_s[order].tolist(), strict=True)
+    return {
+        "success": found["success"],
+        "cycle_s": found["cycle_time_s"]["mean"] if found["cycle_time_s"] else None,
+        "starts_s": [seconds if solved else None for solved, seconds in starts],
+        "intervention_rate_end": helped["intervention_rate"],
+        "delayed": {"success": late["success"], "delay_steps": delay} if late else None,
+        "doubts": doubts,
+    }
 
 
 def _after(args: Sequence[str], flag: str) -> list[str]:

@@ -22,7 +22,7 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.sending_time import sent_at
 from hardware.safety.types import SafetyState
-from robolearn.cli.faults.swing import SPOILT
+from robolearn.bench.faults.sine_policy import SPOILT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready
 from robolearn.deploy.processes import Processes, Program
@@ -206,7 +206,7 @@ class FaultStation:
 
 
 def _programs(robot: str, priority: int) -> list[Program]:
-    swing, arm = ("robolearn.cli.faults.swing",), ("robolearn.cli.node_sim_arm",)
+    swing, arm = ("robolearn.bench.faults.sine_policy",), ("robolearn.bench.emulators.node",)
     return [
         node_program("policy", robot, priority, swing),
         # A simulated arm may stand still for a moment on a busy machine.

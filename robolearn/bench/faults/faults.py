@@ -19,7 +19,7 @@ from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
-from robolearn.cli.faults.station import FaultStation
+from robolearn.bench.faults.station import FaultStation
 
 Inject = Callable[[FaultStation, ExitStack], float]
 """Does it, and returns when [s]; what is to be undone afterwards goes to the stack."""

@@ -1,4 +1,4 @@
-"""What CRISP's Cartesian impedance controller does with target poses, as a double.
+"""Emulator of CRISP's Cartesian impedance controller, which follows target poses.
 
 Read in crisp_controllers (`cartesian_controller.cpp` and the defaults of its parameters, of August 2025). It is no
 position controller: the tcp is drawn to the pose by a spring and a damper, and the elbow to a posture by a weak one,
@@ -7,7 +7,7 @@ position controller: the tcp is drawn to the pose by a spring and a damper, and 
 
 with e, the torques of the posture and the change of τ bounded. Poses are smoothed, whatever their frame and stamp say.
 The posture is where the arm was when the controller began, until `target_joint` says another. Gravity is the robot's
-own business. Kinematics are MuJoCo's: the double is a judge of those by which poses were made.
+own business. Kinematics are MuJoCo's: the emulator is a judge of those by which poses were made.
 """
 
 from __future__ import annotations

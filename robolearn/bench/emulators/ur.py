@@ -1,11 +1,11 @@
-"""ur_robot_driver of a UR5e, as a double: its joint order, its status topics, and when it takes no commands.
+"""Emulator of ur_robot_driver with a UR5e: joint order, status topics, and the states that refuse commands.
 
 - `joint_states` name the elbow first.
 - `io_and_status_controller/robot_program_running`, `robot_mode` and `safety_mode` are published on change and kept for
   those who come later; `speed_scaling_state_broadcaster/speed_scaling` [%] comes 100 times a second. Modes whose
   message types are not installed here are left out, and logged.
-- A gripper with a section `action` is a Robotiq's behind its GripperActionController (`doubles.gripper_controller`);
-  where the action's type is not installed, the double follows the contract's gripper topic itself, and logs that.
+- A gripper with a section `action` is a Robotiq's behind its GripperActionController (`emulators.grippers`);
+  where the action's type is not installed, the emulator follows the contract's gripper topic itself, and logs that.
 - forward_position_controller hands every set-point on as it comes. While the External Control program does not play, or
   in a protective stop, the arm stands where it is, and what it was told meanwhile is lost.
 
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from hardware.ros2 import messages, qos
-from hardware.ros2.doubles.gripper_controller import GripperController
 from hardware.ros2.faults import Sample
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.sim_arm_node import SimArmNode
+from robolearn.bench.emulators.grippers import GripperController
 from robolearn.core import BadInput, RobolearnError
 from robots.stations import GRIPPER_COMMAND
 
@@ -38,7 +38,7 @@ NORMAL, PROTECTIVE_STOP = 1, 3  # ur_dashboard_msgs/msg/SafetyMode
 SLOW = 50.0  # [%]
 
 
-class UrDouble(SimArmNode):
+class UrEmulator(SimArmNode):
     """The arm's driver with its forward position controller. Args and parameters: see `SimArmNode`."""
 
     def configure(self) -> None:

@@ -2,7 +2,7 @@
 
 One process may take half of what the set's pictures take unpacked (RLIMIT_DATA, which anybody may set), and reads what
 it needs from a disk whose files the system has been made to forget; the other has no limit. This file is both: the
-functions that start the processes, and, run as ``python -m robolearn.cli.benchmark_memory SET LIMIT BATCH``, a process.
+functions that start the processes, and, run as ``python -m robolearn.bench.memory SET LIMIT BATCH``, a process.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Trained:
     """A process that trains on the set `root` with so many bytes of memory (0: no limit) when it is asked to."""
 
     def __init__(self, root: Path, limit: int) -> None:
-        words = [sys.executable, "-P", "-m", "robolearn.cli.benchmark_memory", str(root), str(limit), str(BATCH)]
+        words = [sys.executable, "-P", "-m", "robolearn.bench.memory", str(root), str(limit), str(BATCH)]
         # Arrow's own allocator reserves 1 GiB at once, which a limit counts as taken.
         environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

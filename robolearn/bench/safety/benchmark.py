@@ -5,14 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from robolearn.cli.choices import Robot
+from robolearn.core.switches import available
 from robolearn.runs.command import Command, at_least, check_seed
 
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
+
+
+def _robots() -> Iterable[str]:
+    from robots import ROBOTS
+
+    return ROBOTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +32,7 @@ class BenchmarkSafety(Command):
     """Fuzzed commands in all."""
     seed: int = 0
     """Seed of everything random."""
-    robot: Robot = "panda"
+    robot: Annotated[str, available(_robots)] = "panda"
     """Which arm."""
     postures: int = 0
     """Random postures that the filter's geometry and MuJoCo judge; an armed filter is driven into the arm itself and a
@@ -62,13 +68,13 @@ class BenchmarkSafety(Command):
         import numpy as np
 
         from hardware.safety import Limits
-        from hardware.safety.proof import Attack, judge_postures
+        from robolearn.bench.safety.collisions import Attack, compare_postures
         from robolearn.runs import Progress
         from robots.obstacles import Plane
 
         limits = Limits.of(robot)
         with Progress("judging postures", total=self.postures, unit="postures", quiet=self.json) as progress:
-            found = judge_postures(robot, limits, self.postures, self.seed, lambda done: progress(done, {}))
+            found = compare_postures(robot, limits, self.postures, self.seed, lambda done: progress(done, {}))
         table = Plane("table", np.array([0.0, 0.0, 1.0]))
         attack = Attack(robot, limits.tightened(obstacles=(table,)), 0.005, self.seed)
         attack.run(max(self.postures // 1000, 1))
@@ -124,7 +130,7 @@ def _fuzz(robot: Any, limits: Any, period: float, seed: int, commands: int, show
     import numpy as np
 
     from hardware.observing.monitor import LimitMonitor
-    from hardware.safety.fuzz import Fuzz
+    from robolearn.bench.safety.fuzz import Fuzz
 
     fuzz = Fuzz(robot, limits, period, seed)
     monitor = LimitMonitor(limits.lower, limits.upper, limits.velocity, limits.acceleration, limits.jerk, period)

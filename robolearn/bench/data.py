@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
+from robolearn.bench.lerobot import lerobot_environment, lerobot_failed, lerobot_program, lerobot_python
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command
 
@@ -52,14 +51,14 @@ class BenchmarkData(Command):
     """Where the sets are written (and removed); by default the system's folder for temporary files."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.benchmark_memory import beyond_memory
+        from robolearn.bench.memory import beyond_memory
         from robolearn.core import BadInput
         from robolearn.runs.threads import torch_threads
 
         if not self.scales or min(self.scales) < 1 or not self.seconds > 0:
             raise BadInput("--scales, --seconds", got=(self.scales, self.seconds), expected="positive numbers")
         begun = time.perf_counter()
-        python = _lerobot_python(self.lerobot_python) if self.lerobot else None
+        python = lerobot_python(self.lerobot_python) if self.lerobot else None
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix="robolearn-benchmark-data-", dir=self.folder))
@@ -218,25 +217,8 @@ def _windows_per_s(stream: Iterator[Any], seconds: float, *, floats: bool) -> fl
     return count / taken
 
 
-def _lerobot_python(given: Path | None) -> str | None:
-    """The interpreter that has LeRobot, or None.
-
-    Raises:
-      BadInput: the given one is not there.
-    """
-    from importlib.util import find_spec
-
-    from robolearn.core import BadInput
-
-    if given is None:
-        return sys.executable if find_spec("lerobot") is not None else None
-    if (found := shutil.which(str(given))) is None:
-        raise BadInput("--lerobot-python", got=given, expected="a Python interpreter")
-    return os.path.abspath(found)  # it is started elsewhere; a link stays one: it says which environment
-
-
 def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
-    """Run `benchmark_lerobot` in its own interpreter.
+    """The same by LeRobot, in its own interpreter.
 
     Raises:
       RobolearnError: it failed; the end of its output is in the message.
@@ -257,19 +239,11 @@ def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: 
         "seconds": seconds,
         "sets": {str(scale): str(work / f"ours-{scale}") for scale in scales if scale != 1},
     }
-    script = Path(__file__).with_name("benchmark_lerobot.py").read_text()
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(work / "huggingface"),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    # As text, so that the modules beside it are not in the way of LeRobot's own imports.
     done = subprocess.run(
-        [python, "-c", script, json.dumps(task)], cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
+        lerobot_program(python, "lerobot_data.py", task),
+        cwd=work, env=lerobot_environment(work), capture_output=True, text=True, check=False,
+    )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
-        tail = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
-        raise RobolearnError(f"LeRobot in {python} failed: {tail}. --no-lerobot leaves it out")
+        raise RobolearnError(f"{lerobot_failed(python, done.stderr or done.stdout)}. --no-lerobot leaves it out")
     return json.loads(lines[-1])

@@ -1,0 +1,1 @@
+"""Benchmarks, fault injection, fuzzing, driver emulators and proofs: verification of the rest."""

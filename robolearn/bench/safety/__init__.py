@@ -1,0 +1,1 @@
+"""Verification of the safety filter: fuzzed commands, and collisions by an independent reference."""
