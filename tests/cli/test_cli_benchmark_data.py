@@ -11,6 +11,7 @@ import pytest
 from robolearn.bench import data as benchmark_data
 from robolearn.bench import memory as benchmark_memory
 from robolearn.bench.data import BenchmarkData
+from robolearn.bench.lerobot import lerobot_python
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, memory
 from robolearn.data import Dataset, EpisodeWriter
 
@@ -69,7 +70,7 @@ def test_ratios():
 def test_an_interpreter_without_lerobot_is_said(tmp_path):
     with pytest.raises(BadInput, match="--lerobot-python"):
         BenchmarkData(scales=(1,), seconds=0.05, lerobot_python=tmp_path / "python").run()
-    if benchmark_data._lerobot_python(None) is None:
+    if lerobot_python(None) is None:
         with pytest.raises(RobolearnError, match=r"failed: .*lerobot"):
             benchmark_data._measure_lerobot(sys.executable, tmp_path, (1,), 0.1)
     with pytest.raises(BadInput, match="positive"):
