@@ -27,9 +27,8 @@ from hardware.observing.observer import Observer
 from hardware.recording.episodes import Episodes, Phase, Verdict
 from hardware.recording.session import Session
 from hardware.recording.storage import Outcome, Storage
-from hardware.teleop.link import ArmLink
+from hardware.teleop.arm_link import ArmLink, Call, Steps, pause
 from hardware.teleop.teleoperation import Teleoperation
-from hardware.teleop.waiting import Call, Steps, pause
 from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)

@@ -1,32 +1,72 @@
-"""Teleoperation devices: keyboard, gamepad, SpaceMouse, browser, leader arm, script, recorded log.
+"""Teleoperators: keyboard, gamepad, SpaceMouse, browser, leader arm, script, recorded log.
 
-Pure of ROS and of any simulator. Each is a `Device`; `make_device` opens none, it only builds.
+Pure of ROS and of any simulator. A teleoperator is a file with a `TeleopConfig` and its `Device`, and a line in
+`TELEOPERATORS`: the choices, flags and help of the commands and the arguments of the launch files come from there.
 """
 
 from __future__ import annotations
 
-import importlib
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hardware.teleop.browser import BrowserConfig
+from hardware.teleop.config import Flag, TeleopConfig, flags_of
 from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
-from hardware.teleop.recorded import Logged
+from hardware.teleop.gamepad import GamepadConfig
+from hardware.teleop.keyboard import KeyboardConfig
+from hardware.teleop.leader import LeaderConfig
+from hardware.teleop.recorded import Logged, RecordedConfig
+from hardware.teleop.scripted import ScriptedConfig
+from hardware.teleop.spacemouse import SpaceMouseConfig
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from robots import RobotSpec
 
-# Name → module and class; a module is imported when its device is asked for, for each needs a library of its own.
-DEVICES: dict[str, tuple[str, str]] = {
-    "keyboard": ("hardware.teleop.keyboard", "Keyboard"),
-    "gamepad": ("hardware.teleop.gamepad", "Gamepad"),
-    "spacemouse": ("hardware.teleop.spacemouse", "SpaceMouse"),
-    "browser": ("hardware.teleop.browser", "Browser"),
-    "leader": ("hardware.teleop.leader", "Leader"),
-    "scripted": ("hardware.teleop.scripted", "Scripted"),
-    "recorded": ("hardware.teleop.recorded", "Recorded"),
+if TYPE_CHECKING:
+    from robots import RobotSpec
+
+TELEOPERATORS: dict[str, type[TeleopConfig]] = {
+    config.name: config
+    for config in (
+        KeyboardConfig,
+        GamepadConfig,
+        SpaceMouseConfig,
+        BrowserConfig,
+        LeaderConfig,
+        ScriptedConfig,
+        RecordedConfig,
+    )
 }
 
-__all__ = ["DEVICES", "Device", "EpisodeEvent", "Sample", "Status", "make_device"]
+__all__ = [
+    "TELEOPERATORS",
+    "Device",
+    "EpisodeEvent",
+    "Sample",
+    "Status",
+    "TeleopConfig",
+    "find_teleoperator",
+    "make_device",
+    "people",
+    "teleop_flags",
+]
+
+
+def people() -> tuple[str, ...]:
+    """Names of the devices that a person holds."""
+    return tuple(name for name, config in TELEOPERATORS.items() if config.is_person and config.has_flags)
+
+
+def teleop_flags() -> dict[str, Flag]:
+    """Flag → type, default and help, of all devices that the commands offer."""
+    return flags_of({name: config for name, config in TELEOPERATORS.items() if config.has_flags})
+
+
+def find_teleoperator(name: str, what: str = "teleoperation device") -> type[TeleopConfig]:
+    """The config called `name`; raises `BadInput`, about `what`, where there is none."""
+    if name not in TELEOPERATORS:
+        raise BadInput(what, got=name, available=TELEOPERATORS)
+    return TELEOPERATORS[name]
 
 
 def make_device(
@@ -34,20 +74,17 @@ def make_device(
 ) -> Device:
     """The device called `name`, not yet opened.
 
-    Every class is built as ``Class(interface, robot, **options)``.
-
     Args:
-      name: one of `DEVICES`.
+      name: one of `TELEOPERATORS`.
       interface: whose action the device commands.
       robot: the arm that it moves.
       log: a new file, into which all samples of the device are written; ``"recorded"`` plays it.
-      options: of that device, e.g. ``teleoperator`` for ``"scripted"``, ``path`` for ``"recorded"``.
+      options: fields of its config, and parts as `TeleopConfig.build` takes them.
 
     Raises:
       BadInput: there is no such device, or it cannot command this kind of action.
     """
-    if name not in DEVICES:
-        raise BadInput("teleoperation device", got=name, available=DEVICES)
-    module, cls = DEVICES[name]
-    device = getattr(importlib.import_module(module), cls)(interface, robot, **options)
+    config = find_teleoperator(name)
+    settings = {one.name: options.pop(one.name) for one in fields(config) if one.name in options}
+    device = config(**settings).build(interface, robot, **options)
     return device if log is None else Logged(device, interface, log)

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from numpy.typing import NDArray
 
 from hardware.teleop.device import EpisodeEvent, Sample
-from hardware.teleop.mapping import Axis, MappingConfig
-from hardware.teleop.motion_device import MotionDevice, MotionOptions
-from hardware.teleop.renewed import reopened
+from hardware.teleop.mapping import Axis, MappingConfig, Motion, MotionConfig
+from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from robots import RobotSpec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 # Numbers of SDL_GameControllerAxis and SDL_GameControllerButton, which SDL keeps stable.
 AXES = {"left_x": 0, "left_y": 1, "right_x": 2, "right_y": 3, "left_trigger": 4, "right_trigger": 5}
@@ -102,18 +105,38 @@ def start_sdl() -> tuple[Any, Any]:
     return pygame, controller
 
 
-class Gamepad(MotionDevice):
-    """A `Device` of a game controller.
+@dataclass(frozen=True)
+class GamepadConfig(MotionConfig):
+    """A game controller.
 
-    Args:
-      interface, robot, options: see `MotionDevice`.
-      mapping: axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With ``gripper="analog"`` the right trigger
-        closes the gripper.
+    Attributes:
       index: which one, where several are plugged in.
     """
 
+    name: ClassVar[str] = "gamepad"
+    help: ClassVar[str] = HELP
+    has_deadman: ClassVar[bool] = True
+
+    index: int = 0
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Gamepad:
+        """See `TeleopConfig.build`."""
+        return Gamepad(interface, robot, index=self.index, speed=self.share, **parts)
+
+
+class Gamepad(OperatedDevice):
+    """A `Device` of a game controller.
+
+    Args:
+      interface, robot: whose action is commanded, and the arm.
+      mapping: axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With ``gripper="analog"`` the right trigger
+        closes the gripper.
+      index: which one, where several are plugged in.
+      speed: share of full speed, instead of the mapping's.
+      options: see `OperatedDevice`.
+    """
+
     name = "gamepad"
-    help = HELP
 
     def __init__(
         self,
@@ -122,13 +145,15 @@ class Gamepad(MotionDevice):
         *,
         mapping: MappingConfig = CONFIG,
         index: int = 0,
-        **options: Unpack[MotionOptions],
+        speed: float | None = None,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         available = (*AXES, "dpad_x", "dpad_y")
         for axis in mapping.axes.values():
             if axis.name not in available:
                 raise BadInput("gamepad: axis", got=axis.name, available=available)
-        super().__init__(interface, robot, mapping, **options)
+        super().__init__(**options)
+        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
         self._index = index
         self._pygame: Any = None
         self._pad: Any = None
@@ -161,8 +186,8 @@ class Gamepad(MotionDevice):
         self._pygame.event.clear()  # what happened before is not meant for us
         self._begin(f"{self._pad.name}: {HELP}")
 
-    def renew(self) -> bool:
-        """See `hardware.teleop.renewed`."""
+    def reconnect(self) -> bool:
+        """See `Reconnecting`."""
         self._disconnect()
         return reopened(self.open)
 
@@ -170,6 +195,10 @@ class Gamepad(MotionDevice):
         """See `Device.close`."""
         self._end()
         self._disconnect()
+
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
 
     def _disconnect(self) -> None:
         if self._pad is not None:

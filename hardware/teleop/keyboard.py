@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from numpy.typing import NDArray
 
 from hardware.teleop.device import Sample
-from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig
-from hardware.teleop.motion_device import MotionDevice, MotionOptions
-from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, Keys, episode_events
+from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion, MotionConfig
+from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, episode_events
 from robolearn.core.specs import Interface
-from robots import RobotSpec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 # Key → motion and direction, in the frame of the base: x forward, y left, z up.
 MOVES: dict[str, tuple[str, float]] = {
@@ -44,18 +47,31 @@ CONFIG = MappingConfig(axes={motion: Axis(motion) for motion in MOTIONS}, dead_z
 assert not {*MOVES, GRIP} & EPISODE_KEYS.keys()
 
 
-class Keyboard(MotionDevice):
+@dataclass(frozen=True)
+class KeyboardConfig(MotionConfig):
+    """The keys of a terminal."""
+
+    name: ClassVar[str] = "keyboard"
+    help: ClassVar[str] = HELP
+    needs_terminal: ClassVar[bool] = True
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Keyboard:
+        """See `TeleopConfig.build`."""
+        return Keyboard(interface, robot, speed=self.share, **parts)
+
+
+class Keyboard(OperatedDevice):
     """A `Device` of the keys of a terminal; without a dead-man, engaged while the terminal is there.
 
     Args:
-      interface, robot, options: see `MotionDevice`.
+      interface, robot: whose action is commanded, and the arm.
       mapping: its axes are named as the motions.
-      fd: terminal to read, by default standard input.
+      speed: share of full speed, instead of the mapping's.
+      options: see `OperatedDevice`.
     """
 
     name = "keyboard"
-    help = HELP
-    moving = False  # see `hardware.teleop.clutch`
+    moving = False  # see `Clutch`
 
     def __init__(
         self,
@@ -63,11 +79,11 @@ class Keyboard(MotionDevice):
         robot: RobotSpec,
         *,
         mapping: MappingConfig = CONFIG,
-        fd: int | None = None,
-        **options: Unpack[MotionOptions],
+        speed: float | None = None,
+        **options: Unpack[OperatorOptions],
     ) -> None:
-        super().__init__(interface, robot, mapping, **options)
-        self._keys = Keys(fd, self._watchdog.clock)
+        super().__init__(**options)
+        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
 
     def open(self) -> None:
         """See `Device.open`."""
@@ -77,7 +93,10 @@ class Keyboard(MotionDevice):
     def close(self) -> None:
         """See `Device.close`; the terminal is as it was."""
         self._end()
-        self._keys.close()
+
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""

@@ -12,23 +12,25 @@ import logging
 import math
 import termios
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.confirm_twice import ConfirmTwice
+from hardware.teleop.config import TeleopConfig, flag
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import RobotState, check_action, joint_action
-from hardware.teleop.renewed import reopened
-from hardware.teleop.terminal import EPISODE_HELP, Keys, StatusLine, episode_events
-from hardware.teleop.watchdog import Watchdog
+from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.terminal import EPISODE_HELP
+from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from robots import SO101, RobotSpec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 log = logging.getLogger(__name__)
 
@@ -59,53 +61,67 @@ def lerobot_leader(kind: str, port: str, calibration: str) -> Any:
         raise BadInput("leader", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=INSTALL) from error
 
 
-class Leader:
-    """A `Device` of a leader arm; without a dead-man, engaged while its servos answer.
+@dataclass(frozen=True)
+class LeaderConfig(TeleopConfig):
+    """A leader arm of LeRobot.
 
-    Args:
-      interface, robot: whose action is commanded (``joint_position``), and the arm, with the joints of an SO-101.
+    Attributes:
       port: serial port, as ``/dev/ttyACM0``.
       kind: ``"so100"`` or ``"so101"``.
       calibration: the ``--teleop.id`` that ``lerobot-calibrate`` was given.
       align: how near each joint of the leader has to come to the arm's before it is followed [rad].
       silence_s: how long its servos may not answer before it is taken for dead [s].
+    """
+
+    name: ClassVar[str] = "leader"
+    help: ClassVar[str] = HELP
+    needs_terminal: ClassVar[bool] = True
+    station: ClassVar[str] = "so101"
+
+    port: str = flag("leader_port", "/dev/ttyACM0", "Serial port of the leader arm")
+    kind: str = "so101"
+    calibration: str = flag("leader_id", "leader", "Id of its calibration, lerobot-calibrate --teleop.id")
+    align: float = 0.3
+    silence_s: float = SILENCE_S
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Leader:
+        """See `TeleopConfig.build`."""
+        return Leader(interface, robot, self, **parts)
+
+
+class Leader(OperatedDevice):
+    """A `Device` of a leader arm; without a dead-man, engaged while its servos answer.
+
+    Args:
+      interface, robot: whose action is commanded (``joint_position``), and the arm, with the joints of an SO-101.
+      config: its options.
       arm: a LeRobot teleoperator to use instead (`connect`, `is_calibrated`, `get_action`, `disconnect`).
-      fd: terminal to read, by default standard input.
-      out: where keys and state are shown, by default standard error.
-      clock: steady seconds.
+      options: see `OperatedDevice`.
     """
 
     name = "leader"
-    help = HELP
-    moving = False  # see `hardware.teleop.clutch`
+    moving = False  # see `Clutch`
 
     def __init__(
         self,
         interface: Interface,
         robot: RobotSpec,
+        config: LeaderConfig | None = None,
         *,
-        port: str = "/dev/ttyACM0",
-        kind: str = "so101",
-        calibration: str = "leader",
-        align: float = 0.3,
-        silence_s: float = SILENCE_S,
         arm: Any = None,
-        fd: int | None = None,
-        out: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        **options: Unpack[OperatorOptions],
     ) -> None:
-        if kind not in KINDS:
-            raise BadInput("leader: kind", got=kind, available=KINDS)
+        from robots import SO101
+
+        config = config or LeaderConfig()
+        if config.kind not in KINDS:
+            raise BadInput("leader: kind", got=config.kind, available=KINDS)
         if robot.joints != SO101.joints:
             raise BadInput("leader: robot", got=robot.name, expected=f"the joints {', '.join(SO101.joints)}")
         check_action(self.name, interface, robot, "joint_position")
-        self.robot, self._align = robot, align
-        self._port, self._kind, self._calibration = port, kind, calibration
-        self._given: Any = arm
+        super().__init__(config.silence_s, **options)
+        self.robot, self._config, self._given = robot, config, arm
         self._arm: Any = None
-        self._fd = fd
-        self._keys, self._screen = Keys(fd, clock), StatusLine(out, clock)
-        self._watchdog, self._confirm = Watchdog(self.name, silence_s, clock), ConfirmTwice(clock)
         self._newest: tuple[NDArray[np.float64], float] | None = None  # joints [rad], opening [m]
         self._error = ""
         self._stop = threading.Event()
@@ -116,12 +132,11 @@ class Leader:
     def open(self) -> None:
         """See `Device.open`."""
         self._connect()
-        if Keys.available(self._fd):
-            self._keys.open()
+        self._open_keys()
         self._screen.print(HELP)
 
-    def renew(self) -> bool:
-        """See `hardware.teleop.renewed`."""
+    def reconnect(self) -> bool:
+        """See `Reconnecting`."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5 * READ_S)
@@ -131,8 +146,9 @@ class Leader:
         return reopened(self._connect)
 
     def _connect(self) -> None:
-        arm = self._given or lerobot_leader(self._kind, self._port, self._calibration)
-        where = f"leader at {self._port}"
+        kind, port, calibration = self._config.kind, self._config.port, self._config.calibration
+        arm = self._given or lerobot_leader(kind, port, calibration)
+        where = f"leader at {port}"
         try:
             arm.connect(calibrate=False)  # its calibration reads the terminal
         except ImportError as error:
@@ -141,10 +157,7 @@ class Leader:
             raise BadInput(where, got=_first_line(error), hint="robolearn doctor lists the serial ports") from error
         if not arm.is_calibrated:
             arm.disconnect()
-            command = (
-                f"lerobot-calibrate --teleop.type={KINDS[self._kind]} --teleop.port={self._port} "
-                f"--teleop.id={self._calibration}"
-            )
+            command = f"lerobot-calibrate --teleop.type={KINDS[kind]} --teleop.port={port} --teleop.id={calibration}"
             raise BadInput(where, got="no calibration, or another arm's", hint=f"Run: {command}")
         self._arm, self._newest, self._aligned = arm, None, False
         self._poses.clear()
@@ -155,9 +168,7 @@ class Leader:
 
     def close(self) -> None:
         """See `Device.close`."""
-        self._watchdog.fail("closed")
-        self._screen.close()
-        self._keys.close()
+        self._end()
         self._stop.set()
         if self._thread is not None:
             self._thread.join(2.0)
@@ -174,7 +185,7 @@ class Leader:
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
-        events = self._confirm.events(episode_events(self._keys.poll()))
+        events = self._key_events()
         if not self._watchdog.alive():
             why = self._watchdog.why + (f" ({self._error})" if self._error else "")
             return Sample(None, False, events, self._watchdog.newest, why)
@@ -188,11 +199,6 @@ class Leader:
         action = joint_action(self.robot, q, width) if self._aligned else None
         return Sample(action, True, events, stamp, self._confirm.note or note)
 
-    @property
-    def gone(self) -> str:
-        """What the device died of; empty while it lives."""
-        return self._watchdog.why
-
     def prepared(self) -> None:
         """See `Device.prepared`."""
         self._aligned = False
@@ -202,8 +208,7 @@ class Leader:
         if status.state != self._state:
             self._aligned = False  # others may have moved the arm
         self._state = status.state
-        self._confirm.follow(status)
-        self._screen.show(status)
+        super().show(status)
 
     def _moved(self, pose: NDArray[np.float64]) -> bool:
         """Whether the leader is elsewhere than `LOOK_S` ago: joints [rad], opening 0 … 1."""
@@ -218,7 +223,7 @@ class Leader:
         # A leader may be turned further than the arm's joints go.
         off = np.clip(q, self.robot.lower, self.robot.upper) - arm
         worst = int(np.argmax(np.abs(off)))
-        if abs(off[worst]) <= self._align:
+        if abs(off[worst]) <= self._config.align:
             return ""
         goal, now = math.degrees(arm[worst]), math.degrees(q[worst])
         return f"bring the leader's {self.robot.joints[worst]} to {goal:.0f}° (now {now:.0f}°)"

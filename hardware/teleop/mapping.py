@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.teleop.config import TeleopConfig, flag
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from robots import RobotSpec, make_control
-from robots.proprio import proprio_spec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 MOTIONS = ("x", "y", "z", "roll", "pitch", "yaw")
 
@@ -78,6 +81,18 @@ class MappingConfig:
         return self if speed is None else replace(self, speed=speed)
 
 
+@dataclass(frozen=True)
+class MotionConfig(TeleopConfig):
+    """Base of the configs of devices that move the arm by axes."""
+
+    speed: float = flag("speed", 0.0, "Share of full speed, up to 1; 0: that of the device")
+
+    @property
+    def share(self) -> float | None:
+        """Share of full speed; None: that of the device's mapping."""
+        return self.speed or None
+
+
 def curve(a: float, dead_zone: float, expo: float) -> float:
     """A device axis in [-1, 1] → a share of full speed in [-1, 1], zero within the dead zone."""
     a = float(np.clip(a, -1.0, 1.0))
@@ -87,6 +102,8 @@ def curve(a: float, dead_zone: float, expo: float) -> float:
 
 def joint_action(robot: RobotSpec, q: NDArray[np.float64], width: float) -> NDArray[np.float32]:
     """(n + 1,) the `joint_position` action that means joints `q` (n,) [rad] and an opening of `width` [m]."""
+    from robots import make_control
+
     q = np.asarray(q, dtype=np.float64)
     return make_control("joint_position", robot).actions(q[None], q[None], np.array([width]))[0].astype(np.float32)
 
@@ -106,6 +123,8 @@ def resting_opening(width: float, max_width: float, commanded: float) -> float:
 
 def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: str) -> None:
     """Raise `BadInput` unless the interface is of this robot, its action one of the `kinds`, and it has proprio."""
+    from robots.proprio import proprio_spec
+
     if interface.action_kind not in kinds:
         raise BadInput(f"{device}: action kind", got=interface.action_kind, expected=" or ".join(kinds))
     if interface.embodiment != robot.name:
@@ -147,6 +166,8 @@ class Motion:
     """
 
     def __init__(self, device: str, interface: Interface, robot: RobotSpec, config: MappingConfig) -> None:
+        from robots import make_control
+
         check_action(device, interface, robot, "tcp_delta", "joint_position")
         self.config, self.robot = config, robot
         self._joints = interface.action_kind == "joint_position"

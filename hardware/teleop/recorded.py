@@ -16,15 +16,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.teleop.config import TeleopConfig
 from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
+from hardware.teleop.wrapped import Wrapped
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from robots import RobotSpec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 VERSION = 1
 
@@ -47,7 +51,7 @@ def _header(device: str, interface: Interface) -> dict[str, Any]:
     }
 
 
-class Logged:
+class Logged(Wrapped):
     """A device whose samples are written down as they come.
 
     Args:
@@ -57,7 +61,8 @@ class Logged:
     """
 
     def __init__(self, device: Device, interface: Interface, path: str | Path) -> None:
-        self.name, self._device, self._interface, self._path = device.name, device, interface, Path(path)
+        super().__init__(device)
+        self._interface, self._path = interface, Path(path)
         self._file: TextIO | None = None
         self._opened = 0.0
 
@@ -102,37 +107,48 @@ class Logged:
         self._write(line)
         return sample
 
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._device.prepared()
-
-    def show(self, status: Status) -> None:
-        """See `Device.show`."""
-        self._device.show(status)
-
     def _write(self, value: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.write(json.dumps(value) + "\n")
             self._file.flush()  # the lines before a crash are those that are needed
 
 
+@dataclass(frozen=True)
+class RecordedConfig(TeleopConfig):
+    """A log of another device.
+
+    Attributes:
+      path, realtime: see `Recorded`.
+    """
+
+    name: ClassVar[str] = "recorded"
+    is_person: ClassVar[bool] = False
+    shows_in_terminal: ClassVar[bool] = False
+    has_flags: ClassVar[bool] = False
+
+    path: str | Path | None = None
+    realtime: bool = True
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Recorded:
+        """See `TeleopConfig.build`."""
+        return Recorded(interface, path=self.path, realtime=self.realtime, **parts)
+
+
 class Recorded:
     """A `Device` that returns the samples of another one; at the end of the log it is gone.
 
     Args:
-      interface, robot: have to be those of the log.
+      interface: that of the log.
       path: of the log.
       realtime: keep the times of the log; otherwise each call of `sample` takes the next line.
       clock: steady seconds.
     """
 
     name = "recorded"
-    help = ""
 
     def __init__(
         self,
         interface: Interface,
-        robot: RobotSpec,
         *,
         path: str | Path | None = None,
         realtime: bool = True,

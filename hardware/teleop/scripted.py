@@ -4,17 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.teleop.config import TeleopConfig
 from hardware.teleop.device import RECORDING, WAITING, EpisodeEvent, Sample, Status
 from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Teleoperator
 from robolearn.core.specs import Interface
-from robots import RobotSpec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 ASK_AGAIN_S = 2.0  # a START that nobody heard
+
+
+@dataclass(frozen=True)
+class ScriptedConfig(TeleopConfig):
+    """A script, on the simulated arm by itself.
+
+    Attributes:
+      teleoperator, succeeded, max_steps: see `Scripted`.
+    """
+
+    name: ClassVar[str] = "scripted"
+    is_person: ClassVar[bool] = False
+    shows_in_terminal: ClassVar[bool] = False
+
+    teleoperator: Teleoperator | None = None
+    succeeded: Callable[[], bool] | None = None
+    max_steps: int = 400
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Scripted:
+        """See `TeleopConfig.build`."""
+        return Scripted(
+            interface, teleoperator=self.teleoperator, succeeded=self.succeeded, max_steps=self.max_steps, **parts
+        )
 
 
 class Scripted:
@@ -24,7 +52,7 @@ class Scripted:
     Where nothing is shown, START opens the first episode and each end is followed by a START.
 
     Args:
-      interface, robot: whose action is commanded, and the arm.
+      interface: whose action is commanded.
       teleoperator: the script, for one world.
       succeeded: whether the task is solved now; called at every step of an episode.
       max_steps: steps after which an episode has failed.
@@ -32,12 +60,10 @@ class Scripted:
     """
 
     name = "scripted"
-    help = ""
 
     def __init__(
         self,
         interface: Interface,
-        robot: RobotSpec,
         *,
         teleoperator: Teleoperator | None = None,
         succeeded: Callable[[], bool] | None = None,

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, Unpack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from numpy.typing import NDArray
 
 from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
-from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig
-from hardware.teleop.motion_device import MotionDevice, MotionOptions
-from hardware.teleop.renewed import reopened
-from hardware.teleop.terminal import EPISODE_HELP, Keys, episode_events
+from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion, MotionConfig
+from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.terminal import EPISODE_HELP
+from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from robots import RobotSpec
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 # Pressed out of the middle it reports a hundred times a second; at rest not at all.
 SILENCE_S = 0.5
@@ -82,20 +85,38 @@ class _Handle:
         self._device.close()
 
 
-class SpaceMouse(MotionDevice):
+@dataclass(frozen=True)
+class SpaceMouseConfig(MotionConfig):
+    """A 3Dconnexion SpaceMouse.
+
+    Attributes:
+      index: which one, where several are plugged in.
+    """
+
+    name: ClassVar[str] = "spacemouse"
+    help: ClassVar[str] = HELP
+
+    index: int = 0
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> SpaceMouse:
+        """See `TeleopConfig.build`."""
+        return SpaceMouse(interface, robot, index=self.index, speed=self.share, **parts)
+
+
+class SpaceMouse(OperatedDevice):
     """A `Device` of a SpaceMouse; a terminal, where there is one, gives the other episode keys.
 
     Args:
-      interface, robot, options: see `MotionDevice`.
+      interface, robot: whose action is commanded, and the arm.
       mapping: its axes are named as the motions.
       index: which one, where several are plugged in.
       hid: hidapi's module, or another with its `enumerate` and `device`.
-      fd: terminal to read, by default standard input.
+      speed: share of full speed, instead of the mapping's.
+      options: see `OperatedDevice`.
     """
 
     name = "spacemouse"
-    help = HELP
-    moving = False  # see `hardware.teleop.clutch`
+    moving = False  # see `Clutch`
 
     def __init__(
         self,
@@ -105,12 +126,12 @@ class SpaceMouse(MotionDevice):
         mapping: MappingConfig = CONFIG,
         index: int = 0,
         hid: Any = None,
-        fd: int | None = None,
-        **options: Unpack[MotionOptions],
+        speed: float | None = None,
+        **options: Unpack[OperatorOptions],
     ) -> None:
-        super().__init__(interface, robot, mapping, SILENCE_S, **options)
-        self._index, self._hid, self._fd = index, hid, fd
-        self._keys = Keys(fd, self._watchdog.clock)
+        super().__init__(SILENCE_S, **options)
+        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
+        self._index, self._hid = index, hid
         self._mouse: Any = None
         self._handle: _Handle | None = None
         self._pressed: tuple[bool, bool] = (False, False)
@@ -119,19 +140,21 @@ class SpaceMouse(MotionDevice):
     def open(self) -> None:
         """See `Device.open`."""
         self._connect()
-        if Keys.available(self._fd):
-            self._keys.open()
+        self._open_keys()
 
-    def renew(self) -> bool:
-        """See `hardware.teleop.renewed`."""
+    def reconnect(self) -> bool:
+        """See `Reconnecting`."""
         self._disconnect()
         return reopened(self._connect)
 
     def close(self) -> None:
         """See `Device.close`."""
         self._end()
-        self._keys.close()
         self._disconnect()
+
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._motion.restart()
 
     def _connect(self) -> None:
         library = _pyspacemouse()
@@ -168,7 +191,7 @@ class SpaceMouse(MotionDevice):
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """See `Device.sample`."""
-        events = list(self._confirm.events(episode_events(self._keys.poll())))
+        events = list(self._key_events())
         axes, grips, rights = self._read()
         for _ in range(rights):
             events.append(EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START)

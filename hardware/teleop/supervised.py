@@ -6,6 +6,11 @@ asks for is `automatic`: while a person puts the arm in its place it does not co
 motion, as always.
 
 A device that goes silent is neither: while the person moves the arm, and after `ALIVE_S` in any case, the arm stops.
+
+The moment in which a person takes over from a policy: the arm rests for one step, the gripper stays as it is.
+
+A stick that is held askew, or a key that is down already, must not become a jump: the first action of the hand is no
+motion, whatever the device says. The gripper stays as the policy left it until the person asks for something else.
 """
 
 from __future__ import annotations
@@ -14,18 +19,75 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.chunk_player import ChunkPlayer
-from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
-from hardware.teleop.take_over import TakeOver
+from hardware.teleop.device import Device, EpisodeEvent, Sample
+from hardware.teleop.wrapped import Wrapped
 from robolearn.core import Interface
+
+
+class TakeOver:
+    """Who moves the arm, and what of the device's actions counts.
+
+    Args:
+      interface: whose action it is.
+
+    Attributes:
+      mine: the person's turn.
+    """
+
+    def __init__(self, interface: Interface) -> None:
+        names = interface.action.names
+        self._gripper = names.index("gripper") if "gripper" in names else None
+        self._relative = interface.action_kind == "tcp_delta"
+        self._grip: float | None = None  # what the policy asked of the gripper last
+        self._found: float | None = None  # what the device asked of it when the person took over
+        self.mine = False
+
+    def begin(self) -> None:
+        """An episode begins."""
+        self._grip, self.mine = None, False
+
+    def policy(self, action: NDArray[np.float32] | None) -> None:
+        """The policy moves the arm, by this (Da,) action or by none."""
+        self.mine = False
+        if action is not None and self._gripper is not None:
+            self._grip = float(action[self._gripper])
+
+    def hand(self, theirs: Sample) -> Sample:
+        """The person's sample as it is to be executed; `action` is None where the arm is to hold still."""
+        taken, self.mine = not self.mine, True
+        kept = self._kept_grip(theirs, taken)
+        if not taken or kept.action is None:
+            return kept
+        if not self._relative:
+            return replace(kept, action=None)
+        still = np.zeros_like(kept.action)
+        if self._gripper is not None:
+            still[self._gripper] = kept.action[self._gripper]
+        return replace(kept, action=still)
+
+    def _kept_grip(self, theirs: Sample, taken: bool) -> Sample:
+        if theirs.action is None or self._gripper is None:
+            return theirs
+        asked = float(theirs.action[self._gripper])
+        if taken:
+            self._found = asked
+        if self._found is None or asked != self._found or self._grip is None:
+            self._found = None  # the person has asked for something else, and is obeyed from now on
+            return theirs
+        action = np.array(theirs.action)
+        action[self._gripper] = self._grip
+        return replace(theirs, action=action)
+
 
 ALIVE_S = 1.0  # a device silent for longer has nobody at it who watches
 MEANT_S = 0.2  # who lets go of a device that was heard of so lately has meant it, where the device does not say
 
 
-class Supervised:
+class Supervised(Wrapped):
     """A `Device`: `device` while its dead-man is on, else the policy of `player`.
 
     Args:
@@ -38,24 +100,16 @@ class Supervised:
     def __init__(
         self, device: Device, player: ChunkPlayer, interface: Interface, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.name = device.name
-        self._device, self._player, self._clock = device, player, clock
+        super().__init__(device)
+        self._player, self._clock = player, clock
         self._turns = TakeOver(interface)
         self._lost = False  # the device, while the person moved the arm
         self._held = False  # by `hold`
-
-    def open(self) -> None:
-        """See `Device.open`."""
-        self._device.open()
 
     def close(self) -> None:
         """See `Device.close`."""
         self._device.close()
         self._player.close()
-
-    def show(self, status: Status) -> None:
-        """See `Device.show`."""
-        self._device.show(status)
 
     def prepared(self) -> None:
         """See `Device.prepared`: an episode begins."""

@@ -4,7 +4,7 @@ At the control rate the device is asked for an action, which becomes joint set-p
 in between they are repeated, as the streamer does. The dead-man's switch is the device's: let go or gone, the arm
 brakes and latches. The arm is armed only after START, and a latch reset only by a START of somebody who was shown it.
 
-Nothing here waits: what takes time is a generator (`hardware.teleop.waiting`) that makes one step per tick.
+Nothing here waits: what takes time is a generator (`hardware.teleop.arm_link`) that makes one step per tick.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.silence import Silence
 from hardware.recording.episodes import Do, Episodes, Phase
 from hardware.safety.types import SafetyState
+from hardware.teleop.arm_link import ArmLink, Call, Refused, Report, Steps, call, finished, pause, until
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
-from hardware.teleop.link import ArmLink, Report
-from hardware.teleop.waiting import Call, Refused, Steps, call, finished, pause, until
 from robolearn.core import RobolearnError
 from robots.stations import Contract
 

@@ -50,6 +50,24 @@ def _off_policy() -> Iterable[str]:
     return algorithms(OffPolicyConfig)
 
 
+def _people() -> Iterable[str]:
+    from hardware.teleop import people
+
+    return people()
+
+
+def _teleoperators() -> Iterable[str]:
+    from hardware.teleop import TELEOPERATORS
+
+    return (name for name, config in TELEOPERATORS.items() if config.has_flags)
+
+
+Teleop = Annotated[str, available(_teleoperators)]
+"""A teleoperator: a device that a person holds, or the script."""
+
+PersonTeleop = Annotated[str, available(_people)]
+"""A device that a person holds."""
+
 Station = Annotated[str, available(_contracts)]
 """A robot contract, by its name or as a file."""
 

@@ -24,7 +24,7 @@ class Doctor(Command):
     robot: Station = ""
     """Instead: walk through the station of this contract while its drivers run, and say what to mend."""
     device: str | None = None
-    """Instead: open a teleoperation device (keyboard, gamepad, spacemouse, leader) and show what it says."""
+    """Instead: open a teleoperation device (not the browser) and show what it says."""
     seconds: float = 5.0
     """For how long, with --robot or --device [s]."""
     domain: int | None = None

@@ -13,25 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from robolearn.cli.teleop_flags import device_options, teleop_defaults
 from robolearn.core import BadInput, Interface, Policy
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
     from robots.stations import Contract
 
-# Parameters of the nodes, and what their devices are told: option → the devices that know it, and its default.
+# Parameters of the recorder; those of teleoperators beside them.
 RECORD = {
     "out": "", "task": "", "episodes": 10, "cameras": "", "sim_task": "lift", "seed": 0, "quality": "expert",
     "seconds": 60.0, "view": "none",
 }  # fmt: skip
-OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
-    "host": (("browser",), "127.0.0.1"),
-    "port": (("browser",), 8070),
-    "speed": (("keyboard", "gamepad", "spacemouse"), 0.0),  # 0: as the device has it
-    "leader_port": (("leader",), "/dev/ttyACM0"),
-    "leader_id": (("leader",), "leader"),
-}
-THEIRS = {"leader_port": "port", "leader_id": "calibration"}  # what the device calls it
 FLAGS = ("contract", "device", "realtime_priority")
 
 
@@ -47,7 +40,7 @@ class RecordingSetup:
       sim_task: of the simulated arm.
       seed: of the script's choices.
       quality: of the script.
-      options: of devices, as in `OPTIONS`.
+      options: flag → value, of all teleoperators.
     """
 
     robot: str
@@ -58,6 +51,11 @@ class RecordingSetup:
     seed: int = 0
     quality: str = "expert"
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scripted(self) -> bool:
+        """True where no person is at the device."""
+        return self.teleop == "scripted"
 
     def contract(self) -> Contract:
         """The station, with what this recording looks at."""
@@ -88,12 +86,8 @@ class RecordingSetup:
         """The device, open; a script plays the simulated arm alone."""
         from hardware.teleop import make_device
 
-        options: dict[str, Any] = {
-            THEIRS.get(name, name): value
-            for name, value in self.options.items()
-            if self.teleop in OPTIONS[name][0] and (name != "speed" or value)
-        }
-        if self.teleop == "scripted":
+        options = device_options(self.teleop, self.options)
+        if self.scripted:
             from sim.experts import make_expert
 
             if not contract.simulated:
@@ -127,8 +121,8 @@ def open_supervised(path: str | Path, contract: Contract) -> Policy:
 def supervised(device: Device, policy: Policy, contract: Contract, seed: int, task: str) -> Device:
     """`policy`, told the `task`, and `device` to take over; it is closed if the policy cannot be told."""
     from hardware.teleop.chunk_player import ChunkPlayer
-    from hardware.teleop.clutch import clutched
     from hardware.teleop.supervised import Supervised
+    from hardware.teleop.wrapped import clutched
     from policies.wrappers.prompted import tell
 
     try:
@@ -171,7 +165,7 @@ def main_teleop(argv: Sequence[str] | None = None) -> int:
     """The teleoperation node."""
     from robolearn.deploy.nodes import run_node
 
-    return run_node(_teleop_node, (*FLAGS, *OPTIONS), argv)
+    return run_node(_teleop_node, (*FLAGS, *teleop_defaults()), argv)
 
 
 def main_record(argv: Sequence[str] | None = None) -> int:
@@ -179,31 +173,26 @@ def main_record(argv: Sequence[str] | None = None) -> int:
     from robolearn.deploy.nodes import run_node
 
     with ExitStack() as stack:
-        return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD, *OPTIONS), argv)
+        return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD, *teleop_defaults()), argv)
 
 
 def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
-    from hardware.teleop.renewed import renewed
+    from hardware.teleop.wrapped import reconnecting
 
     def make_device(contract: Contract, name: str) -> Device:
-        options = {key: node.value(key) for key in OPTIONS}
+        options = {key: node.value(key) for key in teleop_defaults()}
         device = RecordingSetup(contract.name, name, options=options).device(contract)
-        return renewed(device, device)
+        return reconnecting(device, device)
 
-    node = TeleopNode(make_device, defaults=node_defaults())
+    node = TeleopNode(make_device, defaults=teleop_defaults())
     return node
-
-
-def node_defaults(**more: Any) -> dict[str, Any]:
-    """Parameter → default, of devices' options and `more`."""
-    return {name: default for name, (_, default) in OPTIONS.items()} | more
 
 
 def _record_node(stack: ExitStack) -> Any:
     from hardware.recording import Session
     from hardware.ros2.record_node import RecordNode
-    from hardware.teleop.renewed import renewed
+    from hardware.teleop.wrapped import reconnecting
     from robolearn.cli.view import TeleopView, check_view, chosen, viewed
     from robolearn.data.lerobot import layout
 
@@ -215,14 +204,14 @@ def _record_node(stack: ExitStack) -> Any:
         view = chosen(value("view"), value("device"))
         check_view(view)
         cameras = tuple(value("cameras").replace(",", " ").split()) or None
-        options = {key: value(key) for key in OPTIONS}
+        options = {key: value(key) for key in teleop_defaults()}
         words = ("task", "sim_task", "seed", "quality")
         setup = RecordingSetup(
             value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
         )
         contract = setup.contract()
         task, own = setup.words(contract), setup.device(contract)
-        device = viewed(renewed(own, own), own, view, contract.robot, value("host"), value("port"))
+        device = viewed(reconnecting(own, own), own, view, contract.robot, value("host"), value("port"))
         stack.callback(device.close)
         out = Path(value("out"))
         resume = (out / layout.INFO_PATH).exists()
@@ -230,10 +219,10 @@ def _record_node(stack: ExitStack) -> Any:
         simulated = contract.simulated
         return Session(
             contract, device, contract.interface, writer, task, max(value("episodes") - writer.episodes, 0),
-            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=setup.teleop == "scripted",
+            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=setup.scripted,
         )  # fmt: skip
 
-    return RecordNode(make_session, defaults=node_defaults(**RECORD))
+    return RecordNode(make_session, defaults=teleop_defaults(**RECORD))
 
 
 if __name__ == "__main__":

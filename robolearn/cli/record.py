@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.choices import DemoQuality, SimTask, Station
-from robolearn.cli.node_record import OPTIONS, RecordingSetup, make_writer, open_supervised, supervised
+from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
+from robolearn.cli.node_record import RecordingSetup, make_writer, open_supervised, supervised
+from robolearn.cli.teleop_flags import shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
 from robolearn.runs.command import Command, at_least, check_seed
 
 START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
-SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_teleop_flags
 class Record(Command):
     """Record demonstrations: you move the arm, every command goes through the safety filter, what was done is stored.
 
@@ -37,8 +38,8 @@ class Record(Command):
 
     robot: Station = "sim"
     """The robot contract, by name or as a file of your own."""
-    teleop: str = "keyboard"
-    """keyboard, gamepad, spacemouse, browser, leader, or scripted (on the simulated arm: by itself)."""
+    teleop: Teleop = "keyboard"
+    """Your device; scripted: none, the simulated arm acts by itself."""
     policy: Path | None = None
     """A policy that moves the arm while you watch, a run or its checkpoint folder: hold the dead-man's switch of the
     device to take over, let go to hand back. Your steps are stored as interventions."""
@@ -62,19 +63,13 @@ class Record(Command):
     """How well the script demonstrates."""
     view: TeleopView = "auto"
     """Where you see the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
-    none; auto: browser with keyboard, gamepad, spacemouse and leader at a terminal, else none. --teleop browser has a
+    none; auto: browser for devices without a page of their own at a terminal, else none. --teleop browser has a
     page of its own, which window opens."""
     host: str = "127.0.0.1"
     """Where the page of --teleop browser or --view listens; 0.0.0.0: for phones on this network too, with TLS and a
     token."""
     port: int = 8070
     """Its port; that of --view takes a free one where this is taken."""
-    speed: float = 0.0
-    """Share of full speed of keyboard, gamepad and spacemouse, up to 1; 0: as the device has it."""
-    leader_port: str = "/dev/ttyACM0"
-    """Serial port of --teleop leader."""
-    leader_id: str = "leader"
-    """The id that its calibration was given (lerobot-calibrate --teleop.id)."""
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     enclaves: bool = False
@@ -86,7 +81,7 @@ class Record(Command):
 
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
-        from hardware.teleop.renewed import renewed
+        from hardware.teleop.wrapped import reconnecting
         from robolearn.core import BadInput
         from robolearn.core.garbage import searched_before
         from robolearn.deploy.programs import choose_domain, warn_of_enclaves
@@ -101,7 +96,7 @@ class Record(Command):
         begun = time.perf_counter()
         setup = RecordingSetup(
             self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
-            {name: getattr(self, name) for name in OPTIONS},
+            teleop_values(self),
         )  # fmt: skip
         contract = setup.contract()
         # Before what a device lacks: a terminal would not help a policy of another arm.
@@ -113,7 +108,7 @@ class Record(Command):
             device = own = setup.device(contract)  # before anything is written or started: it may not be there
             if policy is not None:
                 device = supervised(device, policy, contract, self.seed, task)
-            device = viewed(renewed(device, own), own, view, contract.robot, self.host, self.port)
+            device = viewed(reconnecting(device, own), own, view, contract.robot, self.host, self.port)
             try:
                 with make_writer(self.out, contract.interface, task, resume=self.resume) as writer:
                     result = self._record(contract, device, writer, task)
@@ -157,7 +152,7 @@ class Record(Command):
         nodes = Processes(programs, logs, {"OMP_NUM_THREADS": "1"})
         failed, node = True, None
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
-        if screen := self.teleop in SCREENS and sys.stderr.isatty():
+        if screen := shows_in_terminal(self.teleop) and sys.stderr.isatty():
             logging.getLogger("hardware.teleop.teleoperation").setLevel(logging.WARNING)
 
         def watch(episodes: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal
 
+from robolearn.cli.teleop_flags import shows_in_terminal
+
 if TYPE_CHECKING:
     from hardware.teleop import Device
     from hardware.teleop.browser.viewer import Viewer
@@ -12,14 +14,13 @@ if TYPE_CHECKING:
 
 View = Literal["browser", "window", "none"]
 TeleopView = Literal["auto", "browser", "window", "none"]
-BLIND = ("keyboard", "gamepad", "spacemouse", "leader")  # devices of people, without a page
 
 
 def chosen(view: TeleopView, teleop: str) -> View:
     """What ``auto`` means: a page for people who sit at a terminal with a device that has none."""
     if view != "auto":
         return view
-    return "browser" if teleop in BLIND and sys.stderr.isatty() else "none"
+    return "browser" if shows_in_terminal(teleop) and sys.stderr.isatty() else "none"
 
 
 def check_view(view: str) -> None:
@@ -73,7 +74,7 @@ def viewed(device: Device, own: Device, view: View, robot: RobotSpec, host: str,
 
                 open_window(own.invitation())  # type: ignore[attr-defined]
             return device
-        from hardware.teleop.viewed import Viewed
+        from hardware.teleop.wrapped import Viewed
 
         viewer = open_viewer(view, robot, "The recording is over.", host, port)
         return device if viewer is None else Viewed(device, viewer)

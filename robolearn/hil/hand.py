@@ -1,6 +1,6 @@
 """A person with a device in a simulated world: watches, takes over, hands back, and labels how an episode ended.
 
-The dead-man of the device decides whose turn it is; a device without one is given a clutch (`hardware.teleop.clutch`).
+The dead-man of the device decides whose turn it is; a device without one is given a clutch (`hardware.teleop.wrapped`).
 Whoever takes over begins with one step at rest, its gripper as it was, so that nothing jumps; whoever hands back leaves
 the arm to a new chunk of the policy. The device is asked once before each control step, with the observation of that
 step: the frame of the tcp that its motion is turned into is that *before* the action is executed.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import RobotState, joint_action, resting_opening
-from hardware.teleop.take_over import TakeOver
+from hardware.teleop.supervised import TakeOver
 from robolearn.core import Interface, Observation
 from robolearn.core.scene import Scene
 from robolearn.hil.person import ActorStatus, Ask, Person

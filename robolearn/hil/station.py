@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardware.recording import Recording
 from hardware.recording.episodes import Do, Phase, Verdict
+from hardware.teleop.arm_link import Steps
 from hardware.teleop.device import EpisodeEvent, Status
-from hardware.teleop.waiting import Steps
 from robolearn.core import ActionChunk, Interface, Observation, Policy
 from robolearn.data.replay import End, Record, Step
 from robolearn.hil.board import Period, Progress

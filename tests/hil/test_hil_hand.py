@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.teleop.clutch import REST_S, Clutch, clutched
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.keyboard import Keyboard
+from hardware.teleop.wrapped import REST_S, Clutch, clutched
 from robolearn.core import Interface
 from robolearn.hil.agent import SteeredAgent
 from robolearn.hil.board import Period, Progress

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.teleop.leader import Leader
+from hardware.teleop.leader import Leader, LeaderConfig
 from robolearn.core import BadInput, Interface
 from robots import SO101, make_control
 from robots.proprio import proprio, proprio_spec
@@ -58,7 +58,9 @@ def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def make(port: str, name: str, no_terminal: int) -> Leader:
     action = make_control("joint_position", SO101).spec
     interface = Interface({"proprio": proprio_spec(SO101)}, action, 20.0, "so101", "joint_position")
-    return Leader(interface, SO101, port=port, calibration=name, silence_s=1.0, fd=no_terminal, out=io.StringIO())
+    return Leader(
+        interface, SO101, LeaderConfig(port=port, calibration=name, silence_s=1.0), fd=no_terminal, out=io.StringIO()
+    )
 
 
 @pytest.fixture

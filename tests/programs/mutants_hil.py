@@ -59,14 +59,14 @@ MUTANTS: dict[str, Mutant] = {
         "self._watchdog.newest", PAD,
     ),
     "devices-come-back-in-mid-motion": Mutant(
-        "hardware/teleop/renewed.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_renewed.py",)
+        "hardware/teleop/wrapped.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_reconnecting.py",)
     ),
     "nobody-is-awaited": Mutant(
         "robolearn/hil/learner.py", "len(heard) >= self.settings.awaited and ", "",
         ("tests/hil/test_hil_learner.py",),
     ),
     "record-leaves-a-dead-device": Mutant(
-        "robolearn/cli/record.py", "viewed(renewed(device, own), own", "viewed(device, own",
+        "robolearn/cli/record.py", "viewed(reconnecting(device, own), own", "viewed(device, own",
         ("tests/cli/test_record_devices.py",),
     ),
     "leader-s-thread-is-not-waited-for": Mutant(
@@ -74,8 +74,8 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/teleop/test_teleop_leader.py",),
     ),
     "start-without-its-device": Mutant(
-        "hardware/teleop/renewed.py", " if event is not EpisodeEvent.START", "",
-        ("tests/hardware/teleop/test_renewed.py",),
+        "hardware/teleop/wrapped.py", " if event is not EpisodeEvent.START", "",
+        ("tests/hardware/teleop/test_reconnecting.py",),
     ),
     "one-camera-for-all": Mutant(
         "policies/stateless.py", "self.eyes.looked(key, ", "self.eyes.looked(self._pictures[0], ", SEES
@@ -206,10 +206,10 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/curriculum.py", "                self.begin(record.episode)\n", "                pass\n", CURRICULUM
     ),
     "hand-begins-with-what-the-stick-says": Mutant(
-        "hardware/teleop/take_over.py", "if not taken or kept.action is None:", "if True:", HAND
+        "hardware/teleop/supervised.py", "if not taken or kept.action is None:", "if True:", HAND
     ),
     "hand-opens-the-gripper": Mutant(
-        "hardware/teleop/take_over.py", "action[self._gripper] = self._grip\n", "pass\n", HAND
+        "hardware/teleop/supervised.py", "action[self._gripper] = self._grip\n", "pass\n", HAND
     ),
     "hand-lost-hands-to-the-policy": Mutant(
         f"{HIL}/hand.py", 'return [*asks, "return"]', "return asks", HAND
@@ -218,10 +218,10 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/hand.py", "self._waits = True  # for START", "self._waits = False", HAND
     ),
     "page-does-not-hold-the-hand": Mutant(f"{HIL}/hand.py", 'self._held = ask == "take over"', "pass", HAND),
-    "clutch-without-hysteresis": Mutant("hardware/teleop/clutch.py", "engaged = now - self._moved_at < self._rest_s",
+    "clutch-without-hysteresis": Mutant("hardware/teleop/wrapped.py", "engaged = now - self._moved_at < self._rest_s",
         "engaged = self._device.moving", HAND),
     "clutch-of-a-device-that-is-gone-was-let-go": Mutant(
-        "hardware/teleop/clutch.py", "return replace(theirs, released=False)",
+        "hardware/teleop/wrapped.py", "return replace(theirs, released=False)",
         "return replace(theirs, released=True)", HAND,
     ),
     "arm-policy-moves-while-the-arm-is-placed": Mutant(

@@ -15,7 +15,7 @@ TAKING = ("tests/hardware/teleop/test_supervised.py",)
 PAGE, CONSOLE = ("tests/hardware/teleop/test_browser_scene.py",), ("tests/hil/console/test_console_chromium.py",)
 ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/latches.py", "hardware/teleop/supervised.py"
 REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
-TAKE_OVER = "hardware/teleop/take_over.py"
+TAKE_OVER = "hardware/teleop/supervised.py"
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
 
 MUTANTS: dict[str, Mutant] = {

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.served_page import ServedPage, viser_needed
 from hardware.teleop.browser.target import KINDS, action_towards
@@ -40,43 +40,27 @@ class Browser(ServedPage["Page"]):
     Args:
       interface: whose actions to command: ``tcp_delta`` or ``joint_position``.
       robot: the arm.
-      host: where to listen: loopback, or an address of this machine (``0.0.0.0``: all), then with TLS and a token.
-      port: 0 takes any that is free.
-      heartbeat_s: a page silent for longer has let go of the dead-man [s].
-      certificate, key: files to be used for TLS in place of a certificate of our own.
-      folder: where our own is kept; by default ``~/.config/robolearn``.
+      config: its options.
     """
 
     name = "browser"
 
-    def __init__(
-        self,
-        interface: Interface,
-        robot: RobotSpec,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8070,
-        heartbeat_s: float = 0.3,
-        certificate: Path | None = None,
-        key: Path | None = None,
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, interface: Interface, robot: RobotSpec, config: BrowserConfig | None = None) -> None:
+        config = config or BrowserConfig()
         if interface.action_kind not in KINDS:
             raise BadInput("browser: kind of action", got=interface.action_kind, available=KINDS)
         size = make_control(interface.action_kind, robot).spec.size
         if interface.action.size != size:
             raise BadInput("browser: action", got=f"{interface.action.size} components", expected=size)
-        if not 0.1 <= heartbeat_s <= 5.0:
-            raise BadInput("browser: heartbeat_s", got=heartbeat_s, expected="0.1 to 5 s")
-        if not 0 <= port < 1 << 16:
-            raise BadInput("browser: port", got=port, expected="0 to 65535")
-        if key is not None and certificate is None:
+        if not 0.1 <= config.heartbeat_s <= 5.0:
+            raise BadInput("browser: heartbeat_s", got=config.heartbeat_s, expected="0.1 to 5 s")
+        if not 0 <= config.port < 1 << 16:
+            raise BadInput("browser: port", got=config.port, expected="0 to 65535")
+        if config.key is not None and config.certificate is None:
             raise BadInput("browser: certificate", got="a key alone", expected="its certificate too")
         super().__init__()
-        self._interface, self._robot = interface, robot
-        self._host, self._port = host, port
-        self._certificate, self._key, self._folder = certificate, key, folder
-        self.arbiter = ControlArbiter(heartbeat_s)
+        self._interface, self._robot, self.config = interface, robot, config
+        self.arbiter = ControlArbiter(config.heartbeat_s)
         self._status: Status | None = None
         self._shown_at = 0.0
         self._moved_away, self._prepared = True, False
@@ -96,7 +80,8 @@ class Browser(ServedPage["Page"]):
             from hardware.teleop.browser.page import Page
 
         def serve(guarded: GuardedViser) -> None:
-            place = Place(self._host, self._port, self._certificate, self._key, self._folder)
+            c = self.config
+            place = Place(c.host, c.port, c.certificate, c.key, c.folder)
             sockets = {BEAT: lambda socket: serve_heartbeats(socket, self.arbiter, self._status_shown)}
             overlays = [overlay("hardware.teleop.browser", name) for name in ("overlay.html", "pictures.html")]
             guarded.serve(place, overlays, sockets, "Whoever has this address can move the arm.")

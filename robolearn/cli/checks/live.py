@@ -10,7 +10,6 @@ import numpy as np
 
 from robolearn.core import BadInput
 
-DEVICES = ("keyboard", "gamepad", "spacemouse", "leader")
 SHOWN_S = 0.2  # between two lines
 
 
@@ -18,7 +17,7 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
     """Open the device `name` as for an arm that stands at home, and say what it says.
 
     Args:
-      name: one of `DEVICES`.
+      name: of a device that is no page.
       say: is given a line for people, at most five a second, each time something changed.
       port: the serial port of a leader arm, if not the usual one.
       seconds: how long.
@@ -29,17 +28,19 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
     Raises:
       BadInput: there is no such device, or it is not plugged in.
     """
-    from hardware.teleop import make_device
+    from hardware.teleop import TELEOPERATORS, make_device
     from robots.proprio import proprio
     from robots.stations import load_contract
 
-    if name not in DEVICES:
-        raise BadInput("--device", got=name, available=DEVICES)
-    contract = load_contract("so101" if name == "leader" else "sim")
+    local = [one for one, config in TELEOPERATORS.items() if config.shows_in_terminal]
+    if name not in local:
+        raise BadInput("--device", got=name, available=local)
+    config = TELEOPERATORS[name]
+    contract = load_contract(config.station)
     robot, interface = contract.robot, contract.interface
     home = np.asarray(robot.home)[None]
     observation = {"proprio": proprio(home, np.array([robot.gripper.max_width]), *robot.chain.forward(home))[0]}
-    options = {"port": port} if port and name == "leader" else {}
+    options = {"port": port} if port and "leader_port" in config.flags() else {}
     device = make_device(name, interface, robot, **options)
     actions, events, samples, engaged = [], [], 0, 0
     device.open()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robolearn.cli.hil.acting import Acting
+from robolearn.cli.teleop_flags import teleop_values
 from robolearn.core import BadInput
 from sim.options import world_options
 
@@ -91,7 +92,7 @@ class HilActor(Acting):
             robot = ROBOTS.get(env.interface.embodiment)
             if robot is None:
                 raise BadInput("--teleop", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
-            with opened_device(self.teleop, self.device_options(), env.interface, robot, self.out) as device:
+            with opened_device(self.teleop, teleop_values(self), env.interface, robot, self.out) as device:
                 scene = None if self.screen else getattr(env, "scene", None)
                 hand = Hand(device, env.interface, robot, scene=scene, ending=stop, console=page)
                 yield hand, hand

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.hil.playing import OWN_DELAY
+from robolearn.cli.teleop_flags import teleop_values
 from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
 from robolearn.rewards.choice import TASK
 
@@ -153,7 +154,7 @@ def open_lesson(
     link.measure = periods.measured
     link.start(sets)
     device = stack.enter_context(
-        opened_device(actor.teleop, actor.device_options(), contract.interface, contract.robot, actor.out)
+        opened_device(actor.teleop, teleop_values(actor), contract.interface, contract.robot, actor.out)
     )
     person = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
     policy = LearnedPolicy(sets, base.interface, base.execute_steps)

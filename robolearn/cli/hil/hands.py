@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TELEOP, CONSOLE = "teleop", "console"  # the files with the addresses of a device's page, and of the console
-TERMINALS = ("keyboard", "spacemouse", "gamepad", "leader")  # devices with a status line
 
 
 @contextlib.contextmanager
@@ -37,19 +36,14 @@ def opened_device(
       BadInput: it is not there, or cannot command this arm.
     """
     from hardware.teleop import make_device
-    from hardware.teleop.clutch import clutched
-    from hardware.teleop.renewed import renewed
+    from hardware.teleop.wrapped import clutched, reconnecting
     from robolearn.cli.hil.learner import write_own
-    from robolearn.cli.node_record import OPTIONS, THEIRS
+    from robolearn.cli.teleop_flags import device_options, shows_in_terminal
     from robolearn.core.garbage import searched_before
 
-    own: dict[str, Any] = {
-        THEIRS.get(flag, flag): value
-        for flag, value in options.items()
-        if name in OPTIONS[flag][0] and (flag != "speed" or value)
-    }
+    own = device_options(name, options)
     with contextlib.ExitStack() as stack:
-        if name in TERMINALS:
+        if shows_in_terminal(name):
             own["out"] = stack.enter_context(_screen())
         stack.enter_context(searched_before())
         device = make_device(name, interface, robot, **own)
@@ -63,7 +57,7 @@ def opened_device(
             log.info("your page is at the address in %s", folder / TELEOP)
             if sys.stderr.isatty():  # not for logs: it has the token
                 print(notice, file=sys.stderr, flush=True)
-        yield renewed(clutched(device), device)
+        yield reconnecting(clutched(device), device)
 
 
 @contextlib.contextmanager

@@ -28,16 +28,17 @@ NICE = 15
 
 def main_hil(argv: Sequence[str] | None = None) -> int:
     """The actor's node."""
-    from robolearn.cli.node_record import FLAGS, OPTIONS
+    from robolearn.cli.node_record import FLAGS
+    from robolearn.cli.teleop_flags import teleop_defaults
     from robolearn.deploy.nodes import run_node
 
     with ExitStack() as stack:
-        return run_node(lambda: _hil_node(stack), (*FLAGS, *HIL, *OPTIONS), argv)
+        return run_node(lambda: _hil_node(stack), (*FLAGS, *HIL, *teleop_defaults()), argv)
 
 
 def _hil_node(stack: ExitStack) -> Any:
     from hardware.ros2.record_node import RecordNode
-    from robolearn.cli.node_record import node_defaults
+    from robolearn.cli.teleop_flags import teleop_defaults
 
     made: dict[str, Any] = {}
 
@@ -48,7 +49,7 @@ def _hil_node(stack: ExitStack) -> Any:
     def make_recording(*args: Any, **named: Any) -> Any:
         return made["taught"].make(*args, **named)
 
-    return RecordNode(make_session, make=make_recording, name="hil", defaults=node_defaults(**HIL))
+    return RecordNode(make_session, make=make_recording, name="hil", defaults=teleop_defaults(**HIL))
 
 
 def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
@@ -59,7 +60,7 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     from robolearn.cli.hil.actor import HilActor
     from robolearn.cli.hil.arm import open_lesson, station_of
     from robolearn.cli.hil.learner import LOGS, SPOOL
-    from robolearn.cli.node_record import OPTIONS
+    from robolearn.cli.teleop_flags import teleop_defaults
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import Processes, Program
     from robolearn.hil.link import opened
@@ -75,7 +76,7 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     actor = HilActor(
         policy=Path(value("policy")), out=out / SPOOL, robot=value("contract"), teleop=value("device"),
         task=value("task"), seconds=value("seconds"), learner=address, token=token,
-        **{name: value(name) for name in OPTIONS},
+        **{name: value(name) for name in teleop_defaults()},
     )  # fmt: skip
     actor.check_playing()
     torch.set_num_threads(1)

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from robolearn.cli.choices import Station
+from hardware.teleop import people
+from robolearn.cli.choices import PersonTeleop, Station
+from robolearn.cli.teleop_flags import shows_in_terminal, with_teleop_flags
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, peek
 
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"
 OWN_DELAY = "an arm has a delay of its own"
-SCREENS = ("keyboard", "gamepad", "spacemouse", "leader")  # devices that show the state in the terminal themselves
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_teleop_flags
 class Playing(Command):
     """Where an actor plays, and who takes over."""
 
@@ -24,8 +26,8 @@ class Playing(Command):
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>; with --robot that of the simulated arm."""
     operator: Operators = "none"
     """Who watches and takes over where no --teleop is given: nobody, or a script (tasks of ours)."""
-    teleop: str = ""
-    """Your device: keyboard, browser, gamepad, spacemouse or leader. You watch, take over, hand back and label."""
+    teleop: PersonTeleop = ""
+    """Your device. You watch, take over, hand back and label."""
     robot: Station = ""
     """An arm behind the safety filter over ROS 2, with --teleop: a robot contract, by name or as a file of your own."""
     rehearse: bool = False
@@ -39,12 +41,6 @@ class Playing(Command):
     """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
     port: int = 8070
     """Its port; 0 takes a free one. The address, with its token, is written into the file teleop beside the spool."""
-    speed: float = 0.0
-    """Share of full speed of keyboard, gamepad and spacemouse, up to 1; 0: as the device has it."""
-    leader_port: str = "/dev/ttyACM0"
-    """Serial port of --teleop leader."""
-    leader_id: str = "leader"
-    """The id that its calibration was given (lerobot-calibrate --teleop.id)."""
     realtime_priority: int = 10
     """With --robot, of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     enclaves: bool = False
@@ -60,29 +56,20 @@ class Playing(Command):
     @property
     def screen(self) -> bool:
         """Whether the device shows the state in the terminal itself."""
-        return self.teleop in SCREENS
+        return shows_in_terminal(self.teleop)
 
     def check_playing(self) -> None:
         """Raise `BadInput` for flags that make no sense together."""
-        from hardware.teleop import DEVICES
-
-        people = tuple(name for name in DEVICES if name not in ("scripted", "recorded"))
-        if self.teleop and self.teleop not in people:
-            raise BadInput("--teleop", got=self.teleop, available=people)
+        if self.teleop and self.teleop not in people():
+            raise BadInput("--teleop", got=self.teleop, available=people())
         if self.teleop and self.operator != "none":
             raise BadInput("--operator", got=f"{self.operator} beside --teleop", expected="one of the two")
         if self.robot and not self.teleop:
-            raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people)
+            raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people())
         if self.rehearse and not self.robot:
             raise BadInput("--rehearse", got="no --robot", expected="the contract of a station")
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
-
-    def device_options(self) -> dict[str, Any]:
-        """Flag of a device → its value, as `robolearn.cli.node_record.OPTIONS` names them."""
-        from robolearn.cli.node_record import OPTIONS
-
-        return {name: getattr(self, name) for name in OPTIONS}
 
 
 def pace_of(args: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from hardware.teleop import EpisodeEvent, Sample, Status
-from hardware.teleop.browser import Browser
+from hardware.teleop.browser import BrowserConfig
+from hardware.teleop.browser.device import Browser
 from robolearn.core import Interface
 from robots import CONTROL_HZ, ROBOTS, make_control
 from robots.proprio import proprio, proprio_spec
@@ -31,7 +32,7 @@ class Rig:
     def __init__(self, robot_name: str = "panda", **options: Any) -> None:
         self.robot = ROBOTS[robot_name]
         self.control = make_control("tcp_delta", self.robot)
-        self.device = Browser(interface_of(robot_name), self.robot, port=0, **options)
+        self.device = Browser(interface_of(robot_name), self.robot, BrowserConfig(port=0, **options))
         self.device.open()
         self.q = np.array([self.robot.home])
         self.width = np.array([self.robot.gripper.max_width])

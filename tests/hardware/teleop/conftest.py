@@ -16,7 +16,7 @@ from robots import PANDA, SO101, RobotSpec, make_control
 from robots.proprio import proprio, proprio_spec
 
 if TYPE_CHECKING:
-    from hardware.teleop.browser import Browser
+    from hardware.teleop.browser.device import Browser
 
 sys.path.insert(0, str(Path(__file__).parent))
 

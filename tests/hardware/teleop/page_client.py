@@ -14,7 +14,8 @@ import viser
 from browser_rig import interface_of
 from websockets.sync.client import connect
 
-from hardware.teleop.browser import Browser
+from hardware.teleop.browser import BrowserConfig
+from hardware.teleop.browser.device import Browser
 from robots import ROBOTS
 
 VISER = [f"viser-v{viser.__version__}"]
@@ -22,7 +23,7 @@ VISER = [f"viser-v{viser.__version__}"]
 
 def device(**options: Any) -> Browser:
     """On any free port; closed until `open`."""
-    return Browser(interface_of("panda"), ROBOTS["panda"], port=0, **options)
+    return Browser(interface_of("panda"), ROBOTS["panda"], BrowserConfig(port=0, **options))
 
 
 def port_of(page: Browser) -> int:

@@ -16,10 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from browser_rig import interface_of
 from page_client import VISER, cookies, device, get, knock, port_of, socket_to
 
-from hardware.teleop.browser import Browser
+from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.browser.access import COOKIE, is_loopback
 from hardware.teleop.browser.auth_proxy import AuthProxy, with_overlays
 from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
+from hardware.teleop.browser.device import Browser
 from hardware.teleop.browser.heartbeat import BEAT
 from hardware.teleop.browser.inner_port import HEADER
 from robolearn.core import BadInput
@@ -98,7 +99,7 @@ def test_plain_http_is_refused(closed_page: Browser) -> None:
 
 def test_the_fingerprint_shown_is_the_one_served(closed_page: Browser) -> None:
     pem = ssl.get_server_certificate(("127.0.0.1", port_of(closed_page)))
-    path = Path(closed_page._folder or "") / "served.pem"
+    path = Path(closed_page.config.folder or "") / "served.pem"
     path.write_text(pem)
     assert fingerprint(path) in closed_page.notice
 
@@ -140,9 +141,11 @@ def test_the_certificate_is_kept_and_private(tmp_path: Path) -> None:
 
 def test_addresses_that_cannot_be_listened_on(open_page: Browser) -> None:
     with pytest.raises(BadInput, match="in use"):
-        Browser(interface_of("panda"), ROBOTS["panda"], port=port_of(open_page)).open()
+        Browser(interface_of("panda"), ROBOTS["panda"], BrowserConfig(port=port_of(open_page))).open()
     with pytest.raises(BadInput, match="address of the page"):
-        device(host="127.0.0.1.example.invalid", certificate=own_certificate(Path(open_page._folder or "/tmp"))).open()
+        device(
+            host="127.0.0.1.example.invalid", certificate=own_certificate(Path(open_page.config.folder or "/tmp"))
+        ).open()
     with pytest.raises(BadInput, match="without TLS"):
         AuthProxy("", ("127.0.0.1", 1, "key"), host="0.0.0.0", port=0, tls=None, sockets={})
     with pytest.raises(BadInput, match="viser's page"):

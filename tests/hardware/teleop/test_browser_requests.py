@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from page_client import knock, port_of, spoken
 
-from hardware.teleop.browser import Browser
+from hardware.teleop.browser.device import Browser
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import Background
 from hardware.ros2.sim_arm_node import SimArmNode
 from hardware.ros2.teleop_node import TeleopNode
-from hardware.teleop.browser import Browser
+from hardware.teleop.browser import BrowserConfig
+from hardware.teleop.browser.device import Browser
 from robolearn.bench.emulators.node import make_world
 from robots import PANDA
 from robots.stations import load_contract
@@ -48,7 +49,7 @@ def shown(task: str) -> Iterator[tuple[SimArmNode, Browser]]:
     """A simulated arm, and a browser that teleoperates it; no safety node, so nothing moves by itself."""
     contract = load_contract("sim").with_cameras(())
     with Background(DOMAIN) as ros:
-        device = Browser(contract.interface, contract.robot, port=0)
+        device = Browser(contract.interface, contract.robot, BrowserConfig(port=0))
         device.open()
         arm = SimArmNode(make_world, contract=contract, context=ros.context, overrides={"task": task})
         teleop = TeleopNode(lambda contract, name: device, contract=contract, context=ros.context)

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from page_client import socket_to
 
 from hardware.teleop import Status
-from hardware.teleop.browser import Browser
 from hardware.teleop.browser.auth_proxy import LONGEST
+from hardware.teleop.browser.device import Browser
 from hardware.teleop.browser.heartbeat import BEAT
 
 pytestmark = pytest.mark.realtime

@@ -158,7 +158,7 @@ def test_an_unplugged_pad_is_gone_until_it_is_opened_anew(gamepad: Gamepad, pad,
     pad.plug()
     pad.press("left_shoulder")
     assert not gamepad.sample(observe()).engaged, "back in its socket, but nobody looked"
-    assert gamepad.renew()
+    assert gamepad.reconnect()
     assert gamepad.sample(observe()).engaged
     gamepad.close()
     gamepad.open()
@@ -182,7 +182,7 @@ def test_a_dead_man_that_is_let_go_and_one_that_is_lost(gamepad: Gamepad, pad, o
         sample = gamepad.sample(observe())
         clock.now += 5.0
         assert sample.released is False and clock.now - sample.stamp >= 5.0, (heard, sample.stamp)
-    assert not gamepad.renew() and gamepad.gone == "gamepad: unplugged"
+    assert not gamepad.reconnect() and gamepad.gone == "gamepad: unplugged"
 
 
 def test_a_radio_link_that_dies_ends_the_motion_and_the_next_event_renews_it(

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop import EpisodeEvent, Status
-from hardware.teleop.keyboard import CONFIG, MOVES, Keyboard
+from hardware.teleop.keyboard import CONFIG, MOVES, Keyboard, KeyboardConfig
 from hardware.teleop.terminal import EPISODE_KEYS
 from robolearn.core import BadInput, Interface
 from robots import PANDA
@@ -240,7 +240,7 @@ def test_the_screen_is_one_line(interface: Interface, terminal, clock) -> None:
 
 def test_every_key_that_moves_is_in_the_help() -> None:
     for key in MOVES:
-        assert len(key) > 1 or key.upper() in Keyboard.help
+        assert len(key) > 1 or key.upper() in KeyboardConfig.help
 
 
 def test_no_terminal_is_said_in_one_line(interface: Interface) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop import Sample, Status
-from hardware.teleop.leader import Leader
+from hardware.teleop.leader import Leader, LeaderConfig
 from robolearn.core import BadInput, Interface
 from robots import SO101, make_control
 
@@ -64,7 +64,7 @@ def arm() -> Arm:
 
 @pytest.fixture
 def leader(so101_joints: Interface, arm: Arm, no_terminal: int) -> Iterator[Leader]:
-    device = Leader(so101_joints, SO101, arm=arm, silence_s=1.0, fd=no_terminal, out=io.StringIO())
+    device = Leader(so101_joints, SO101, LeaderConfig(silence_s=1.0), arm=arm, fd=no_terminal, out=io.StringIO())
     device.open()
     yield device
     arm.hangs.set()
@@ -141,7 +141,7 @@ def test_a_position_that_is_not_finite_is_not_followed(leader: Leader, arm: Arm,
 
 
 def test_what_is_wrong_is_said_in_one_line(so101_joints: Interface, arm: Arm, no_terminal, monkeypatch) -> None:
-    device = Leader(so101_joints, SO101, arm=arm, port="/dev/ttyACM3", calibration="blue", fd=no_terminal)
+    device = Leader(so101_joints, SO101, LeaderConfig(port="/dev/ttyACM3", calibration="blue"), arm=arm, fd=no_terminal)
     arm.is_calibrated = False
     command = "lerobot-calibrate --teleop.type=so101_leader --teleop.port=/dev/ttyACM3 --teleop.id=blue"
     with pytest.raises(BadInput, match=r"^leader at /dev/ttyACM3: got no calibration, or another arm's") as error:
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_said_in_one_line(so101_joints: Interface, arm: Arm, no
     with pytest.raises(BadInput, match=r"leader: got no LeRobot .*pip install 'robolearn\[lerobot\]'"):
         Leader(so101_joints, SO101).open()
     with pytest.raises(BadInput, match=r"leader: kind: got so102; available: so100, so101"):
-        Leader(so101_joints, SO101, kind="so102")
+        Leader(so101_joints, SO101, LeaderConfig(kind="so102"))
 
 
 def test_unplugged_and_back_it_is_opened_at_the_first_look(leader: Leader, arm: Arm, observe) -> None:
@@ -168,9 +168,9 @@ def test_unplugged_and_back_it_is_opened_at_the_first_look(leader: Leader, arm: 
     for _ in range(5):
         arm.fault = arm.refuses = ConnectionError("Could not connect")
         until(lambda: leader.sample(seen), lambda sample: not sample.engaged)
-        assert not leader.renew() and leader.gone
+        assert not leader.reconnect() and leader.gone
         arm.fault = arm.refuses = None
-        assert leader.renew() and not leader.gone
+        assert leader.reconnect() and not leader.gone
         until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
 
 
@@ -179,4 +179,4 @@ def test_a_read_that_hangs_is_not_waited_for(leader: Leader, arm: Arm, observe) 
     arm.hangs.clear()
     until(lambda: leader.sample(observe(SO101)), lambda sample: not sample.engaged)
     start = time.monotonic()
-    assert not leader.renew() and time.monotonic() - start < 0.5
+    assert not leader.reconnect() and time.monotonic() - start < 0.5

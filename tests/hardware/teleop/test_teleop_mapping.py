@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware.teleop import DEVICES, make_device
+from hardware.teleop import TELEOPERATORS, make_device
 from hardware.teleop.mapping import Axis, MappingConfig, Motion, curve, joint_action
-from hardware.teleop.watchdog import Watchdog
+from hardware.teleop.operated import Watchdog
 from robolearn.core import BadInput, Interface
 from robolearn.core.se3 import matrix_to_rotvec
 from robots import DELTA_POS, DELTA_ROT, PANDA, SO101, make_control
@@ -171,7 +171,7 @@ def test_a_device_is_refused_where_it_does_not_fit(interface: Interface, so101_j
         make_device("gampad", interface, PANDA)
     with pytest.raises(BadInput, match=r"leader: robot: got panda, expected the joints shoulder_pan"):
         make_device("leader", interface, PANDA)
-    assert set(DEVICES) >= {"keyboard", "gamepad", "spacemouse", "browser", "leader", "scripted", "recorded"}
+    assert set(TELEOPERATORS) >= {"keyboard", "gamepad", "spacemouse", "browser", "leader", "scripted", "recorded"}
 
 
 def test_the_watchdog_latches(clock) -> None:

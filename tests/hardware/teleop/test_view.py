@@ -17,13 +17,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from page_client import get
 
-from hardware.teleop.browser import Browser, same_user
 from hardware.teleop.browser import access as access_module
+from hardware.teleop.browser import same_user
+from hardware.teleop.browser.device import Browser
 from hardware.teleop.browser.view_page import ViewPage, line
 from hardware.teleop.browser.viewer import Viewer
 from hardware.teleop.browser.window import check_window, open_window
 from hardware.teleop.device import Device, Sample, Status
-from hardware.teleop.viewed import Viewed
+from hardware.teleop.wrapped import Viewed
 from robolearn.cli.view import chosen
 from robolearn.core import BadInput
 from robots import PANDA

@@ -6,7 +6,7 @@ from typing import Any
 
 from hardware.teleop.device import RECORDING, WAITING, Sample, Status
 from hardware.teleop.device import EpisodeEvent as E
-from hardware.teleop.renewed import LOOK_S, Renewed, renewed
+from hardware.teleop.wrapped import LOOK_S, Reconnecting, reconnecting
 
 
 class Pad:
@@ -21,7 +21,7 @@ class Pad:
     def prepared(self) -> None: ...
     def show(self, status: Status) -> None: ...
 
-    def renew(self) -> bool:
+    def reconnect(self) -> bool:
         self.looks += 1
         self.gone = "" if self.plugged else "pad: unplugged"
         return self.plugged
@@ -32,7 +32,7 @@ class Pad:
 
 def test_a_device_that_is_gone_is_looked_for_while_start_is_waited_for(clock) -> None:
     pad = Pad()
-    device = Renewed(pad, pad, clock)
+    device = Reconnecting(pad, pad, clock)
 
     def look(state: str, seconds: float) -> int:
         before = pad.looks
@@ -53,7 +53,7 @@ def test_a_device_that_is_gone_is_looked_for_while_start_is_waited_for(clock) ->
 
 def test_a_device_that_has_just_died_is_not_opened_before_the_arm_stands(clock) -> None:
     pad = Pad()
-    device = Renewed(pad, pad, clock)
+    device = Reconnecting(pad, pad, clock)
     device.show(Status(WAITING, "", 0, 1, 0, 0.0))  # armed, and the operator puts the arm in its place
     device.sample(None)
     pad.gone, clock.now = "pad: unplugged", clock.now + 60.0
@@ -66,7 +66,7 @@ def test_a_device_that_has_just_died_is_not_opened_before_the_arm_stands(clock) 
 def test_start_begins_nothing_while_the_device_is_gone(clock) -> None:
     """An episode that begins without its device ends at once, and moves nothing but the arm to its place."""
     pad = Pad()
-    device = Renewed(pad, pad, clock)
+    device = Reconnecting(pad, pad, clock)
     device.show(Status(WAITING, "", 0, 1, 0, 0.0))
     pad.events = (E.START, E.QUIT)
     assert device.sample(None).events == (E.START, E.QUIT)
@@ -85,4 +85,4 @@ def test_start_begins_nothing_while_the_device_is_gone(clock) -> None:
 
 def test_what_comes_back_by_itself_is_left_alone() -> None:
     page = object()
-    assert renewed(page, page) is page  # type: ignore[arg-type, comparison-overlap]
+    assert reconnecting(page, page) is page  # type: ignore[arg-type, comparison-overlap]

@@ -1,0 +1,204 @@
+"""Devices around a device: a clutch, reconnection, a page.
+
+`Clutch` is for devices without a dead-man's switch: who moves the device takes over, who leaves it at rest hands back.
+
+    off ──the device is moved──► on ──at rest for `REST_S`──► off
+
+A keyboard repeats a key only after a pause, and a hand thinks between two motions: so it is a latch with hysteresis,
+and not the motion of a single step. Where the device is gone or silent, the clutch is off and was not released on
+purpose.
+
+`Reconnecting` opens a device that was unplugged anew, and only while START is waited for: the arm must not move again
+because a cable found its socket. Pressed before, START begins nothing: an episode without its device would end at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from numpy.typing import NDArray
+
+from hardware.teleop.device import WAITING, Device, EpisodeEvent, Sample, Status
+from robolearn.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from hardware.teleop.browser.viewer import Viewer
+
+log = logging.getLogger(__name__)
+
+REST_S = 1.0  # longer than the pause before a key repeats
+LOOK_S = 1.0  # between two looks; the safety filter has long stopped an arm whose device is gone
+
+
+class Wrapped:
+    """A `Device` that passes everything on to `device`."""
+
+    def __init__(self, device: Device) -> None:
+        self.name, self._device = device.name, device
+
+    def open(self) -> None:
+        """See `Device.open`."""
+        self._device.open()
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._device.close()
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        return self._device.sample(observation)
+
+    def prepared(self) -> None:
+        """See `Device.prepared`."""
+        self._device.prepared()
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        self._device.show(status)
+
+
+class Moved(Device, Protocol):
+    """A device without a dead-man.
+
+    Attributes:
+      moving: the operator moved it, or commanded the gripper, at the last sample.
+    """
+
+    moving: bool
+
+
+class Clutch(Wrapped):
+    """A `Device` that is engaged while `device` is moved, and a moment longer.
+
+    Args:
+      device: without a dead-man.
+      rest_s: at rest for so long, it hands back [s].
+      clock: steady seconds.
+    """
+
+    def __init__(self, device: Moved, rest_s: float = REST_S, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(device)
+        self._moved, self._rest_s, self._clock = device, rest_s, clock
+        self._moved_at = -math.inf
+
+    def prepared(self) -> None:
+        """See `Device.prepared`: the policy moves the arm, or another episode begins, and the clutch is off."""
+        self._moved_at = -math.inf
+        super().prepared()
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`; where the device lives, it was heard of now."""
+        theirs, now = super().sample(observation), self._clock()
+        if not theirs.engaged:
+            self._moved_at = -math.inf
+            return replace(theirs, released=False)
+        if self._moved.moving:
+            self._moved_at = now
+        engaged = now - self._moved_at < self._rest_s
+        return replace(theirs, engaged=engaged, stamp=now, released=None if engaged else True)
+
+
+def clutched(device: Device) -> Device:
+    """`device`, with a clutch where it has no switch that the operator holds, as its `moving` says."""
+    return Clutch(device) if hasattr(device, "moving") else device  # type: ignore[arg-type]
+
+
+class Hardware(Protocol):
+    """Hardware that can be unplugged.
+
+    Attributes:
+      gone: reason of its death; empty while it lives.
+    """
+
+    @property
+    def gone(self) -> str: ...
+
+    def reconnect(self) -> bool:
+        """Look for the hardware and open it anew; True where it is there. The terminal stays open."""
+        ...
+
+
+class Reconnecting(Wrapped):
+    """A `Device`: `device`, whose `hardware` is opened anew.
+
+    Args:
+      device: open; `hardware` itself, or what wraps it.
+      clock: steady seconds.
+    """
+
+    def __init__(self, device: Device, hardware: Hardware, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(device)
+        self._hardware, self._clock = hardware, clock
+        self._waits = False
+        self._looked: float | None = None  # None: it lives
+
+    @property
+    def gone(self) -> str:
+        """Reason of the device's death; empty while it lives."""
+        return self._hardware.gone
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`."""
+        self._waits = status.state == WAITING
+        super().show(status)
+
+    def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
+        """See `Device.sample`."""
+        now = self._clock()
+        if not self._hardware.gone:
+            self._looked = None
+        elif self._looked is None:
+            self._looked = now
+        elif self._waits and now - self._looked >= LOOK_S:
+            self._hardware.reconnect()
+            self._looked = self._clock()
+        sample = super().sample(observation)
+        if not self._waits or not self._hardware.gone:
+            return sample
+        events = tuple(event for event in sample.events if event is not EpisodeEvent.START)
+        return replace(sample, events=events, note=f"{sample.note or self._hardware.gone}; START when it is back")
+
+
+def reopened(connect: Callable[[], None]) -> bool:
+    """True where the hardware is there: `connect` opens it, or raises `BadInput`."""
+    try:
+        connect()
+    except BadInput as error:
+        log.debug("%s", error)
+        return False
+    return True
+
+
+def reconnecting(device: Device, hardware: object) -> Device:
+    """`device`, opened anew where its `hardware` has a `reconnect`."""
+    return Reconnecting(device, hardware) if hasattr(hardware, "reconnect") else device  # type: ignore[arg-type]
+
+
+class Viewed(Wrapped):
+    """A `Device`: `device`, with everything that it shows on the page of `viewer` as well.
+
+    Args:
+      device: the operator's, open, without a page of its own.
+      viewer: its page, open; closed with the device.
+    """
+
+    def __init__(self, device: Device, viewer: Viewer) -> None:
+        super().__init__(device)
+        self._viewer = viewer
+
+    def close(self) -> None:
+        """See `Device.close`; the page says that the recording is over."""
+        try:
+            super().close()
+        finally:
+            self._viewer.close()
+
+    def show(self, status: Status) -> None:
+        """See `Device.show`; the page draws in a thread of its own."""
+        self._viewer.show(status)
+        super().show(status)
