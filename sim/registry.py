@@ -1,100 +1,25 @@
-"""Task names → worlds: ``lift`` is embedded, ``robosuite:Lift`` and ``gym:module:Id-v0`` go through adapters."""
+"""The worlds: one config, and the families of worlds that build it.
+
+``lift`` is embedded; ``robosuite:Lift`` and ``gym:module:Id-v0`` go through adapters. Nothing heavy is imported before
+a world is built or a list of names is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
+from typing import Annotated, Any, Literal
+
+import tyro
 
 from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Env
+from robolearn.core.specs import Interface, is_image
+from robolearn.core.switches import available
 from sim.shaping import SHAPING_GAMMA
 
 ROBOT = "panda"  # the arm where none is named
-
-
-def make_env(
-    task: str,
-    num_envs: int,
-    *,
-    robot: str = ROBOT,
-    cameras: tuple[str, ...] = (),
-    image_size: int = 84,
-    reward: str = "sparse",
-    shaping_gamma: float = SHAPING_GAMMA,
-    action_kind: str = "",
-    start_range: float = 1.0,
-    looks: str = "none",
-    station: str = "",
-    threads: int = 0,
-) -> Env:
-    """Worlds for a task name.
-
-    Args:
-      task: ``lift``, ``pick_place``, ``peg_insert``; ``robosuite:Lift`` …; ``gym:module:Id-v0``.
-      num_envs: number of worlds N.
-      robot: the arm (embedded tasks), one of `robot_names`.
-      cameras: cameras to observe, square, with an edge of `image_size` [px]: ``front``, ``side`` and ``wrist`` of the
-        embedded tasks, robosuite's own, or ``render``, what a Gymnasium env draws.
-      reward: ``"sparse"`` or ``"dense"`` (embedded tasks), see `sim.shaping`.
-      shaping_gamma: γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a
-        chunk of Ta steps.
-      action_kind: ``"tcp_delta"`` or ``"joint_position"`` (embedded tasks); empty: the arm's own.
-      looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
-        episode (embedded tasks).
-      station: a robot contract, by name or as a file, whose cameras stand and see as it says (embedded tasks).
-      start_range: share of each range of starts to draw from, about its centre (embedded tasks).
-      threads: threads of the embedded world, 0 for every CPU; worker processes elsewhere, 0 for as many as pay.
-
-    Raises:
-      BadInput: an unknown task, or an option that the task does not have.
-    """
-    family = task.split(":", 1)[0]
-    if ":" in task and family in ADAPTERS:
-        options = {
-            "robot": robot != ROBOT,
-            "reward": reward != "sparse",
-            "action kind": action_kind not in ("", "tcp_delta"),
-            "start range": start_range != 1.0,
-            "looks": looks != "none",
-            "station": bool(station),
-        }
-        for name, given in options.items():
-            if given:
-                raise BadInput(
-                    f"task {task}", got=f"option {name}", expected="an embedded task", available=task_names()
-                )
-        return ADAPTERS[family].make(task, num_envs, threads or None, cameras, image_size)
-    from robots import ROBOTS
-    from robots.stations import load_contract
-    from sim.embedded.world import MujocoWorlds
-    from sim.tasks import TASKS
-
-    check_task(task)
-    if robot not in ROBOTS:
-        raise BadInput("robot", got=robot, available=robot_names())
-    if not 0.0 < start_range <= 1.0:
-        raise BadInput("start range", got=start_range, expected="above 0, at most 1")
-    return MujocoWorlds(
-        TASKS[task](start_range=start_range),
-        num_envs,
-        robot=ROBOTS[robot],
-        cameras=cameras,
-        image_size=image_size,
-        reward=reward,
-        shaping_gamma=shaping_gamma,
-        action_kind=action_kind,
-        looks=looks,
-        station=load_contract(station) if station else None,
-        threads=threads,
-    )
-
-
-def check_task(task: str) -> None:
-    """Raise `BadInput` unless `task` is one of ours or of an adapter's form; whether that world exists is not asked."""
-    from sim.tasks import TASKS
-
-    if task not in TASKS and not (":" in task and task.split(":", 1)[0] in ADAPTERS):
-        raise BadInput("task", got=task, available=(*TASKS, *(adapter.form for adapter in ADAPTERS.values())))
 
 
 def task_names() -> tuple[str, ...]:
@@ -104,37 +29,192 @@ def task_names() -> tuple[str, ...]:
     return tuple(TASKS)
 
 
+def world_names() -> tuple[str, ...]:
+    """All that a task is called: the embedded ones, and the forms of the other families' names."""
+    return (*task_names(), *(family.form for family in FAMILIES.values() if family.form))
+
+
 def robot_names() -> tuple[str, ...]:
     """The arms that the embedded tasks can be done with."""
     from robots import ROBOTS
     from sim.embedded.bench import fits
-    from sim.tasks import TASKS
 
-    return tuple(name for name, robot in ROBOTS.items() if any(fits(robot, task) for task in TASKS))
-
-
-def _gym(task: str, num_envs: int, workers: int | None, cameras: tuple[str, ...], image_size: int) -> Env:
-    from sim.adapters import make_gym
-
-    return make_gym(task, num_envs, workers=workers, cameras=cameras, image_size=image_size)
+    return tuple(name for name, robot in ROBOTS.items() if any(fits(robot, task) for task in task_names()))
 
 
-def _robosuite(task: str, num_envs: int, workers: int | None, cameras: tuple[str, ...], image_size: int) -> Env:
-    from sim.adapters import make_robosuite
+def _action_kinds() -> Iterable[str]:
+    from robots.control import CONTROLS
 
-    return make_robosuite(task, num_envs, workers=workers, cameras=cameras, image_size=image_size)
+    return CONTROLS
+
+
+def _stations() -> Iterable[str]:
+    from robots.stations import contract_names
+
+    return (*contract_names(), "<path>.yaml")
+
+
+def _needs(default: Any, capability: str) -> Any:
+    """A field that only families with the capability have."""
+    return field(default=default, metadata={"needs": capability})
 
 
 @dataclass(frozen=True)
-class Adapter:
-    """A family of foreign tasks: how its names look, and what makes N worlds of one in a number of processes, with
-    cameras of an edge."""
+class WorldConfig:
+    """The worlds that a command runs."""
+
+    task: Annotated[str, available(world_names)] = "lift"
+    """The task."""
+    robot: Annotated[str, available(robot_names)] = _needs("", "simulates_arm")
+    """The arm, in our tasks; by default the policy's own, or panda."""
+    cameras: tuple[str, ...] = ()
+    """Cameras to observe: front, side and wrist in our tasks, robosuite's own, or render, what a Gymnasium env draws.
+    Those that a policy needs are observed anyway."""
+    image_size: int = 84
+    """Edge of their square pictures [px]; a policy's own where one needs pictures."""
+    reward: Literal["sparse", "dense"] = _needs("sparse", "has_progress")
+    """Reward of our tasks; dense adds potential-based shaping, which leaves the best policy the best."""
+    shaping_gamma: tyro.conf.Suppress[float] = SHAPING_GAMMA
+    """γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a chunk of Ta
+    steps."""
+    action_kind: Annotated[str, available(_action_kinds)] = _needs("", "simulates_arm")
+    """The meaning of an action, in our tasks; by default the policy's own, or the arm's."""
+    start_range: float | None = _needs(None, "has_start_range")
+    """Share of each range of starts to draw from, about its centre, in our tasks; by default 1, or that of the quality
+    of demonstrations."""
+    looks: Literal["none", "mild", "wild"] = _needs("none", "has_looks")
+    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    station: Annotated[str, available(_stations)] = _needs("", "has_stations")
+    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
+    threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
+    """Threads of our tasks' physics, worker processes of other worlds; 0: one for each CPU, or as many as pay."""
+
+    @property
+    def family(self) -> Family:
+        """The family of the task.
+
+        Raises:
+          BadInput: an unknown task. Whether a world of another maker exists is found out by building it.
+        """
+        name, colon, _ = self.task.partition(":")
+        family = FAMILIES.get(name if colon else "")
+        if family is None or (not colon and self.task not in task_names()):
+            raise BadInput("task", got=self.task, available=world_names())
+        return family
+
+    @property
+    def arm(self) -> str:
+        """The name of the arm."""
+        return self.robot or ROBOT
+
+    def check(self) -> None:
+        """Raise `BadInput` for an unknown task, or an option that its family does not have."""
+        family = self.family
+        for option in fields(self):
+            needed = option.metadata.get("needs")
+            if needed and getattr(self, option.name) != option.default and not getattr(family, needed):
+                name = option.name.replace("_", " ")
+                raise BadInput(
+                    f"task {self.task}", got=f"option {name}", expected="an embedded task", available=task_names()
+                )
+
+    def build(self, num_envs: int) -> Env:
+        """`num_envs` worlds.
+
+        Raises:
+          BadInput: what `check` refuses, or a value that the worlds do not have.
+        """
+        self.check()
+        return self.family.build(self, num_envs)
+
+    def matching(self, *interfaces: Interface) -> WorldConfig:
+        """The same worlds with what policies of these interfaces need: cameras and image size; where an arm is
+        simulated also the first one's action kind, and its arm unless another is asked for."""
+        pictures = {k: s for interface in interfaces for k, s in interface.observation.items() if is_image(s)}
+        found = self
+        if pictures:
+            cameras = (*self.cameras, *(key.removeprefix("images.") for key in pictures))
+            edge = next(iter(pictures.values())).shape[0]
+            found = replace(found, cameras=tuple(dict.fromkeys(cameras)), image_size=edge)
+        if not self.family.simulates_arm:
+            return found
+        from robots import ROBOTS
+
+        first = interfaces[0]
+        if first.embodiment in ROBOTS and not self.robot:
+            found = replace(found, robot=first.embodiment)
+        return replace(found, action_kind=first.action_kind) if first.action_kind in _action_kinds() else found
+
+    def drawn(self) -> dict[str, Any]:
+        """Option → value, for a run's configuration: of the options that no interface holds, where not the default."""
+        names = ("reward", "start_range", "looks", "station")
+        values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
+        return {name: values[name][0] for name in names if values[name][0] != values[name][1]}
+
+    def words(self) -> list[str]:
+        """The flags of task, arm and all that `drawn` returns, as words of a command line."""
+        options = {"task": self.task} | ({"robot": self.robot} if self.robot else {}) | self.drawn()
+        return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Worlds of one maker.
+
+    Attributes:
+      form: how the names of its tasks look, for lists; empty for ours, which are listed one by one.
+      made_by: ``"module:function"`` of (config, number of worlds), imported when worlds are built.
+      simulates_arm: an arm of ours, with actions of ours.
+      has_experts: scripted demonstrators and operators.
+      has_progress: a measure of progress, which shapes the dense reward.
+      has_start_range: the range of starts can be narrowed.
+      has_looks: visual randomisation.
+      has_stations: cameras of a robot contract.
+      has_scene: poses of the things around the arm, for a page.
+    """
 
     form: str
-    make: Callable[[str, int, int | None, tuple[str, ...], int], Env]
+    made_by: str
+    simulates_arm: bool = False
+    has_experts: bool = False
+    has_progress: bool = False
+    has_start_range: bool = False
+    has_looks: bool = False
+    has_stations: bool = False
+    has_scene: bool = False
+
+    def build(self, config: WorldConfig, num_envs: int) -> Env:
+        """`num_envs` worlds as `config` says."""
+        module, _, function = self.made_by.partition(":")
+        return getattr(import_module(module), function)(config, num_envs)
 
 
-ADAPTERS = {
-    "robosuite": Adapter("robosuite:<Name>", _robosuite),
-    "gym": Adapter("gym:<module>:<Id-v0>", _gym),
+FAMILIES: dict[str, Family] = {
+    "": Family(
+        "",
+        "sim.embedded.world:make",
+        simulates_arm=True,
+        has_experts=True,
+        has_progress=True,
+        has_start_range=True,
+        has_looks=True,
+        has_stations=True,
+        has_scene=True,
+    ),
+    "robosuite": Family("robosuite:<Name>", "sim.adapters.robosuite_env:make"),
+    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters.gym_env:make"),
 }
+"""What stands before the colon of a task's name → the family."""
+
+
+def make_env(task: str, num_envs: int, **options: Any) -> Env:
+    """`num_envs` worlds of `task`; `options` are the other fields of `WorldConfig`.
+
+    Raises:
+      BadInput: an unknown task, an option that it does not have, or a value out of range.
+    """
+    unknown = options.keys() - {option.name for option in fields(WorldConfig)}
+    if unknown:
+        known = [option.name for option in fields(WorldConfig)]
+        raise BadInput("option of make_env", got=min(unknown), available=known)
+    return WorldConfig(task, **options).build(num_envs)

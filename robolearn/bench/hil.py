@@ -177,12 +177,11 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
     from robolearn.hil.doubt import doubts_of
     from robolearn.hil.watched import watch
     from sim.experts import make_operator
-    from sim.options import world_options
-    from sim.registry import make_env
+    from sim.registry import WorldConfig
 
     torch.set_num_threads(1)
     policy = open_policy(folder)
-    env = make_env(task, episodes, threads=1, **world_options(task, [policy]))
+    env = WorldConfig(task, threads=1).matching(policy.interface).build(episodes)
     try:
         bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
         alone = evaluate(env, policy, episodes, STARTS)

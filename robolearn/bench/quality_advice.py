@@ -18,10 +18,9 @@ SEEDS_APART = 1000  # the starts of the evaluation are not those of the demonstr
 def check_task(task: str, dataset: Any) -> None:
     """Raise `BadInput` unless `task` offers what a policy of `dataset` needs."""
     from robolearn.core import check_compatible
-    from sim.options import world_options
-    from sim.registry import make_env
+    from sim.registry import WorldConfig
 
-    env = make_env(task, 1, **world_options(task, [dataset]))
+    env = WorldConfig(task).matching(dataset.interface).build(1)
     try:
         check_compatible(dataset.interface, env.interface, what=f"--prove {task}")
     finally:
@@ -48,15 +47,14 @@ def prove(
     from robolearn.presets import WORLDS
     from robolearn.runs import Progress
     from robolearn.train.imitation import ImitationConfig, ImitationTrainer
-    from sim.options import world_options
-    from sim.registry import make_env
+    from sim.registry import WorldConfig
 
     draws: dict[str, list[float] | None] = {"alike": None, "weighted": list(weights)}
     if any(weight == 0 for weight in weights):
         draws["dropped"] = [float(weight > 0) for weight in weights]
     config = ImitationConfig(steps=steps, seed=seed)
     found = {}
-    env = make_env(task, WORLDS, **world_options(task, [dataset]))
+    env = WorldConfig(task).matching(dataset.interface).build(WORLDS)
     try:
         for name, drawn in draws.items():
             trainer = ImitationTrainer.of_dataset(config, dataset, weights=drawn)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any
 
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command, at_least
+from sim.registry import WorldConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkSim(Command):
-    """Speed of an embedded task at 1 and 2 threads, of its bare physics, and of robosuite's Lift on the same cores."""
+    """Speed of an embedded task at 1 and 2 threads, of its bare physics, and of robosuite's Lift on the same cores.
 
-    task: str = "lift"
-    """lift, pick_place or peg_insert."""
+    With --cameras also of worlds that are seen by them in every control step, and beside them of robosuite's agentview.
+    """
+
+    world: WorldConfig = field(default_factory=WorldConfig)
     worlds: int = 64
     """Worlds side by side."""
     seconds: float = 2.0
@@ -27,24 +30,19 @@ class BenchmarkSim(Command):
     """Measurements of each kind, in turn; medians are printed."""
     robosuite: Annotated[bool, switch("robosuite")] = True
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
-    cameras: tuple[str, ...] = ()
-    """Measure worlds that are seen by these cameras in every control step: front, side, wrist. Beside them robosuite's
-    agentview."""
-    image_size: int = 84
-    """Edge of the square pictures [px]."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
-        from sim.registry import make_env, task_names
+        from sim.registry import task_names
 
         at_least(1, worlds=self.worlds)
-        if self.task not in task_names():
-            raise BadInput("--task", got=self.task, available=task_names())
+        if self.world.task not in task_names():
+            raise BadInput("--task", got=self.world.task, available=task_names())
         for name in ("seconds", "repeats"):
             if not getattr(self, name) > 0:
                 raise BadInput(name, got=getattr(self, name), expected="more than 0")
-        threads = sorted({1, min(2, os.cpu_count() or 1)})
-        envs = {n: make_env(self.task, self.worlds, threads=n) for n in threads}
+        threads = [self.world.threads] if self.world.threads else sorted({1, min(2, os.cpu_count() or 1)})
+        envs: dict[int, Any] = {n: replace(self.world, threads=n, cameras=()).build(self.worlds) for n in threads}
         measures: dict[str, Callable[[], float]] = {}
         for n, env in envs.items():
             env.reset(seed=0)
@@ -57,7 +55,7 @@ class BenchmarkSim(Command):
             rival.reset(seed=0)
             measures["robosuite"] = lambda: _chunks(rival, self.seconds)
             envs[0] = rival
-        if self.cameras:
+        if self.world.cameras:
             measures |= self._seeing(envs, threads)
         try:
             # In turn, so that a machine whose speed drifts treats all alike.
@@ -71,7 +69,7 @@ class BenchmarkSim(Command):
         rate = {name: median(values[1:]) for name, values in samples.items()}  # the first round warms up
         most = threads[-1]
         result: dict[str, Any] = {
-            "task": self.task,
+            "task": self.world.task,
             "worlds": self.worlds,
             "env_steps_per_s": {str(n): rate[f"env_{n}"] for n in threads},
             "bound_steps_per_s": {str(n): rate[f"bound_{n}"] for n in threads},
@@ -80,8 +78,8 @@ class BenchmarkSim(Command):
         if self.robosuite:
             result["robosuite_steps_per_s"] = {str(most): rate["robosuite"]}
             result["ratio_robosuite"] = rate[f"env_{most}"] / rate["robosuite"]
-        if self.cameras:
-            result |= {"cameras": list(self.cameras), "image_size": self.image_size}
+        if self.world.cameras:
+            result |= {"cameras": list(self.world.cameras), "image_size": self.world.image_size}
             result["frames_per_s"] = {str(n): rate[f"frames_{n}"] for n in threads}
             if self.robosuite:
                 result["robosuite_frames_per_s"] = {str(most): rate["robosuite_frames"]}
@@ -90,11 +88,9 @@ class BenchmarkSim(Command):
 
     def _seeing(self, envs: dict[int, Any], threads: list[int]) -> dict[str, Callable[[], float]]:
         """Measures of pictures; the worlds go into `envs`."""
-        from sim.registry import make_env
-
         measures: dict[str, Callable[[], float]] = {}
         for n in threads:
-            env = make_env(self.task, self.worlds, threads=n, cameras=self.cameras, image_size=self.image_size)
+            env = replace(self.world, threads=n).build(self.worlds)
             env.reset(seed=0)
             measures[f"frames_{n}"] = lambda env=env: _frames(env, self.seconds)
             envs[-n] = env
@@ -102,7 +98,7 @@ class BenchmarkSim(Command):
             from sim.adapters import make_robosuite
 
             rival = make_robosuite("robosuite:Lift", len(threads), workers=len(threads), cameras=("agentview",),
-                                   image_size=self.image_size)  # fmt: skip
+                                   image_size=self.world.image_size)  # fmt: skip
             rival.reset(seed=0)
             measures["robosuite_frames"] = lambda: _frames(rival, self.seconds)
             envs[-9] = rival

@@ -15,6 +15,7 @@ from robolearn.presets import algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm
 from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, peek
+from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
     from robolearn.cli.quickstart import Quickstart
@@ -107,8 +108,7 @@ class BenchmarkRl(Command):
                 "policy_settings": DENOISING[self.policy](steps=denoise_steps, **flow),  # type: ignore[arg-type]
                 "settings": algorithm_preset(self.algo, task, **_changed(self.settings)),
             },
-            task=task,
-            robot=self.robot,
+            world=WorldConfig(task, robot=self.robot),
             seed=seed,
             out=folder,
             policy=self.policy,

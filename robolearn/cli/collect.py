@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robolearn.cli.choices import DemoQuality, SimRobot, SimTask, Station
+from robolearn.cli.choices import DemoQuality
 from robolearn.cli.view import View
 from robolearn.runs.command import Command, at_least, check_seed
+from sim.registry import WorldConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collect(Command):
     """Record demonstrations of a task by its scripted expert, as a LeRobotDataset v3.0."""
 
-    task: SimTask = "lift"
-    """A task of ours."""
+    world: WorldConfig = field(default_factory=WorldConfig)
     episodes: int = 200
     """How many episodes, successful or not."""
     quality: DemoQuality = "mixed"
     """How well; narrow: an expert on the middle half of the starts alone; fair, mixed and poor: two strategies, each
     with its own error of aim, some haste."""
-    robot: SimRobot = "panda"
-    """The arm."""
-    cameras: tuple[str, ...] = ()
-    """Cameras to record as video: front, side, wrist."""
-    image_size: int = 84
-    """Edge of their square pictures [px]."""
-    looks: Literal["none", "mild", "wild"] = "none"
-    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
-    station: Station = ""
-    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
-    start_range: float | None = None
-    """Share of each range of starts to draw from, about its centre; by default the quality's, 1 except for narrow."""
     out: Path
     """The data set's folder."""
     seed: int = 0
@@ -55,26 +43,25 @@ class Collect(Command):
         from robolearn.rollout.collect import collect
         from robolearn.runs import Progress
         from sim.experts import make_expert, named_quality
-        from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
-        check_watched(self.view, self.task)
+        check_watched(self.view, self.world)
         begun = time.perf_counter()
         worlds = min(self.worlds, self.episodes)
         quality = named_quality(self.quality)
-        share = quality.start_range if self.start_range is None else self.start_range
-        env = make_env(self.task, worlds, robot=self.robot, start_range=share, cameras=self.cameras,
-                       image_size=self.image_size, looks=self.looks, station=self.station)  # fmt: skip
-        env = watched(env, self.view, "collecting", "The collecting is over.")
+        task, share = self.world.task, self.world.start_range
+        share = quality.start_range if share is None else share
+        world = replace(self.world, start_range=share) if self.world.family.has_start_range else self.world
+        env = watched(world.build(worlds), self.view, "collecting", "The collecting is over.")
         try:
-            make_expert(self.task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
+            make_expert(task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
                 have = writer.episodes
                 # A resumed recording must not meet the starts and the mistakes of the first part again.
                 seed = self.seed * 1_000_003 + have
-                expert = make_expert(self.task, env.interface, worlds, quality, seed if have else self.seed)
-                with Progress(f"collecting {self.task}", total=max(self.episodes - have, 0), unit="episodes",
+                expert = make_expert(task, env.interface, worlds, quality, seed if have else self.seed)
+                with Progress(f"collecting {task}", total=max(self.episodes - have, 0), unit="episodes",
                               quiet=self.json) as progress:  # fmt: skip
                     collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress)
                 total, frames = writer.episodes, writer.frames
@@ -82,11 +69,11 @@ class Collect(Command):
             env.close()
         return {
             "dataset": str(self.out),
-            "task": self.task,
+            "task": task,
             "quality": self.quality,
-            "robot": self.robot,
+            "robot": self.world.arm,
             "start_range": share,
-            "cameras": list(self.cameras),
+            "cameras": list(self.world.cameras),
             "episodes": total,
             "frames": frames,
             "expert_success": float(Dataset.open(self.out).success.mean()),

@@ -147,12 +147,13 @@ class Deploy(Command):
         from policies.storage.loading import check_goals_given, stated_by
         from policies.wrappers.goals import save_goals
         from robolearn.core import BadInput
+        from sim.registry import WorldConfig
 
         if not contract.simulated:
             raise BadInput(f"--goals {EXPERT}", got=f"the arm {contract.name}", expected="a data set, or robot sim")
         check_goals_given(self.policy, True, what=f"policy {self.policy}")
-        options = {"robot": contract.interface.embodiment}
-        source = GoalSource(EXPERT, self.goal_choice, self.task, np.array([self.episodes]), self.seed, options)
+        world = WorldConfig(self.task, robot=contract.interface.embodiment)
+        source = GoalSource(EXPERT, self.goal_choice, world, np.array([self.episodes]), self.seed)
         save_goals(source.demonstrated(stated_by(self.policy)), folder / "goals.safetensors")
         return str(folder / "goals.safetensors")
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from policies.settings import DENOISING, POLICIES
-from robolearn.cli.choices import Station
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
 from robolearn.core.specs import is_told
 from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
-from sim.options import world_options
+from sim.registry import WorldConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +28,11 @@ class Distill(Command):
 
     teacher: Path
     """A run folder or a checkpoint folder, e.g. of `robolearn finetune`."""
-    task: str = "lift"
-    """The task that the teacher masters."""
+    world: WorldConfig = field(default_factory=WorldConfig)
     out: Path
     """The run folder; the student goes to its policy/, what the worlds showed to its rollouts/."""
     observe: tuple[str, ...] = ("proprio", "images.front", "images.wrist")
     """What the student sees; images.front, images.side and images.wrist are our tasks' cameras."""
-    image_size: int = 84
-    """Edge of the square pictures [px]."""
-    looks: Literal["none", "mild", "wild"] = "none"
-    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
-    station: Station = ""
-    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     worlds: int = 32
     """Worlds side by side."""
     policy: str = "flow"
@@ -73,7 +65,6 @@ class Distill(Command):
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
         from robolearn.train.distill import Distiller
-        from sim.registry import make_env
 
         at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)
@@ -92,27 +83,26 @@ class Distill(Command):
             raise BadInput(f"teacher {self.teacher}", got=got, expected="one that sees what it needs")
         begun = time.perf_counter()
         cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
-        options = world_options(self.task, [teacher]) | {"cameras": cameras, "image_size": self.image_size}
-        options |= {"looks": self.looks, "station": self.station}
-        env = make_env(self.task, self.worlds, **options)
+        task, asked = self.world.task, self.world
+        world = replace(asked.matching(teacher.interface), cameras=cameras, image_size=asked.image_size)
+        env = world.build(self.worlds)
         try:
-            bind_policy(teacher, env.interface, what=f"teacher {self.teacher} in {self.task}")
+            bind_policy(teacher, env.interface, what=f"teacher {self.teacher} in {task}")
             stored = {
                 "command": "distill",
                 "teacher": str(self.teacher),  # may move before a resumption, but not change
                 "sha256": sha256(*(value.cpu().numpy() for value in teacher.state_dict().values())),
-                "task": self.task,
-                "interface": env.interface.seeing(self.observe, what=f"task {self.task}").to_json(),
+                "task": task,
+                "interface": env.interface.seeing(self.observe, what=f"task {task}").to_json(),
                 "worlds": self.worlds,
-                "looks": self.looks,
-                **({"station": self.station} if self.station else {}),
+                **{"looks": asked.looks, **asked.drawn()},
                 "settings": plain(config),
             }
             with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
                 write_flags(self, "distill", run.path)
                 run.track(self.log)
-                with Progress(f"distilling {self.task}", total=config.imitation.steps, unit="gradient steps",
+                with Progress(f"distilling {task}", total=config.imitation.steps, unit="gradient steps",
                               show=("loss", "round", "success"), quiet=self.json) as progress:  # fmt: skip
                     done = run_loop(run, student, checkpoint_every=self.checkpoint_every,
                                     progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
@@ -120,7 +110,7 @@ class Distill(Command):
                 result = {
                     "run": str(self.out),
                     "policy": str(run.policy_dir),
-                    "task": self.task,
+                    "task": task,
                     "observes": list(student.interface.observation),
                     "privileged": list(student.interface.privileged),
                     "teacher_sees": list(teacher.interface.observation),
@@ -145,4 +135,6 @@ class Distill(Command):
         if r["last_round_success"] is not None:
             share = f"{r['last_round_success']:.1%}"
             console.print(f"success     {share} of the last round's episodes, in which the teacher has a share")
-        console.print(f"next        robolearn evaluate --policy {r['run']} --task {self.task} : how often it succeeds")
+        console.print(
+            f"next        robolearn evaluate --policy {r['run']} --task {self.world.task} : how often it succeeds"
+        )

@@ -6,16 +6,15 @@ import logging
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
-from robolearn.cli.choices import SimRobot, Station
 from robolearn.cli.view import View
 from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
-from sim.options import world_options
+from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource
@@ -31,16 +30,9 @@ class Evaluate(Command):
     """A run folder, a checkpoint folder, FILE.onnx, or lerobot:FOLDER for a policy of LeRobot's."""
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
-    task: str = "lift"
-    """lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name> or gym:<module>:<Id-v0>."""
-    robot: SimRobot = ""
-    """The arm of our tasks, for a policy of LeRobot's whose files name none; by default the policy's own, or panda."""
+    world: WorldConfig = field(default_factory=WorldConfig)
     episodes: int = 200
     """Number of episodes, of each policy."""
-    looks: Literal["none", "mild", "wild"] = "none"
-    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
-    station: Station = ""
-    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     words: str = ""
     """What to do, in a sentence, for policies that were trained with words; by default the task's own sentence."""
     goals: str = ""
@@ -82,11 +74,10 @@ class Evaluate(Command):
         from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
-        from sim.registry import make_env
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
-        check_watched(self.view, self.task)
+        check_watched(self.view, self.world)
         if self.out is not None:
             check_report_folder(self.out)
         check_backend(self.backend, self.precision)
@@ -99,19 +90,13 @@ class Evaluate(Command):
         for path in paths:
             warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)
-        options = world_options(self.task, policies)
-        if self.robot:
-            options["robot"] = self.robot
-        if self.looks != "none":
-            options["looks"] = self.looks
-        if self.station:
-            options["station"] = self.station
-        goals = self._goals(worlds, options)
-        env = watched(make_env(self.task, worlds, **options), self.view, "evaluating", "The evaluation is over.")
+        world = self.world.matching(*(policy.interface for policy in policies))
+        goals = self._goals(worlds, world)
+        env = watched(world.build(worlds), self.view, "evaluating", "The evaluation is over.")
         note = noting(env)
         try:
             for path, policy in zip(paths, policies, strict=True):
-                bind_policy(policy, env.interface, what=f"policy {path} in {self.task}")
+                bind_policy(policy, env.interface, what=f"policy {path} in {world.task}")
                 tell(policy, self.words, env.prompt, what=f"policy {path}")
                 aim(policy, goals, what=f"policy {path}")
             if self.shuffle:
@@ -182,23 +167,20 @@ class Evaluate(Command):
         )
         return write_report(self.out / "report.html", data)
 
-    def _goals(self, worlds: int, options: Mapping[str, Any]) -> GoalSource | None:
+    def _goals(self, worlds: int, world: WorldConfig) -> GoalSource | None:
         from robolearn.cli.goals import GoalSource, check_goal_flags
         from robolearn.rollout.quotas import spread
 
         check_goal_flags(self.goals, self.goal_choice)
         if not self.goals:
             return None
-        return GoalSource(self.goals, self.goal_choice, self.task, spread(self.episodes, worlds), self.seed, options)
+        return GoalSource(self.goals, self.goal_choice, world, spread(self.episodes, worlds), self.seed)
 
     def _command(self) -> str:
         """What does it again; the starts depend on the number of worlds, too."""
         words = ["robolearn", "evaluate", "--policy", self.policy]
         words += ["--against", self.against] if self.against else []
         worlds = min(self.worlds, self.episodes)
-        words += ["--robot", self.robot] if self.robot else []
-        words += ["--looks", self.looks] if self.looks != "none" else []
-        words += ["--station", self.station] if self.station else []
         words += ["--backend", self.backend] if self.backend != "torch" else []
         words += ["--precision", self.precision] if self.precision != "float32" else []
         words += ["--words", self.words] if self.words else []
@@ -207,7 +189,7 @@ class Evaluate(Command):
         words += ["--denoise-steps", self.denoise_steps] if self.denoise_steps is not None else []
         words += ["--guidance", self.guidance] if self.guidance is not None else []
         words += ["--shuffle", *self.shuffle] if self.shuffle else []
-        words += ["--task", self.task, "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
+        words += [*self.world.words(), "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
         return shlex.join(map(str, words))
 
 

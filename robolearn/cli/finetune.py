@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.choices import OnPolicyAlgorithm, Station
+from robolearn.cli.choices import OnPolicyAlgorithm
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.judge import show_outcomes
 from robolearn.cli.view import View
@@ -19,7 +19,7 @@ from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.runs.kept import KeepConfig
 from robolearn.runs.trackers import check_tracker
-from sim.options import world_options
+from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +35,13 @@ class Finetune(Command):
 
     policy: Path
     """A run folder or a checkpoint folder."""
-    task: str = "lift"
-    """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>."""
+    world: WorldConfig = field(default_factory=WorldConfig)
     out: Path
     """The run folder; the tuned policy goes to its policy/."""
     algo: OnPolicyAlgorithm = "reinflow"
     """The algorithm."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included."""
-    reward: Literal["sparse", "dense"] = "sparse"
-    """Reward of the embedded tasks; dense adds potential-based shaping, which leaves the best policy the best."""
-    looks: Literal["none", "mild", "wild"] = "none"
-    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
-    station: Station = ""
-    """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     seed: int = 0
     """Of starts, noise and everything else."""
     device: str = "auto"
@@ -84,12 +77,11 @@ class Finetune(Command):
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
-        from sim.registry import make_env
 
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)
         check_seed(self.seed)
-        check_watched(self.view, self.task)
+        check_watched(self.view, self.world)
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
         check_tunable(policy)
@@ -99,9 +91,9 @@ class Finetune(Command):
             "policy": str(self.policy),  # may move before a resumption, but not change
             "sha256": sha256(*(value.cpu().numpy() for value in policy.state_dict().values())),
             "interface": policy.interface.to_json(),
-            "task": self.task,
+            "task": self.world.task,
             "worlds": config.num_envs,
-            "reward": self.reward,
+            "reward": self.world.reward,
             "env_steps": self.env_steps,
             "seed": self.seed,
             "policy_settings": plain(policy.net.config),
@@ -110,25 +102,22 @@ class Finetune(Command):
         }
         # Shaping discounts control steps, the algorithm decisions of Ta of them.
         shaping = config.gamma ** (1.0 / policy.execute_steps)
-        drawn = {} if self.looks == "none" else {"looks": self.looks}
-        drawn |= {"station": self.station} if self.station else {}
-        stored |= drawn | ({"keep": plain(self.keep)} if self.keep.every else {})
-        env = make_env(self.task, config.num_envs, reward=self.reward, shaping_gamma=shaping,
-                       **drawn, **world_options(self.task, [policy]))  # fmt: skip
-        env = watched(env, self.view, "learning", "The fine-tuning is over.")
+        stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
+        world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
+        env = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
         note = noting(env)
-        judge = Judge(self.task, self.keep.episodes, self.seed, self.json, **drawn)
+        judge = Judge(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed, str(self.policy))
             every = runner.iterations_between_states(self.checkpoint_every)
             if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
-                log.info("the state of %s cannot be read: it is saved every %d iterations", self.task, every)
+                log.info("the state of %s cannot be read: it is saved every %d iterations", world.task, every)
             with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",), longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)
-                with Progress(f"fine-tuning {self.task}", total=self.env_steps, unit="control steps",
+                with Progress(f"fine-tuning {world.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
 
                     def tell(i: int, row: Mapping[str, float]) -> None:
@@ -141,7 +130,7 @@ class Finetune(Command):
                 result = {
                     "run": str(self.out),
                     "policy": str(run.policy_dir),
-                    "task": self.task,
+                    "task": world.task,
                     "algorithm": algorithm_name(config),
                     "env_steps": runner.env_steps,
                     "budget": self.env_steps,
@@ -176,15 +165,14 @@ class Finetune(Command):
                 f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
             )
         show_outcomes(result, console, " " * 13)
-        again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.task}"
+        again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.world.task}"
         console.print(f"next         {again} : a verdict on what it gained")
 
-    def check_budget(self, execute: int, robot: str) -> None:
+    def check_budget(self, execute: int) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
         from robolearn.rl.runner import check_budget
-        from sim.registry import make_env
 
-        env = make_env(self.task, 1, robot=robot)
+        env = self.world.build(1)
         try:
             check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
         finally:

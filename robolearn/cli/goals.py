@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from policies.wrappers.goals import EpisodeGoals, Goals, check_goals, goals_of, stored_goals
 from robolearn.core import BadInput
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from robolearn.core import Interface
+    from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,16 @@ class GoalSource:
     Attributes:
       name: a data set, or `EXPERT`.
       choice: which demonstration of a data set; see `policies.wrappers.goals`.
-      task: an embedded task, for the expert.
+      world: of an embedded task, for the expert.
       each: (N,) episodes of each world.
       seed: of the starts.
-      options: of the worlds, as `sim.registry.make_env` takes them.
     """
 
     name: str
     choice: str
-    task: str
+    world: WorldConfig
     each: NDArray[np.int64]
     seed: int
-    options: Mapping[str, Any]
 
     def __call__(self, interface: Interface) -> Goals:
         """Goals for a policy with this `interface`."""
@@ -60,19 +58,17 @@ class GoalSource:
         """The ends of the expert's demonstrations."""
         from robolearn.rollout.ends import ends_of
         from sim.experts import make_expert
-        from sim.registry import make_env
 
         told = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
         pictures = {key: spec for key, spec in told.items() if is_image(spec)}
         # What an episode begins with depends on its seed and world alone: other worlds may have other cameras.
-        options = {k: v for k, v in self.options.items() if k in ("robot", "looks", "station")}
+        world = replace(self.world, cameras=tuple(key.removeprefix("images.") for key in pictures), action_kind="")
         if pictures:
-            options["cameras"] = tuple(key.removeprefix("images.") for key in pictures)
-            options["image_size"] = next(iter(pictures.values())).shape[0]
-        env = make_env(self.task, len(self.each), **options)
+            world = replace(world, image_size=next(iter(pictures.values())).shape[0])
+        env = world.build(len(self.each))
         try:
-            expert = make_expert(self.task, env.interface, len(self.each), EXPERT, self.seed)
-            check_goals(interface, env.interface, what=f"--goals {EXPERT} of {self.task}")
+            expert = make_expert(world.task, env.interface, len(self.each), EXPERT, self.seed)
+            check_goals(interface, env.interface, what=f"--goals {EXPERT} of {world.task}")
             ends, success = ends_of(env, expert, self.each, self.seed, tuple(told))
         finally:
             env.close()

@@ -11,7 +11,7 @@ from robolearn.presets import WORLDS
 from robolearn.runs import Run
 from robolearn.runs.command import rate_text
 from robolearn.runs.kept import BEST, Judgement, Kept
-from sim.options import world_options
+from sim.registry import WorldConfig
 
 ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither training's nor an evaluation's
 AT_THE_END = 1000  # and those of the evaluation that is reported, as `robolearn evaluate` has them
@@ -21,15 +21,14 @@ class Judge:
     """Evaluates policies of one task in worlds of its own, which are made when they are needed.
 
     Args:
-      task: where.
+      world: of the training.
       episodes: of each evaluation.
       seed: of the training.
-      more: of the worlds, e.g. ``{"looks": "wild"}``.
       quiet: without a progress bar.
     """
 
-    def __init__(self, task: str, episodes: int, seed: int, quiet: bool, **more: Any) -> None:
-        self.task, self.episodes, self.seed, self.quiet, self._more = task, episodes, seed, quiet, more
+    def __init__(self, world: WorldConfig, episodes: int, seed: int, quiet: bool) -> None:
+        self.world, self.episodes, self.seed, self.quiet = world, episodes, seed, quiet
         self._env: Any = None
         self._stack = ExitStack()
 
@@ -70,13 +69,11 @@ class Judge:
         import torch
 
         from policies.storage.checkpoint import load_chunk_policy
-        from sim.registry import make_env
 
         with torch.random.fork_rng(devices=[]):  # the training's random numbers are none of ours
             policy = load_chunk_policy(folder)
         if self._env is None:
-            options = world_options(self.task, [policy]) | self._more
-            self._env = make_env(self.task, min(WORLDS, self.episodes), **options)
+            self._env = self.world.matching(policy.interface).build(min(WORLDS, self.episodes))
             self._stack.callback(self._env.close)
         return policy, self._env
 

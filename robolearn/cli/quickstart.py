@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DENOISING, DenoisingConfig, FlowConfig
-from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm, SimRobot
+from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm
 from robolearn.cli.quickstart_report import deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm_name
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
-from sim.options import world_options
+from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
     from robolearn.cli.collect import Collect
@@ -49,10 +49,7 @@ class Quickstart(Command):
     are; --task chooses the defaults.
     """
 
-    task: str = "lift"
-    """A task of ours."""
-    robot: SimRobot = "panda"
-    """The arm."""
+    world: WorldConfig = field(default_factory=WorldConfig)
     out: Path = Path("runs/quickstart")
     """Folder for data/, bc/, rl/, perhaps seeing/, report.html and settings.json."""
     seed: int = 0
@@ -121,7 +118,7 @@ class Quickstart(Command):
         from robolearn.train.settings import ImitationConfig
         from sim.experts import named_quality
 
-        preset(self.task)
+        preset(self.world.task)
         named_quality(self.demos)
         at_least(1, episodes=self.episodes, train_steps=self.train_steps, eval_episodes=self.eval_episodes)
         at_least(1, env_steps=self.env_steps, distill_steps=self.distill_steps)
@@ -130,10 +127,9 @@ class Quickstart(Command):
         check_seed(1000 + self.seed)  # of the evaluations and the deployment
         resolve_device(self.device)
         collect = Collect(
-            task=self.task,
+            world=self.world,
             episodes=self.episodes,
             quality=self.demos,
-            robot=self.robot,
             out=self.out / "data",
             seed=self.seed,
             resume=self.resume and (self.out / "data").exists(),
@@ -150,7 +146,7 @@ class Quickstart(Command):
         )
         finetune = Finetune(
             policy=self.out / "bc",
-            task=self.task,
+            world=self.world,
             out=self.out / "rl",
             algo=self.algo,
             settings=self.settings,
@@ -161,10 +157,10 @@ class Quickstart(Command):
             resume=self.resume and is_run(self.out / "rl"),
             json=self.json,
         )
-        finetune.check_budget(self.policy_settings.execute, self.robot)
+        finetune.check_budget(self.policy_settings.execute)
         distill = self._distill() if self.observe == "images" else None
-        begun = {"task": self.task, "robot": self.robot, "seed": self.seed, "episodes": self.episodes,
-                 "quality": self.demos, "train_steps": self.train_steps, "policy": self.policy,
+        begun = {"task": self.world.task, "robot": self.world.arm, "seed": self.seed, "episodes": self.episodes,
+                 **self.world.drawn(), "quality": self.demos, "train_steps": self.train_steps, "policy": self.policy,
                  "policy_settings": self.policy_settings, "algorithm": algorithm_name(self.settings),
                  "settings": self.settings, "env_steps": self.env_steps}  # fmt: skip
         if distill is not None:
@@ -183,7 +179,7 @@ class Quickstart(Command):
         rounds = min(usual.rounds, imitation.iterations)
         return Distill(
             teacher=self.out / "rl",
-            task=self.task,
+            world=self.world,
             out=self.out / SEEING,
             settings=replace(usual, imitation=imitation, rounds=rounds),
             device=self.device,
@@ -237,8 +233,8 @@ class Quickstart(Command):
         results["deploy"] = clock("deployment", self._deploy) if self.deploy_episodes else None
         report = clock("report", lambda: reported(lambda: write(self, bars, results, clock.seconds)))
         return {
-            "task": self.task,
-            "robot": self.robot,
+            "task": self.world.task,
+            "robot": self.world.arm,
             "seed": self.seed,
             "bc": bars.bc.to_json(),
             "chosen_initial_noise": {"initial_noise": bars.initial, **bars.chosen.to_json()},
@@ -277,10 +273,9 @@ class Quickstart(Command):
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.evaluate import evaluate_policy
         from robolearn.core.device import resolve_device
-        from sim.registry import make_env
 
         policy = load_chunk_policy(self.out / name, resolve_device(self.device))
-        env = make_env(self.task, self.eval_worlds, **world_options(self.task, [policy]))
+        env = self.world.matching(policy.interface).build(self.eval_worlds)
         try:
             if initial is not None:
                 policy = policy.with_initial_noise(initial)
@@ -290,7 +285,7 @@ class Quickstart(Command):
 
     def _deploy(self) -> dict[str, Any]:
         name = SEEING if self.observe == "images" else "rl"
-        return deploy(self.out / name, self.robot, self.task, self.deploy_episodes, 1000 + self.seed)
+        return deploy(self.out / name, self.world.arm, self.world.task, self.deploy_episodes, 1000 + self.seed)
 
 
 class Clock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robolearn.core import RobolearnError
 from robolearn.runs.command import rate_text
-from sim.options import world_options
 
 if TYPE_CHECKING:
     from robolearn.cli.quickstart import Quickstart
@@ -107,7 +107,7 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
     return write_report(
         q.out / "report.html",
         ReportData(
-            title=f"{q.task}: from demonstrations to a reliable policy",
+            title=f"{q.world.task}: from demonstrations to a reliable policy",
             subtitle=f"{q.episodes} scripted demonstrations ({results['collect']['expert_success']:.0%} of them "
             f"succeed), a {q.policy} policy by imitation, then {tuned['env_steps']:,} control steps of {algorithm}.",
             outcomes=outcomes,
@@ -119,7 +119,12 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
             videos=_videos(q, bars) if q.videos else [],
             commands=_commands(q),
             settings={
-                "demonstrations": {"task": q.task, "robot": q.robot, "episodes": q.episodes, "quality": q.demos},
+                "demonstrations": {
+                    "task": q.world.task,
+                    "robot": q.world.arm,
+                    "episodes": q.episodes,
+                    "quality": q.demos,
+                },
                 "imitation": _config(q.out / "bc")["imitation"],
                 algorithm: _config(q.out / "rl")["settings"],
             },
@@ -133,29 +138,23 @@ def _commands(q: Quickstart) -> list[str]:
     """The single steps, for people who want to run them themselves."""
     seed = f"--seed {q.seed}"
     kind = f"--policy {q.policy} --denoise-steps {q.policy_settings.steps}"
-    station = simulated_station(q.robot)
+    station = simulated_station(q.world.arm)
+    task, where = q.world.task, shlex.join(q.world.words())
+    judged = f"{where} --episodes {q.eval_episodes} --seed {1000 + q.seed}"
     lines = [
-        f"robolearn collect --task {q.task} --robot {q.robot} --episodes {q.episodes} --quality {q.demos} {seed} "
-        f"--out data/{q.task}",
-        f"robolearn train --data data/{q.task} {kind} --steps {q.train_steps} {seed} --out runs/bc",
-        f"robolearn finetune --policy runs/bc --task {q.task} --algo {q.algo} --env-steps {q.env_steps} {seed} "
-        "--out runs/rl",
-        f"robolearn evaluate --policy runs/bc --against runs/rl --task {q.task} --episodes {q.eval_episodes} "
-        f"--seed {1000 + q.seed}",
+        f"robolearn collect {where} --episodes {q.episodes} --quality {q.demos} {seed} --out data/{task}",
+        f"robolearn train --data data/{task} {kind} --steps {q.train_steps} {seed} --out runs/bc",
+        f"robolearn finetune --policy runs/bc {where} --algo {q.algo} --env-steps {q.env_steps} {seed} --out runs/rl",
+        f"robolearn evaluate --policy runs/bc --against runs/rl {judged}",
     ]
     acts = "runs/rl"
     if q.observe == "images":
         acts = "runs/seeing"
-        lines.append(
-            f"robolearn distill --teacher runs/rl --task {q.task} --steps {q.distill_steps} {seed} --out runs/seeing"
-        )
-        lines.append(
-            f"robolearn evaluate --policy runs/seeing --against runs/rl --task {q.task} --episodes {q.eval_episodes} "
-            f"--seed {1000 + q.seed}"
-        )
+        lines.append(f"robolearn distill --teacher runs/rl {where} --steps {q.distill_steps} {seed} --out runs/seeing")
+        lines.append(f"robolearn evaluate --policy runs/seeing --against runs/rl {judged}")
     if q.deploy_episodes and station is not None:
         lines.append(
-            f"robolearn deploy --policy {acts} --robot {station} --task {q.task} --episodes {q.deploy_episodes} "
+            f"robolearn deploy --policy {acts} --robot {station} --task {task} --episodes {q.deploy_episodes} "
             f"--seed {1000 + q.seed}"
         )
     return lines
@@ -164,7 +163,6 @@ def _commands(q: Quickstart) -> list[str]:
 def _videos(q: Quickstart, bars: Bars) -> list[Any]:
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.eval.video import record_episodes
-    from sim.registry import make_env
 
     made = [("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl)]
     if bars.seeing is not None:
@@ -172,7 +170,7 @@ def _videos(q: Quickstart, bars: Bars) -> list[Any]:
     videos: list[Any] = []
     for name, title, evaluation in made:
         policy = load_chunk_policy(q.out / name)
-        env = make_env(q.task, q.eval_worlds, **world_options(q.task, [policy]))
+        env = q.world.matching(policy.interface).build(q.eval_worlds)
         try:
             videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
         except RobolearnError as error:

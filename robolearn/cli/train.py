@@ -101,7 +101,7 @@ class Train(Command):
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
         from robolearn.train.held_out import split_episodes
-        from sim.registry import make_env
+        from sim.registry import WorldConfig
 
         at_least(1, checkpoint_every=self.checkpoint_every, processes=self.processes)
         check_tracker(self.log)
@@ -112,7 +112,7 @@ class Train(Command):
             got = f"{self.eval_task} for a policy with a goal"
             raise BadInput("--eval-task", got=got, expected="none; `robolearn evaluate --goals …` has goals for it")
         if self.eval_task:
-            make_env(self.eval_task, 1).close()  # an unknown task is refused before anything is written
+            WorldConfig(self.eval_task).build(1).close()  # an unknown task is refused before anything is written
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
@@ -139,7 +139,7 @@ class Train(Command):
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
         stored |= begun | ({"keep": {"task": self.eval_task, **plain(self.keep)}} if self.keep.every else {})
-        judge = Judge(self.eval_task, self.keep.episodes, config.seed, self.json)
+        judge = Judge(WorldConfig(self.eval_task), self.keep.episodes, config.seed, self.json)
         may = ("data", "from.policy")
         with (
             closing(judge),

@@ -23,6 +23,7 @@ from robolearn.rollout.chunks import execute
 
 if TYPE_CHECKING:
     from hardware.teleop.device import Status
+    from sim.registry import WorldConfig
 
 END_S = 1.0  # to see how an episode ended
 WINDOW_S = 20.0  # for a window to be there: an evaluation may be over in seconds
@@ -211,10 +212,12 @@ class WatchedEnv:
         self._begin()
 
 
-def check_watched(view: View, task: str) -> None:
-    """Raise `BadInput` where the worlds of `task` cannot be shown as is asked for."""
-    if view != "none" and ":" in task:
-        raise BadInput("--view", got=f"task {task}", expected="a task of ours: its worlds say where their bodies are")
+def check_watched(view: View, world: WorldConfig) -> None:
+    """Raise `BadInput` where the worlds cannot be shown as is asked for."""
+    if view != "none" and not world.family.has_scene:
+        raise BadInput(
+            "--view", got=f"task {world.task}", expected="a task of ours: its worlds say where their bodies are"
+        )
     check_view(view)
 
 

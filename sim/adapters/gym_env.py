@@ -32,6 +32,7 @@ from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
 from sim.adapters.features import FeatureMap
 from sim.adapters.vector import AdapterVectorEnv
 from sim.adapters.worker import LocalPool, WorkerPool, describe
+from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,17 @@ LIGHT_STEP_S = 100e-6
 """[s] A step that costs less than this is cheaper than the message that would ask a worker for it."""
 CONTINUING = ("Pendulum", "HalfCheetah", "Swimmer", "Reacher", "Pusher", "HumanoidStandup")
 """Gymnasium's own envs with continuous actions whose `step` never returns ``terminated`` (their documentation)."""
+
+
+def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
+    """`num_envs` worlds of a task, for `sim.registry`."""
+    return make_gym(
+        config.task,
+        num_envs,
+        workers=config.threads or None,
+        cameras=config.cameras,
+        image_size=config.image_size,
+    )
 
 
 def make_gym(

@@ -25,16 +25,17 @@ from robolearn.core.errors import BadInput, NonFinite
 from robolearn.core.protocols import StepResult
 from robolearn.core.scene import Scene
 from robolearn.core.specs import ArraySpec, Interface
-from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
+from robots import CONTROL_HZ, PANDA, ROBOTS, RobotSpec, make_control
 from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
-from robots.stations import Contract
+from robots.stations import Contract, load_contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras
 from sim.embedded.looks import Wardrobe, looks_named
 from sim.embedded.mounting import check_station
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, GoalTask, State, Task
 from sim.embedded.view import TaskView
+from sim.registry import WorldConfig, robot_names
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
 from sim.starts import episode_rng, start_ids
 
@@ -392,6 +393,30 @@ class MujocoWorlds(VectorEnv):
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
         return self._cameras.frame(self.batch, world, self._wardrobe.looks[world])
+
+
+def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
+    """`num_envs` worlds of an embedded task, for `sim.registry`."""
+    from sim.tasks import TASKS
+
+    share = 1.0 if config.start_range is None else config.start_range
+    if config.arm not in ROBOTS:
+        raise BadInput("robot", got=config.arm, available=robot_names())
+    if not 0.0 < share <= 1.0:
+        raise BadInput("start range", got=share, expected="above 0, at most 1")
+    return MujocoWorlds(
+        TASKS[config.task](start_range=share),
+        num_envs,
+        robot=ROBOTS[config.arm],
+        cameras=config.cameras,
+        image_size=config.image_size,
+        reward=config.reward,
+        shaping_gamma=config.shaping_gamma,
+        action_kind=config.action_kind,
+        looks=config.looks,
+        station=load_contract(config.station) if config.station else None,
+        threads=config.threads,
+    )
 
 
 def _space(spec: ArraySpec) -> gym.spaces.Box:

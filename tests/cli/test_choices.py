@@ -12,6 +12,7 @@ from policies.settings import POLICIES
 from robolearn.cli.main import main
 from robots.stations import CONTRACTS, contract_file
 from sim.experts import QUALITIES
+from sim.registry import FAMILIES, Family, WorldConfig
 
 
 def words(capsys: pytest.CaptureFixture[str], *command: str) -> str:
@@ -54,6 +55,24 @@ def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monke
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
     assert "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, stack" in words(capsys, command)
+
+
+def test_a_family_of_worlds_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
+    (tmp_path / "pendulums.py").write_text(
+        "from sim.adapters.gym_env import make_gym\n\n\n"
+        "def make(config, num_envs):\n"
+        "    return make_gym('gym:gymnasium:Pendulum-v1', num_envs, workers=0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(FAMILIES, "swing", Family("swing:<Name>", "pendulums:make"))
+    assert "gym:<module>:<Id-v0>, swing:<Name>)" in words(capsys, "evaluate")
+    assert main(["collect", "--task", "lit", "--out", str(tmp_path / "out")]) == 2
+    assert "swing:<Name>" in capsys.readouterr().err
+    assert main(["collect", "--task", "swing:Up", "--looks", "mild", "--out", str(tmp_path / "out")]) == 2
+    assert "task swing:Up: got option looks, expected an embedded task" in capsys.readouterr().err
+    env = WorldConfig("swing:Up").build(2)
+    assert (env.num_envs, env.interface.action.size) == (2, 1)
+    env.close()
 
 
 @pytest.mark.parametrize("command", ["train", "distill"])

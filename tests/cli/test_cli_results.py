@@ -13,6 +13,7 @@ from robolearn.cli.flags import switches
 from robolearn.cli.main import main, parse
 from robolearn.cli.registry import ENTRIES, Entry
 from robolearn.runs.run import read_metrics
+from sim.registry import WorldConfig
 
 WEIGHTS = Path("policy") / "model.safetensors"
 
@@ -34,7 +35,7 @@ def test_a_distilled_policy_says_what_comes_next(capsys: pytest.CaptureFixture) 
 
     result = {"policy": "runs/s/policy", "run": "runs/s", "observes": ["proprio"], "steps": 9, "decisions": 4,
               "wall_s": {"total": 1.0}, "loss": None, "last_round_success": None}  # fmt: skip
-    Distill(teacher=Path("t"), out=Path("runs/s"), task="peg_insert").show(result, Console(width=200))
+    Distill(teacher=Path("t"), out=Path("runs/s"), world=WorldConfig("peg_insert")).show(result, Console(width=200))
     assert "next        robolearn evaluate --policy runs/s --task peg_insert" in capsys.readouterr().out
 
 

@@ -76,8 +76,8 @@ def test_adapted_tasks_get_their_name_and_workers(
         seen.append((args, options))
         return "the worlds"
 
-    monkeypatch.setattr("sim.adapters.make_gym", make)
-    monkeypatch.setattr("sim.adapters.make_robosuite", make)
+    monkeypatch.setattr("sim.adapters.gym_env.make_gym", make)
+    monkeypatch.setattr("sim.adapters.robosuite_env.make_robosuite", make)
     made = sim.registry.make_env(task, 5, threads=threads, cameras=("render",), image_size=40)
     assert made == "the worlds"
     assert seen == [((task, 5), {"workers": workers, "cameras": ("render",), "image_size": 40})]

@@ -12,7 +12,6 @@ from typing import Any
 from robolearn.cli.hil.acting import Acting
 from robolearn.cli.teleop_flags import teleop_values
 from robolearn.core import BadInput
-from sim.options import world_options
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +45,14 @@ class HilActor(Acting):
         from robolearn.hil.actor import Actor
         from robolearn.hil.link import opened
         from robolearn.hil.weights import TwoSets
-        from sim.registry import make_env
+        from sim.registry import WorldConfig
 
         spool, link = self.reach(base)
         env = None
         try:
-            env = make_env(self.task, 1, threads=1, **world_options(self.task, [base]))
-            if self.teleop and ":" not in self.task:
+            world = WorldConfig(self.task, threads=1).matching(base.interface)
+            env = world.build(1)
+            if self.teleop and world.family.has_scene:
                 env.max_episode_steps = round(self.seconds * env.interface.control_hz)
             bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
             with stopping() as stop, opened(link), self._people(env, stop) as (person, hand):

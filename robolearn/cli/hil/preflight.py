@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from robolearn.cli.hil.playing import Playing
 from robolearn.core import BadInput, Interface, check_compatible
-from sim.options import world_options
 
 
 def check_policy_fits(playing: Playing, policy: Path) -> None:
@@ -43,10 +40,9 @@ def check_terminal(teleop: str) -> None:
 
 
 def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
-    from sim.registry import make_env
+    from sim.registry import WorldConfig
 
-    like: Any = SimpleNamespace(interface=needed)  # of the policies, `world_options` reads the interface alone
-    env = make_env(task, 1, threads=1, **world_options(task, [like]))
+    env = WorldConfig(task, threads=1).matching(needed).build(1)
     try:
         return env.interface, f"in {task}", True
     finally:

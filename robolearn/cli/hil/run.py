@@ -50,11 +50,11 @@ class HilRun(Teaching, Playing):
         from robolearn.io.json_files import read_json
         from robolearn.runs import Progress, read_metrics
         from robolearn.runs.run import RESULT, check_new
-        from sim.registry import check_task
+        from sim.registry import WorldConfig
 
         self.check()
         self.check_playing()
-        check_task(self.task)
+        WorldConfig(self.task).check()
         if self.live and self.pace != "realtime":
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
         if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):

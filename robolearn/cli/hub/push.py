@@ -70,12 +70,15 @@ class HubPush(Command):
 
     def _measure(self) -> dict[str, Any]:
         from robolearn.cli.evaluate import Evaluate
+        from sim.registry import WorldConfig
 
         task = self.task or _task_of(self.what)
         if not task:
             expected = "--task, or --episodes 0 to measure nothing"
             raise BadInput(f"hub push: {self.what}", got="a policy whose task is not stored", expected=expected)
-        done = Evaluate(policy=self.what, task=task, episodes=self.episodes, seed=self.seed, json=self.json).run()
+        done = Evaluate(
+            policy=self.what, world=WorldConfig(task), episodes=self.episodes, seed=self.seed, json=self.json
+        ).run()
         if done["success"] is None:
             expected = "a task that does, or --episodes 0"
             raise BadInput(f"hub push: task {task}", got="a world that reports no success", expected=expected)
