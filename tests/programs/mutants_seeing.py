@@ -303,8 +303,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "goal-pictures-by-other-cameras": Mutant(
         "robolearn/cli/goals.py",
-        '("robot", "looks", "station")',
-        '("robot", "looks")',
+        'action_kind="")',
+        'action_kind="", station="")',
         ("tests/cli/test_cli_goal_pictures.py",),
     ),
 }
