@@ -9,7 +9,7 @@ OUT ?=
 export PYTHON
 
 .PHONY: help quickstart test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
-  test-first-hour ros-index clean
+  test-first-hour figures ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, and on an SO-101"
 	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
+	@echo "make figures      measures the figures of the pages that take at most twenty minutes; ARGS=--all the others, too"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
 	@echo "make format       let ruff put the source in order"
@@ -98,6 +99,10 @@ test-rehearsal: .venv/.dev
 # README in hand. ARGS="--keep FOLDER" leaves the report, the pictures and the runs for a closer look.
 test-first-hour: .venv/.dev
 	out=$$(mktemp -d) && OMP_NUM_THREADS=1 $(BIN)/python tests/programs/first_hour.py --keep "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
+
+# ARGS=--list measures nothing, ARGS=--all takes some hours.
+figures: .venv/.dev
+	$(BIN)/python tests/programs/figures.py $(ARGS)
 
 clean:
 	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
