@@ -18,6 +18,7 @@ from typing import Any, Protocol, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.node_parameters import FilmParameters
 from hardware.observing.observer import JointReader
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
@@ -79,7 +80,7 @@ class FilmNode(StationNode):
     def __init__(
         self, make_drawer: Callable[[Contract, str], Drawer], write: Write, **station: Unpack[StationOptions]
     ) -> None:
-        super().__init__("film", {"task": "", "out": ""}, **station)
+        super().__init__("film", FilmParameters(), **station)
         self._make_drawer, self._write = make_drawer, write
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None

@@ -21,6 +21,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hardware.execution.gripper_goals import GripperGoals
+from hardware.node_parameters import GripperParameters
 from hardware.observing.observer import JointReader
 from hardware.ros2 import messages, qos
 from hardware.ros2.action_goal import ActionGoal
@@ -56,7 +57,7 @@ class GripperNode(StationNode):
     """Openings in, goals out. Args: see `StationNode`."""
 
     def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("gripper", {"if_needed": False}, **station)
+        super().__init__("gripper", GripperParameters(), **station)
 
     def configure(self) -> None:
         contract = self.contract = self.station()

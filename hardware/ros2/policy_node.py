@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -30,6 +30,7 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.node_parameters import PolicyOpening, PolicyParameters, parameter_names
 from hardware.observing.latency import Latencies
 from hardware.observing.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
@@ -46,10 +47,6 @@ TYPICAL = 9  # inferences whose median says how long one takes
 ALIVE_S = 0.02  # between heartbeats
 PATIENCE_S = 0.012  # and are waited for no longer than this
 
-# How a policy is opened: parameter → its default.
-HOW: dict[str, Any] = {"device": "auto", "words": "", "backend": "torch", "precision": "float32"}
-HOW |= {"goals": "", "goal_choice": "nearest", "denoise_steps": 0, "guidance": -1.0}
-
 
 @dataclass(frozen=True)
 class _Request:
@@ -64,30 +61,26 @@ class PolicyNode(StationNode):
     """Runs a policy on observations and publishes its action chunks.
 
     Args:
-      load: opens the policy that the parameter `policy` names, with the values of the parameters `HOW`: on which
-        device, what it is told, what computes it, how it is sampled.
+      load: opens the policy that the parameter `policy` names, with the values of `PolicyOpening`.
       station: see `StationNode`.
     """
 
     def __init__(self, load: Callable[..., Policy], **station: Unpack[StationOptions]) -> None:
-        # tail_steps: actions that are sent beyond those executed; below 0: as many as inference takes.
-        # delay_steps: control steps that every inference takes longer, in simulation.
-        defaults = {"policy": "", "objects": "", "seed": 0, "tail_steps": -1, "delay_steps": 0, **HOW}
-        super().__init__("policy", defaults, **station)
+        super().__init__("policy", PolicyParameters(), **station)
         self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
         self._worker: threading.Thread | None = None
 
     def configure(self) -> None:
         contract = self.station()
-        if self.value("delay_steps") and not contract.simulated:
-            raise BadInput("delay_steps", got=self.value("delay_steps"), expected=f"0 on {contract.name}, a real arm")
-        path = self.value("policy")
-        self.policy = self._load(path, **{name: self.value(name) for name in HOW})
+        p: PolicyParameters = self.parameters
+        if p.delay_steps and not contract.simulated:
+            raise BadInput("delay_steps", got=p.delay_steps, expected=f"0 on {contract.name}, a real arm")
+        self.policy = self._load(p.policy, **{name: getattr(p, name) for name in parameter_names(PolicyOpening)})
         if (objects := self.policy.interface.observation.get("objects")) is not None:
-            contract = contract.with_objects(objects.names or [n for n in self.value("objects").split(",") if n])
+            contract = contract.with_objects(objects.names or [n for n in p.objects.split(",") if n])
         contract = contract.with_picture_sizes(self.policy.interface.observation)
-        bind_policy(self.policy, contract.interface, what=f"policy {path or 'given'} on contract {contract.name}")
+        bind_policy(self.policy, contract.interface, what=f"policy {p.policy or 'given'} on contract {contract.name}")
         needed = self.policy.interface
         self.contract, self.observer = contract, Observer(contract, needed.observation)
         self._period = 1.0 / contract.control_hz

@@ -11,11 +11,11 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.node_parameters import RecordParameters, TeleopParameters
 from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session, StorageThread
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.realtime import step_back
-from hardware.ros2.runtime import Value
 from hardware.ros2.station_node import StationOptions
 from hardware.ros2.teleop_node import TeleopNode
 
@@ -24,8 +24,8 @@ class RecordNode(TeleopNode):
     """Records demonstrations.
 
     Args:
-      make_session: parameters by name → what to record; called once, when the node is configured.
-      defaults: more parameters than those of teleoperation.
+      make_session: parameters → what to record; called once, when the node is configured.
+      defaults: its parameters.
       name: of the node.
       make: what the recording is, `Recording` or a class derived from it.
       station: see `StationNode`.
@@ -37,21 +37,21 @@ class RecordNode(TeleopNode):
 
     def __init__(
         self,
-        make_session: Callable[[Callable[[str], Any]], Session],
+        make_session: Callable[[Any], Session],
         *,
-        defaults: dict[str, Value] | None = None,
+        defaults: TeleopParameters | None = None,
         make: Callable[..., Recording] = Recording,
         name: str = "record",
         **station: Unpack[StationOptions],
     ) -> None:
-        super().__init__(name=name, defaults=defaults, **station)
+        super().__init__(name=name, defaults=defaults or RecordParameters(), **station)
         self._make_session, self._make = make_session, make
         self.recording: Recording | None = None
         self.monitor: dict[str, Any] = {}
         self._storage: StorageThread | None = None
 
     def open_session(self) -> Recording:
-        session = self._make_session(self.value)
+        session = self._make_session(self.parameters)
         self.placed(session.contract)
         self.device, self._storage = session.device, StorageThread(step_back)
         self.recording = self._make(

@@ -6,6 +6,7 @@ log through `logging`: rclpy's loggers look their caller up, which can take 0.1 
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from rclpy.qos import QoSProfile
 from rclpy.subscription import MessageInfo, Subscription
 from rclpy.timer import Timer
 
+from hardware.node_parameters import NodeParameters
 from hardware.ros2.realtime import realtime
 from hardware.ros2.topics import NAMESPACE
 from robolearn.core import BadInput, RobolearnError
@@ -34,12 +36,9 @@ STEADY = ClockType.STEADY_TIME
 class Node(LifecycleNode):
     """A lifecycle node whose parameters are fixed while it is configured.
 
-    All have `autostart` (configure and activate by themselves; a lifecycle manager would set it false) and
-    `realtime_priority` (1 to 99: SCHED_FIFO; 0: none).
-
     Args:
       name: node name; its namespace is `/robolearn` unless remapped.
-      defaults: parameter name → default value, which also fixes its type.
+      defaults: its parameters; a default also fixes the type.
       context: the rclpy context, for several in one process.
       overrides: parameter values from the program, below those of the command line.
 
@@ -53,7 +52,7 @@ class Node(LifecycleNode):
     def __init__(
         self,
         name: str,
-        defaults: Mapping[str, Value],
+        defaults: NodeParameters,
         *,
         context: Context | None = None,
         namespace: str = NAMESPACE,
@@ -61,7 +60,7 @@ class Node(LifecycleNode):
     ) -> None:
         super().__init__(name, namespace=namespace, context=context)
         self._steady = Clock(clock_type=STEADY)
-        self._defaults = {"autostart": True, "realtime_priority": 0, **defaults}
+        self.defaults, self._defaults = defaults, vars(defaults)
         self._fixed = False
         self.active = self.done = False
         self.other_threads: frozenset[int] = frozenset()  # threads that were there before the node
@@ -104,6 +103,15 @@ class Node(LifecycleNode):
     def on_fault(self, error: Exception) -> bool:
         """A callback raised `error`. Returns whether the node goes on; by default it ends."""
         return False
+
+    @property
+    def parameters(self) -> Any:
+        """The values of all parameters, as the dataclass of `defaults`.
+
+        Raises:
+          BadInput: one cannot be converted.
+        """
+        return dataclasses.replace(self.defaults, **{name: self.value(name) for name in self._defaults})
 
     def value(self, name: str) -> Any:
         """Parameter `name`, in the type of its default.

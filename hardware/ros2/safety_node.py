@@ -30,6 +30,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.horizon import Horizon
 from hardware.execution.setpoints import GRIPPER
+from hardware.node_parameters import SafetyParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.callers import Callers, comparable, same_program
 from hardware.ros2.condition_inputs import hear_conditions, with_installed_conditions
@@ -51,7 +52,7 @@ class SafetyNode(StationNode):
     """Filters targets, publishes commands. Args: see `StationNode`."""
 
     def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("safety", {"dry_run": False, "targets": JOINTS}, **station)
+        super().__init__("safety", SafetyParameters(), **station)
 
     def configure(self) -> None:
         contract = with_installed_conditions(self.station())

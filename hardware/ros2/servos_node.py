@@ -19,6 +19,7 @@ from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from hardware.node_parameters import ServosParameters
 from hardware.ros2 import messages, qos
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.servos import Reading, ServoBus, ServoDriver
@@ -33,16 +34,13 @@ COMMANDS = 10  # that wait for a tick; the newest counts
 class ServosNode(StationNode):
     """One arm.
 
-    Parameters: `port` (empty: the contract's), `limp` (no torque: to be moved by hand), `release` (no torque at the
-    end).
-
     Args:
       make_bus: the contract and its servos → their bus, not yet open.
       station: see `StationNode`.
     """
 
     def __init__(self, make_bus: Callable[[Contract, Servos], ServoBus], **station: Unpack[StationOptions]) -> None:
-        super().__init__("servos", {"port": "", "limp": False, "release": False}, **station)
+        super().__init__("servos", ServosParameters(), **station)
         self._make_bus = make_bus
         self.driver: ServoDriver | None = None
 

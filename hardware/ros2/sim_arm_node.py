@@ -24,6 +24,7 @@ from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
+from hardware.node_parameters import SimArmParameters
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.realtime import step_back
@@ -99,8 +100,7 @@ class World(Protocol):
 class SimArmNode(StationNode):
     """The node `sim_arm`.
 
-    Parameters, fixed while it is configured: `contract`, `task`, `seed`, `joint_hz`, `camera_hz`. At any time:
-    `fault`, see `hardware.ros2.faults`.
+    A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
 
     Args:
       make_world: contract, task and seed → what is simulated, in its first episode.
@@ -110,7 +110,7 @@ class SimArmNode(StationNode):
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
 
     def __init__(self, make_world: Callable[[Contract, str, int], World], **station: Unpack[StationOptions]) -> None:
-        super().__init__("sim_arm", {"task": "lift", "seed": 0, "joint_hz": 200.0, "camera_hz": 25.0}, **station)
+        super().__init__("sim_arm", SimArmParameters(), **station)
         self._make_world = make_world
         self._filming: threading.Thread | None = None
         self._no_pictures: Exception | None = None

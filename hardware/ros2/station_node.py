@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypedDict
 
 import rclpy.node
 from rclpy.context import Context
 
+from hardware.node_parameters import NodeParameters
 from hardware.ros2.runtime import Node, Value
 from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
 from robolearn.core import BadInput
@@ -28,7 +29,7 @@ class StationNode(Node):
 
     Args:
       name: node name.
-      defaults: its other parameters, see `Node`.
+      defaults: its parameters, see `Node`.
       contract: the station, in place of the parameter.
       context, overrides: see `Node`.
     """
@@ -36,20 +37,19 @@ class StationNode(Node):
     def __init__(
         self,
         name: str,
-        defaults: Mapping[str, Value],
+        defaults: NodeParameters,
         *,
         contract: Contract | None = None,
         context: Context | None = None,
         overrides: dict[str, Value] | None = None,
     ) -> None:
-        values = {"contract": "sim", **defaults}
         with ExitStack() as until_made:
             if contract is not None:
                 station = contract.namespace
             else:
-                station = until_made.enter_context(_asked_for(name, {**values, **(overrides or {})}, context))
+                station = until_made.enter_context(_asked_for(name, {**vars(defaults), **(overrides or {})}, context))
             namespace = namespace_of_nodes(station)
-            super().__init__(name, values, context=context, namespace=namespace, overrides=overrides)
+            super().__init__(name, defaults, context=context, namespace=namespace, overrides=overrides)
         self._given = contract
 
     def station(self) -> Contract:

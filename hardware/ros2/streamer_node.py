@@ -14,6 +14,7 @@ from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
+from hardware.node_parameters import StreamerParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.station_node import StationNode, StationOptions
@@ -25,17 +26,17 @@ class StreamerNode(StationNode):
     """Streams action chunks. Args: see `StationNode`."""
 
     def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("streamer", {"grace_ms": -1.0, "freeze_steps": 0, "blend": True}, **station)
+        super().__init__("streamer", StreamerParameters(), **station)
 
     def configure(self) -> None:
         contract = self.station()
-        grace_ms = self.value("grace_ms")
+        p: StreamerParameters = self.parameters
         self.streamer = Streamer(
             contract,
             self._send,
-            grace_s=None if grace_ms < 0 else 1e-3 * grace_ms,
-            freeze_steps=self.value("freeze_steps"),
-            blend=self.value("blend"),
+            grace_s=None if p.grace_ms < 0 else 1e-3 * p.grace_ms,
+            freeze_steps=p.freeze_steps,
+            blend=p.blend,
             wall=lambda: 1e-9 * self.get_clock().now().nanoseconds,
         )
         self._policies = 0  # alive

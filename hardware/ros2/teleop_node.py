@@ -21,13 +21,13 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.setpoints import GRIPPER
+from hardware.node_parameters import TeleopParameters
 from hardware.observing.observer import Observer
 from hardware.recording.episodes import Episodes
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.realtime import step_back
-from hardware.ros2.runtime import Value
 from hardware.ros2.scene import MarkerArray, read_scene
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.teleop.device import Device
@@ -84,10 +84,10 @@ class TeleopNode(StationNode):
         make_device: Callable[[Contract, str], Device] | None = None,
         *,
         name: str = "teleop",
-        defaults: dict[str, Value] | None = None,
+        defaults: TeleopParameters | None = None,
         **station: Unpack[StationOptions],
     ) -> None:
-        super().__init__(name, {"device": "gamepad", **(defaults or {})}, **station)
+        super().__init__(name, defaults or TeleopParameters(), **station)
         self._make_device = make_device
         self.interrupted = False
         self.device: Device | None = None

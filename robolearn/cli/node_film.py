@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hardware.node_parameters import FilmParameters, parameter_names
 from robolearn.deploy.nodes import leave, run_node
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def write(path: Path, pictures: Iterable[np.ndarray], fps: float) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Film until told to end; the exit code."""
     os.nice(NICE)
-    return run_node(_node, ("contract", "task", "out", "realtime_priority"), argv)
+    return run_node(_node, parameter_names(FilmParameters), argv)
 
 
 def _node() -> Any:

@@ -7,25 +7,19 @@ nothing else: safety node and arm run already, as `launch/record.launch.py` has 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from robolearn.cli.teleop_flags import device_options, teleop_defaults
+from hardware.node_parameters import RecordParameters, TeleopParameters, parameter_names
+from robolearn.cli.teleop_flags import device_options, teleop_parameters, teleop_values
 from robolearn.core import BadInput, Interface, Policy
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
     from robots.stations import Contract
-
-# Parameters of the recorder; those of teleoperators beside them.
-RECORD = {
-    "out": "", "task": "", "episodes": 10, "cameras": "", "sim_task": "lift", "seed": 0, "quality": "expert",
-    "seconds": 60.0, "view": "none",
-}  # fmt: skip
-FLAGS = ("contract", "device", "realtime_priority")
 
 
 @dataclass(frozen=True)
@@ -165,7 +159,7 @@ def main_teleop(argv: Sequence[str] | None = None) -> int:
     """The teleoperation node."""
     from robolearn.deploy.nodes import run_node
 
-    return run_node(_teleop_node, (*FLAGS, *teleop_defaults()), argv)
+    return run_node(_teleop_node, parameter_names(teleop_parameters(TeleopParameters)), argv)
 
 
 def main_record(argv: Sequence[str] | None = None) -> int:
@@ -173,7 +167,7 @@ def main_record(argv: Sequence[str] | None = None) -> int:
     from robolearn.deploy.nodes import run_node
 
     with ExitStack() as stack:
-        return run_node(lambda: _record_node(stack), (*FLAGS, *RECORD, *teleop_defaults()), argv)
+        return run_node(lambda: _record_node(stack), parameter_names(teleop_parameters(RecordParameters)), argv)
 
 
 def _teleop_node() -> Any:
@@ -181,11 +175,10 @@ def _teleop_node() -> Any:
     from hardware.teleop.wrapped import reconnecting
 
     def make_device(contract: Contract, name: str) -> Device:
-        options = {key: node.value(key) for key in teleop_defaults()}
-        device = RecordingSetup(contract.name, name, options=options).device(contract)
+        device = RecordingSetup(contract.name, name, options=teleop_values(node.parameters)).device(contract)
         return reconnecting(device, device)
 
-    node = TeleopNode(make_device, defaults=teleop_defaults())
+    node = TeleopNode(make_device, defaults=teleop_parameters(TeleopParameters)())
     return node
 
 
@@ -196,33 +189,37 @@ def _record_node(stack: ExitStack) -> Any:
     from robolearn.cli.view import TeleopView, check_view, chosen, viewed
     from robolearn.data.lerobot import layout
 
-    def make_session(value: Callable[[str], Any]) -> Session:
-        if not value("out"):
+    def make_session(p: RecordParameters) -> Session:
+        if not p.out:
             raise BadInput("parameter out", got="nothing", expected="a folder for the data set")
-        if value("view") not in get_args(TeleopView):
-            raise BadInput("parameter view", got=value("view"), available=get_args(TeleopView))
-        view = chosen(value("view"), value("device"))
+        if p.view not in get_args(TeleopView):
+            raise BadInput("parameter view", got=p.view, available=get_args(TeleopView))
+        view = chosen(p.view, p.device)
         check_view(view)
-        cameras = tuple(value("cameras").replace(",", " ").split()) or None
-        options = {key: value(key) for key in teleop_defaults()}
-        words = ("task", "sim_task", "seed", "quality")
         setup = RecordingSetup(
-            value("contract"), value("device"), cameras=cameras, options=options, **{key: value(key) for key in words}
+            p.contract,
+            p.device,
+            task=p.task,
+            cameras=tuple(p.cameras.replace(",", " ").split()) or None,
+            sim_task=p.sim_task,
+            seed=p.seed,
+            quality=p.quality,
+            options=teleop_values(p),
         )
         contract = setup.contract()
         task, own = setup.words(contract), setup.device(contract)
-        device = viewed(reconnecting(own, own), own, view, contract.robot, value("host"), value("port"))
+        device = viewed(reconnecting(own, own), own, view, contract.robot, p.host, p.port)
         stack.callback(device.close)
-        out = Path(value("out"))
+        out = Path(p.out)
         resume = (out / layout.INFO_PATH).exists()
         writer = stack.enter_context(make_writer(out, contract.interface, task, resume=resume))
         simulated = contract.simulated
         return Session(
-            contract, device, contract.interface, writer, task, max(value("episodes") - writer.episodes, 0),
-            first=writer.episodes, limit_s=value("seconds"), simulated=simulated, judged=setup.scripted,
+            contract, device, contract.interface, writer, task, max(p.episodes - writer.episodes, 0),
+            first=writer.episodes, limit_s=p.seconds, simulated=simulated, judged=setup.scripted,
         )  # fmt: skip
 
-    return RecordNode(make_session, defaults=teleop_defaults(**RECORD))
+    return RecordNode(make_session, defaults=teleop_parameters(RecordParameters)())
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import make_dataclass
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
+from hardware.node_parameters import parameter_names
 from hardware.teleop import TELEOPERATORS, teleop_flags
 
 T = TypeVar("T")
@@ -33,9 +35,11 @@ def teleop_values(command: object) -> dict[str, Any]:
     return {name: getattr(command, name) for name in teleop_flags()}
 
 
-def teleop_defaults(**more: Any) -> dict[str, Any]:
-    """Parameter of a node → default: the flags of all teleoperators, and `more`."""
-    return {name: flag.default for name, flag in teleop_flags().items()} | more
+def teleop_parameters(kind: type[T]) -> type[T]:
+    """`kind`, parameters of a node, with those flags of all teleoperators that it has not itself."""
+    own = parameter_names(kind)
+    more = [(name, flag.type, flag.default) for name, flag in teleop_flags().items() if name not in own]
+    return make_dataclass(kind.__name__, more, bases=(kind,), frozen=True, kw_only=True)
 
 
 def shows_in_terminal(teleop: str) -> bool:

@@ -14,52 +14,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from hardware.node_parameters import NODES, parameter_names
 from robolearn.core import BadInput, Policy, RobolearnError
 
 
-def main_policy(argv: Sequence[str] | None = None) -> int:
-    """The policy node."""
-    return run_node(
-        _policy_node,
-        (
-            "contract",
-            "policy",
-            "words",
-            "objects",
-            "seed",
-            "device",
-            "backend",
-            "precision",
-            "goals",
-            "goal_choice",
-            "denoise_steps",
-            "guidance",
-            "tail_steps",
-            "delay_steps",
-            "realtime_priority",
-        ),
-        argv,
-    )
-
-
-def main_streamer(argv: Sequence[str] | None = None) -> int:
-    """The streamer."""
-    return run_node(_streamer_node, ("contract", "grace_ms", "freeze_steps", "blend", "realtime_priority"), argv)
-
-
-def main_safety(argv: Sequence[str] | None = None) -> int:
-    """The safety node."""
-    return run_node(_safety_node, ("contract", "dry_run", "targets", "realtime_priority"), argv)
-
-
-def main_gripper(argv: Sequence[str] | None = None) -> int:
-    """The gripper node."""
-    return run_node(_gripper_node, ("contract", "if_needed", "realtime_priority"), argv)
-
-
-def main_servos(argv: Sequence[str] | None = None) -> int:
-    """The driver of servos."""
-    return run_node(_servos_node, ("contract", "port", "limp", "release", "realtime_priority"), argv)
+def main(name: str, argv: Sequence[str] | None = None) -> int:
+    """Run the node `name`, one of `MAKERS`; the exit code."""
+    return run_node(MAKERS[name], parameter_names(NODES[name]), argv)
 
 
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
@@ -160,16 +121,17 @@ def _servos_node() -> Any:
     return ServosNode(lerobot_bus)
 
 
+MAKERS: dict[str, Callable[[], Any]] = {
+    "policy": _policy_node,
+    "streamer": _streamer_node,
+    "safety": _safety_node,
+    "gripper": _gripper_node,
+    "servos": _servos_node,
+}
+
 if __name__ == "__main__":
     # `python -m robolearn.deploy.nodes safety --contract sim`: where the scripts are not installed.
-    MAINS = {
-        "policy": main_policy,
-        "streamer": main_streamer,
-        "safety": main_safety,
-        "gripper": main_gripper,
-        "servos": main_servos,
-    }
-    if len(sys.argv) < 2 or sys.argv[1] not in MAINS:
-        print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAINS)}", file=sys.stderr)
+    if len(sys.argv) < 2 or sys.argv[1] not in MAKERS:
+        print(f"error: {BadInput('node', got=' '.join(sys.argv[1:2]) or 'nothing', available=MAKERS)}", file=sys.stderr)
         sys.exit(2)
-    leave(MAINS[sys.argv[1]](sys.argv[2:]))
+    leave(main(sys.argv[1], sys.argv[2:]))

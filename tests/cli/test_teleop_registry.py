@@ -64,14 +64,15 @@ def test_a_dummy_teleoperator_is_in_the_help_of_the_commands(tmp_path: Path, com
 def test_a_dummy_teleoperator_takes_its_flags_and_its_node_its_parameters(tmp_path: Path) -> None:
     code = """
 import json
+from hardware.node_parameters import TeleopParameters
 from hardware.teleop import people
 from robolearn.cli.node_record import RecordingSetup
-from robolearn.cli.teleop_flags import teleop_defaults, teleop_values
+from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
 from robolearn.cli.record import Record
 from robots.stations import load_contract
 record = Record(out="x", teleop="dummy", dummy_channel=7)
 device = RecordingSetup("sim", "dummy", options=teleop_values(record)).device(load_contract("sim"))
-print(json.dumps([device.channel, teleop_defaults()["dummy_channel"], "dummy" in people()]))
+print(json.dumps([device.channel, teleop_parameters(TeleopParameters)().dummy_channel, "dummy" in people()]))
 """
     assert json.loads(with_dummy(tmp_path, code)) == [7, 3, True]
 

@@ -83,9 +83,9 @@ def main(role: str, *args: str) -> int:
         )
     if role == "arm":
         return spin(lambda: Arm(contract), [role, *args])
-    from robolearn.deploy.nodes import main_safety, main_streamer
+    from robolearn.deploy.nodes import main
 
-    return {"streamer": main_streamer, "safety": main_safety}[role](["--contract", "sim", *args])
+    return main(role, ["--contract", "sim", *args])
 
 
 if __name__ == "__main__":

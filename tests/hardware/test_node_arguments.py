@@ -6,7 +6,7 @@ import pytest
 
 from hardware.ros2.arguments import ros_arguments
 from robolearn.core import BadInput
-from robolearn.deploy.nodes import main_policy, main_streamer
+from robolearn.deploy.nodes import main
 
 
 def test_flags_become_parameters() -> None:
@@ -21,15 +21,15 @@ def test_flags_become_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("main", "argv", "why"),
+    ("name", "argv", "why"),
     [
-        (main_streamer, ["--contract", "simm"], "did you mean sim"),
-        (main_streamer, ["--grace-ms", "soon"], "expected a float"),
-        (main_streamer, ["--bogus", "1"], "got --bogus"),
-        (main_policy, ["--contract", "sim"], "parameter policy"),
-        (main_policy, ["--policy", "/nowhere"], "/nowhere"),
+        ("streamer", ["--contract", "simm"], "did you mean sim"),
+        ("streamer", ["--grace-ms", "soon"], "expected a float"),
+        ("streamer", ["--bogus", "1"], "got --bogus"),
+        ("policy", ["--contract", "sim"], "parameter policy"),
+        ("policy", ["--policy", "/nowhere"], "/nowhere"),
     ],
 )
-def test_bad_input_ends_a_node_with_2(capsys: pytest.CaptureFixture[str], main, argv: list[str], why: str) -> None:
-    assert main(argv) == 2
+def test_bad_input_ends_a_node_with_2(capsys: pytest.CaptureFixture[str], name: str, argv: list[str], why: str) -> None:
+    assert main(name, argv) == 2
     assert why in capsys.readouterr().err

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import re
+import runpy
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hardware.node_parameters import (
+    NODES,
+    DeviceOptions,
+    GripperParameters,
+    NodeParameters,
+    SimArmParameters,
+    TeleopParameters,
+    descriptions,
+    parameter_names,
+)
+from hardware.teleop import teleop_flags
 from robots.stations import load_contract
 
 ROOT = Path(__file__).parents[2]
@@ -31,28 +45,85 @@ def test_the_files_are_those_that_the_readers_are_told_of() -> None:
 def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
     launch: Launch, prefix: Path, name: str
 ) -> None:
-    """Read from the file itself, whatever its arguments switch on; nothing is put in place for the test."""
-    import ast
-
-    tree = ast.parse((ROOT / "launch" / f"{name}.launch.py").read_text(encoding="utf-8"))
-    named = [
-        keyword.value.value
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Node"
-        for keyword in call.keywords
-        if keyword.arg == "executable" and isinstance(keyword.value, ast.Constant)
-    ]
     started = {
         process.executable
         for robot in ROBOTS
         for process in launch(name, robot=robot, **REQUIRED.get(name, {})).started
     }
-    assert named and started >= set(named)
-    for program in named:
+    assert started
+    for program in started:
         installed = prefix / "lib" / "robolearn" / program
         assert installed.resolve() == ROOT / "launch" / "executables" / program and os.access(installed, os.X_OK)
         found = re.search(r"from ([\w.]+) import (\w+)", installed.read_text(encoding="utf-8"))
         assert found is not None and callable(getattr(importlib.import_module(found[1]), found[2]))
+
+
+# The arguments that each file has had from the beginning: scripts of users give them.
+ACCEPTED = {
+    "arm": "namespace robot dry_run targets realtime_priority task sim_task seed",
+    "deploy": "namespace robot policy words goals device backend precision realtime_priority dry_run targets task "
+    "sim_task seed",
+    "hil": "namespace robot device teleop policy out demos algo reward env_steps seconds task host port "
+    "realtime_priority dry_run targets sim_task seed",
+    "record": "namespace robot device teleop out words task episodes cameras seconds sim_task view host port "
+    "realtime_priority dry_run targets seed",
+    "servos": "namespace robot port limp release realtime_priority",
+    "sim_arm": "namespace task sim_task seed",
+    "teleop": "namespace robot device teleop host realtime_priority dry_run targets task sim_task seed",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_arguments_are_the_parameters_of_the_nodes(launch: Launch, name: str) -> None:
+    """Each parameter of a node that is started is an argument with its description, and nothing else is; former names
+    are accepted."""
+    required = REQUIRED.get(name, {})
+    expected: dict[str, set[str]] = {"namespace": set()}
+    for process in (p for robot in ROBOTS for p in launch(name, robot=robot, **required).started):
+        kind = NODES[process.executable.removesuffix("_node")]
+        assert set(process.parameters) == set(parameter_names(kind))
+        fixed = {GripperParameters: {"if_needed", "realtime_priority"}, SimArmParameters: {"contract"}}
+        called = {"contract": "robot"}
+        called |= {"device": "teleop"} if issubclass(kind, TeleopParameters) else {}
+        called |= {"task": "sim_task"} if kind is SimArmParameters else {}
+        for parameter, text in descriptions(kind).items():
+            if parameter not in fixed.get(kind, ()):
+                expected.setdefault(called.get(parameter, parameter), set()).add(text)
+        if kind is SimArmParameters:  # which has both names
+            expected.setdefault("task", set()).add(descriptions(kind)["task"])
+    declared = launch(name, **required).declared
+    former = set(ACCEPTED[name].split()) - set(expected)
+    assert former <= {"device", "words"}
+    assert set(declared) == set(expected) | former
+    assert all(declared[argument].description in texts for argument, texts in expected.items() if texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DummyParameters(NodeParameters):
+    grip: float = 0.5
+    """how firmly to hold [N]"""
+
+
+def test_a_new_parameter_is_an_argument_with_its_help(launch: Launch, prefix: Path) -> None:
+    """One field of a node's parameters, and nothing in a launch file."""
+    helper = runpy.run_path(str(prefix / "share" / "robolearn" / "launch" / "launching.py"))
+    node = helper["Started"]("dummy", parameters=DummyParameters)
+    made = {one.name: one for one in helper["described"]("dummy.launch.py", node).get_launch_arguments()}
+    assert (made["grip"].default_value, made["grip"].description) == ("0.5", "how firmly to hold [N]")
+    assert set(made) == {"namespace", "robot", "autostart", "realtime_priority", "grip"}
+    assert set(node.action.parameters[0]) == set(parameter_names(DummyParameters))
+
+
+def test_the_flags_of_teleoperators_are_parameters_of_their_nodes() -> None:
+    stated = {name: flag.default for name, flag in teleop_flags().items()}
+    assert vars(DeviceOptions()) == stated
+
+
+def test_one_argument_of_several_nodes_has_one_default() -> None:
+    kinds = [NODES[name] for name in ("policy", "streamer", "safety", "gripper", "sim_arm")]
+    for kind, other in itertools.combinations(kinds, 2):
+        for name in set(parameter_names(kind)) & set(parameter_names(other)):
+            assert getattr(kind(), name) == getattr(other(), name)
 
 
 def test_every_installed_program_is_started_by_some_file(launch: Launch, prefix: Path) -> None:
@@ -95,48 +166,38 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
     assert len(others) == (name != "arm") and all(started[node].shutdown for node in others)
 
 
+def given(node: str, **values: Any) -> dict[str, Any]:
+    """The parameters of a node: its defaults, and `values`."""
+    return vars(NODES[node](**values))
+
+
 def test_a_deployment_in_simulation(launch: Launch) -> None:
-    context = launch("deploy", policy="runs/7", task="pick_place", seed="3")
+    context = launch("deploy", policy="runs/7", task="pick_place", seed="3", guidance="1.5", denoise_steps="4")
     assert {process.executable: process.parameters for process in context.started} == {
-        "policy_node": {
-            "contract": "sim",
-            "policy": "runs/7",
-            "words": "",
-            "goals": "",
-            "device": "auto",
-            "backend": "torch",
-            "precision": "float32",
-        },
-        "safety_node": {"contract": "sim", "dry_run": False, "targets": "joints", "realtime_priority": 0},
-        "streamer_node": {"contract": "sim", "realtime_priority": 0},
-        "sim_arm_node": {"contract": "sim", "task": "pick_place", "seed": 3},
+        "policy_node": given("policy", policy="runs/7", seed=3, guidance=1.5, denoise_steps=4),
+        "safety_node": given("safety"),
+        "streamer_node": given("streamer"),
+        "sim_arm_node": given("sim_arm", task="pick_place", seed=3),
     }
 
 
 def test_a_recording_with_a_browser(launch: Launch) -> None:
     context = launch("record", robot="fr3", teleop="browser", out="data/1", task="7 cups", cameras="wrist")
+    fr3 = {"contract": "fr3"}
     assert {process.executable: process.parameters for process in context.started} == {
-        "record_node": {
-            "contract": "fr3", "device": "browser", "out": "data/1", "task": "7 cups", "episodes": 10,
-            "cameras": "wrist", "seconds": 60.0, "sim_task": "lift", "view": "none", "host": "127.0.0.1",
-            "port": 8070, "realtime_priority": 0,
-        },
-        "safety_node": {"contract": "fr3", "dry_run": False, "targets": "joints", "realtime_priority": 0},
-        "gripper_node": {"contract": "fr3", "if_needed": True},
-    }  # fmt: skip
+        "record_node": given("record", **fr3, device="browser", out="data/1", task="7 cups", cameras="wrist"),
+        "safety_node": given("safety", **fr3),
+        "gripper_node": given("gripper", **fr3, if_needed=True),
+    }
 
 
 def test_a_lesson_in_simulation(launch: Launch) -> None:
     context = launch("hil", teleop="browser", policy="runs/7", demos="data/7", out="runs/8", task="lift")
     assert {process.executable: process.parameters for process in context.started} == {
-        "hil_node": {
-            "contract": "sim", "device": "browser", "policy": "runs/7", "demos": "data/7", "out": "runs/8",
-            "algo": "proposals", "reward": "task", "env_steps": 24000, "seconds": 30.0, "task": "lift",
-            "host": "127.0.0.1", "port": 8070, "realtime_priority": 0,
-        },
-        "safety_node": {"contract": "sim", "dry_run": False, "targets": "joints", "realtime_priority": 0},
-        "sim_arm_node": {"contract": "sim", "task": "lift", "seed": 0},
-    }  # fmt: skip
+        "hil_node": given("hil", device="browser", policy="runs/7", demos="data/7", out="runs/8", task="lift"),
+        "safety_node": given("safety"),
+        "sim_arm_node": given("sim_arm", task="lift"),
+    }
 
 
 def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> None:
@@ -145,10 +206,12 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
 
     from robolearn.cli.registry import find
 
+    # Of nodes that a command starts with their defaults, and of programs beside the one that the command is.
+    nodes = {"namespace", "dry_run", "targets", "autostart", "joint_hz", "camera_hz"}
     for name, command, own in (
-        ("record", "record", {"namespace", "dry_run", "targets", "device", "words"}),
-        ("deploy", "deploy", {"namespace", "dry_run", "targets"}),
-        ("hil", "hil run", {"namespace", "dry_run", "targets", "device", "sim_task", "seconds"}),
+        ("record", "record", {*nodes, "device", "words", "quality", "seed"}),
+        ("deploy", "deploy", {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend"}),
+        ("hil", "hil run", {*nodes, "device", "sim_task", "seconds", "seed"}),
     ):
         kind = find(command.split())[0].load()
         flags = {field.name for field in dataclasses.fields(kind)} | {"seconds"}
@@ -179,7 +242,7 @@ def test_texts_stay_texts_whatever_they_look_like(launch: Launch) -> None:
     """`policy:=1` and `robot:=on` would reach a node as a number and a truth value."""
     found = launch("deploy", policy="1", robot="on").started[0].parameters
     assert (found["contract"], found["policy"]) == ("on", "1")
-    assert all(isinstance(value, str) for value in found.values())
+    assert [type(value) for value in found.values()] == [type(value) for value in given("policy").values()]
 
 
 def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
@@ -192,22 +255,15 @@ def test_a_real_robot_has_no_simulated_arm(launch: Launch) -> None:
 def test_real_time_priority_and_a_dry_run(launch: Launch) -> None:
     started = launch("deploy", robot="fr3", policy="runs/rl", realtime_priority="50", dry_run="true").started
     parameters = {process.executable: process.parameters for process in started}
-    assert parameters["safety_node"] == {
-        "contract": "fr3",
-        "dry_run": True,
-        "targets": "joints",
-        "realtime_priority": 50,
-    }
-    assert parameters["streamer_node"] == {"contract": "fr3", "realtime_priority": 50}
+    assert parameters["safety_node"] == given("safety", contract="fr3", dry_run=True, realtime_priority=50)
+    assert parameters["streamer_node"] == given("streamer", contract="fr3", realtime_priority=50)
     assert "gripper_node" not in parameters, "what is sent nowhere moves no gripper either"
 
 
 def test_the_driver_of_servos(launch: Launch) -> None:
     (driver,) = launch("servos", robot="left.yaml", namespace="left/robolearn", port="/dev/ttyACM1").started
     assert driver.node == "/left/robolearn/servos"
-    assert driver.parameters == {
-        "contract": "left.yaml", "port": "/dev/ttyACM1", "limp": False, "release": False, "realtime_priority": 0,
-    }  # fmt: skip
+    assert driver.parameters == given("servos", contract="left.yaml", port="/dev/ttyACM1")
 
 
 def test_a_gripper_without_actions_ends_its_node_and_nothing_else(launch: Launch) -> None:

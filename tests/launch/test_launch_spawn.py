@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.node_parameters import HilParameters
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
@@ -26,9 +27,6 @@ from policies.policy import ChunkPolicy
 from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
-from robolearn.cli.hil.node import HIL
-from robolearn.cli.node_record import RECORD
-from robolearn.cli.teleop_flags import teleop_defaults
 from robolearn.data.reading.reader import Dataset
 from robolearn.deploy.programs import may_be_realtime
 from robots.stations import load_contract
@@ -98,9 +96,9 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
     with Background(DOMAIN) as ros:
         context = {"context": ros.context}
         made = {
-            "record_node": RecordNode(lambda _: None, defaults=teleop_defaults(**RECORD), **context),  # type: ignore
-            "hil_node": RecordNode(lambda _: None, name="hil", defaults=teleop_defaults(**HIL), **context),  # type: ignore
-            "teleop_node": TeleopNode(lambda *_: None, defaults=teleop_defaults(), **context),  # type: ignore
+            "record_node": RecordNode(lambda _: None, **context),  # type: ignore
+            "hil_node": RecordNode(lambda _: None, name="hil", defaults=HilParameters(), **context),  # type: ignore
+            "teleop_node": TeleopNode(lambda *_: None, **context),  # type: ignore
             "policy_node": PolicyNode(lambda *_, **__: None, **context),  # type: ignore[arg-type,return-value]
             "safety_node": SafetyNode(**context),
             "gripper_node": GripperNode(**context),

@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hardware.node_parameters import SimArmParameters, parameter_names
 from robolearn.core import BadInput
 from robolearn.deploy.nodes import leave, run_node
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from robots.stations import Contract
     from sim.realtime import RealtimeWorld
 
-FLAGS = ("contract", "task", "seed", "joint_hz", "camera_hz", "fault", "realtime_priority")
+FLAGS = (*parameter_names(SimArmParameters), "fault")
 EMULATORS = {
     "sim": "hardware.ros2.sim_arm_node:SimArmNode",
     "franka_ros2": "robolearn.bench.emulators.franka:FrankaEmulator",

@@ -10,49 +10,43 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from hardware.node_parameters import HilParameters, parameter_names
+from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
 from robolearn.core import BadInput, RobolearnError
 
-# Parameters of the node: what it is told beside those of devices.
-HIL = {
-    "policy": "", "demos": "", "out": "", "task": "peg_insert_tight", "algo": "proposals", "reward": "task",
-    "env_steps": 24_000, "seconds": 30.0,
-}  # fmt: skip
 WAIT_S = 120.0  # for the learner to come up
 NICE = 15
 
 
 def main_hil(argv: Sequence[str] | None = None) -> int:
     """The actor's node."""
-    from robolearn.cli.node_record import FLAGS
-    from robolearn.cli.teleop_flags import teleop_defaults
     from robolearn.deploy.nodes import run_node
 
     with ExitStack() as stack:
-        return run_node(lambda: _hil_node(stack), (*FLAGS, *HIL, *teleop_defaults()), argv)
+        return run_node(lambda: _hil_node(stack), parameter_names(teleop_parameters(HilParameters)), argv)
 
 
 def _hil_node(stack: ExitStack) -> Any:
     from hardware.ros2.record_node import RecordNode
-    from robolearn.cli.teleop_flags import teleop_defaults
 
     made: dict[str, Any] = {}
 
-    def make_session(value: Callable[[str], Any]) -> Any:
-        made["taught"] = taught = _open(stack, value)
+    def make_session(parameters: HilParameters) -> Any:
+        made["taught"] = taught = _open(stack, parameters)
         return taught.session
 
     def make_recording(*args: Any, **named: Any) -> Any:
         return made["taught"].make(*args, **named)
 
-    return RecordNode(make_session, make=make_recording, name="hil", defaults=teleop_defaults(**HIL))
+    return RecordNode(make_session, make=make_recording, name="hil", defaults=teleop_parameters(HilParameters)())
 
 
-def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
+def _open(stack: ExitStack, p: HilParameters) -> Any:
     """Start the learner and connect to it; the lesson, its device open."""
     import torch
 
@@ -60,7 +54,6 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     from robolearn.cli.hil.actor import HilActor
     from robolearn.cli.hil.arm import open_lesson, station_of
     from robolearn.cli.hil.learner import LOGS, SPOOL
-    from robolearn.cli.teleop_flags import teleop_defaults
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import Processes, Program
     from robolearn.hil.link import opened
@@ -68,22 +61,22 @@ def _open(stack: ExitStack, value: Callable[[str], Any]) -> Any:
     from robolearn.runs.command_line import PROGRAM
 
     for name in ("policy", "out"):
-        if not value(name):
+        if not getattr(p, name):
             raise BadInput(f"parameter {name}", got="nothing", expected="a folder")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    out, token = Path(value("out")), new_token()
+    out, token = Path(p.out), new_token()
     actor = HilActor(
-        policy=Path(value("policy")), out=out / SPOOL, robot=value("contract"), teleop=value("device"),
-        task=value("task"), seconds=value("seconds"), learner=address, token=token,
-        **{name: value(name) for name in teleop_defaults()},
+        policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
+        task=p.task, seconds=p.seconds, learner=address, token=token,
+        **teleop_values(p),
     )  # fmt: skip
     actor.check_playing()
     torch.set_num_threads(1)
     base = load_chunk_policy(actor.policy, "cpu")
     contract = station_of(actor.robot, actor.task, base.interface)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
-    words = {name: value(name) for name in ("policy", "demos", "out", "algo", "reward", "env_steps")}
+    words = {name: getattr(p, name) for name in ("policy", "demos", "out", "algo", "reward", "env_steps")}
     flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
     learner = (*PROGRAM, "hil", "learner", *flags, "--listen", address, "--pace", "realtime", "--go-on", "--json",
                "--nice", str(NICE))  # fmt: skip

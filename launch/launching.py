@@ -1,0 +1,142 @@
+"""Launch descriptions made from the nodes' parameters: their arguments, defaults, descriptions and types.
+
+Loaded by path, not imported: ``ros2`` runs with the system's Python, which sees the prefix that robolearn is installed
+in (AMENT_PREFIX_PATH) but not its packages. Launch files therefore import nothing but ROS's own.
+"""
+
+import difflib
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, OpaqueFunction, Shutdown
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+NAMESPACE = "of our nodes: left/robolearn for a contract with the namespace left"
+ARGUMENTS = {"contract": "robot"}  # parameter → what launch files and commands call it
+TELEOP = {"device": "teleop"}  # the same, of nodes that an operator's device belongs to
+
+
+def node_parameters() -> ModuleType:
+    """The module `hardware.node_parameters`, installed beside the launch files or in a checkout."""
+    here, name = Path(__file__), "node_parameters"
+    found = here.parents[1] / f"{name}.py"
+    file = found if found.exists() else here.resolve().parents[1] / "hardware" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"robolearn_{name}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+class Started:
+    """One of our nodes, started with its parameters as launch arguments.
+
+    Args:
+      name: of the node, in `hardware.node_parameters.NODES`; its program is `<name>_node`.
+      parameters: their dataclass, where it is not in that table.
+      renamed: parameter → launch argument, beside `ARGUMENTS`.
+      fixed: parameters that are no arguments, and their values.
+      ends: the reason for which its end ends everything; empty: it ends alone.
+      condition: of its start.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        parameters: type | None = None,
+        renamed: Mapping[str, str] = {},
+        fixed: Mapping[str, Any] = {},
+        ends: str = "",
+        condition: Any = None,
+    ) -> None:
+        table = node_parameters()
+        kind = parameters or table.NODES[name]
+        described, names = table.descriptions(kind), {**ARGUMENTS, **renamed}
+        # argument → (parameter, default, description)
+        self.arguments = {
+            names.get(field.name, field.name): (field.name, field.default, described[field.name])
+            for field in fields(kind)
+            if field.name not in fixed
+        }
+        values: dict[str, Any] = {
+            parameter: ParameterValue(LaunchConfiguration(argument), value_type=type(default))
+            for argument, (parameter, default, _) in self.arguments.items()
+        }
+        self.action = Node(
+            package="robolearn",
+            executable=f"{name}_node",
+            namespace=LaunchConfiguration("namespace"),
+            name=name,
+            parameters=[{**values, **fixed}],
+            output="screen",
+            **({"on_exit": Shutdown(reason=ends)} if ends else {}),
+            **({"condition": condition} if condition else {}),
+        )
+
+
+def described(
+    file: str,
+    *started: Started,
+    include: str = "",
+    include_if: Any = None,
+    required: Sequence[str] = (),
+    defaults: Mapping[str, str] = {},
+    aliases: Mapping[str, tuple[str, str]] = {},
+) -> LaunchDescription:
+    """The nodes and their arguments, then the launch file that is included.
+
+    Args:
+      file: the launch file.
+      include: another one beside it; its nodes are started last, so that nothing is started where the program of one
+        of these is not installed.
+      include_if: condition of it.
+      required: arguments that must be given.
+      defaults: argument → default, in place of its node's.
+      aliases: another name of an argument → that argument, and what is said of the other name.
+    """
+    other = {argument: name for name, (argument, _) in aliases.items()}
+    made = {"namespace": DeclareLaunchArgument(
+        "namespace", default_value=defaults.get("namespace", "robolearn"), description=NAMESPACE
+    )}  # fmt: skip
+    for node in started:
+        for name, (_, default, description) in node.arguments.items():
+            if name in made:
+                continue
+            value = defaults.get(name, str(default).lower() if isinstance(default, bool) else str(default))
+            if name in other:
+                alias = other[name]
+                made[alias] = DeclareLaunchArgument(alias, default_value=value, description=aliases[alias][1])
+                value = LaunchConfiguration(alias)
+            asked = {} if name in required else {"default_value": value}
+            made[name] = DeclareLaunchArgument(name, description=description, **asked)
+    entities = [*made.values(), *(node.action for node in started)]
+    if include:
+        source = PythonLaunchDescriptionSource(str(Path(file).with_name(include)))
+        entities.append(IncludeLaunchDescription(source, **({"condition": include_if} if include_if else {})))
+    description = LaunchDescription(entities)
+
+    def refuse_unknown(context: LaunchContext) -> None:
+        """ROS's launch passes over unknown arguments in silence, so that ``dry-run:=true`` would move the arm. Where a
+        launch file of somebody else's includes `file`, the arguments are that one's."""
+        name = Path(file).name
+        if not any(Path(word).name == name for word in sys.argv):
+            return
+        given = [word.split(":=", 1)[0] for word in context.argv if ":=" in word]
+        known = sorted({argument.name for argument in description.get_launch_arguments()})
+        if unknown := [word for word in given if word not in known]:
+            near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.5)
+            meant = f" (did you mean {near[0]}:=?)" if near else ""
+            raise RuntimeError(f"{name} knows no {unknown[0]}:={meant}; available: {', '.join(known)}")
+
+    return LaunchDescription([OpaqueFunction(function=refuse_unknown), *entities])
