@@ -192,9 +192,10 @@ def _record_node(stack: ExitStack) -> Any:
     def make_session(p: RecordParameters) -> Session:
         if not p.out:
             raise BadInput("parameter out", got="nothing", expected="a folder for the data set")
-        if p.view not in get_args(TeleopView):
-            raise BadInput("parameter view", got=p.view, available=get_args(TeleopView))
-        view = chosen(p.view, p.device)
+        asked: Any = p.view
+        if asked not in get_args(TeleopView):
+            raise BadInput("parameter view", got=asked, available=get_args(TeleopView))
+        view = chosen(asked, p.device)
         check_view(view)
         setup = RecordingSetup(
             p.contract,
