@@ -20,8 +20,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from hardware.ros2.runtime import Node
 from robolearn.core import BadInput, RobolearnError
-from robolearn.core.garbage import searched_before
-from robolearn.core.priority import make_ordinary, threads
+from robolearn.core.machine import make_ordinary, searched_before, threads
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 
-from robolearn.core.priority import own_schedule, set_schedule, threads
+from robolearn.core.machine import own_schedule, set_schedule, threads
 
 log = logging.getLogger(__name__)
 

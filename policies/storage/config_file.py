@@ -12,7 +12,7 @@ from typing import Any
 
 from robolearn.core import BadInput, Interface
 from robolearn.io.json_files import parse_json
-from robolearn.io.missing import no_such_folder
+from robolearn.io.paths import no_such_folder
 
 FORMAT = "robolearn.policy"
 VERSION = 1

@@ -39,7 +39,7 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
     Raises:
       RobolearnError: a process ended before it had measured.
     """
-    from robolearn.core.memory import available_memory
+    from robolearn.core.machine import available_memory
     from robolearn.data import Dataset
     from robolearn.data.reading.cache import MEMORY_SHARE
 
@@ -119,7 +119,7 @@ def main(root: Path, limit: int, batch: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     from robolearn.core.device import resolve_device
     from robolearn.data import Dataset
-    from robolearn.data.reading.ondemand import OnDemand
+    from robolearn.data.reading.cache import OnDemand
     from robolearn.train.imitation import ImitationTrainer
     from robolearn.train.settings import ImitationConfig
 

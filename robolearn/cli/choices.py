@@ -68,6 +68,25 @@ Teleop = Annotated[str, available(_teleoperators)]
 PersonTeleop = Annotated[str, available(_people)]
 """A device that a person holds."""
 
+
+def _read_formats() -> Iterable[str]:
+    from robolearn.data.convert.formats import FORMATS
+
+    return ("auto", *(form.title for form in FORMATS.values() if form.reads))
+
+
+def _written_formats() -> Iterable[str]:
+    from robolearn.data.convert.formats import FORMATS
+
+    return (form.title for form in FORMATS.values() if form.writes)
+
+
+ImportFormat = Annotated[str, available(_read_formats)]
+"""A format of demonstrations that is read."""
+
+ExportFormat = Annotated[str, available(_written_formats)]
+"""A format of demonstrations that is written."""
+
 Station = Annotated[str, available(_contracts)]
 """A robot contract, by its name or as a file."""
 

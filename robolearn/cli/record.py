@@ -83,7 +83,7 @@ class Record(Command):
         from hardware.ros2.environment import prepare
         from hardware.teleop.wrapped import reconnecting
         from robolearn.core import BadInput
-        from robolearn.core.garbage import searched_before
+        from robolearn.core.machine import searched_before
         from robolearn.deploy.programs import choose_domain, warn_of_enclaves
 
         at_least(1, episodes=self.episodes)

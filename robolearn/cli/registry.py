@@ -55,6 +55,10 @@ class Entry:
         return getattr(import_module(module), name)
 
 
+def _data(name: str, target: str, summary: str) -> Entry:
+    return Entry(f"dataset {name}", f"robolearn.cli.dataset.{target}", summary, "Data")
+
+
 _UPDATES = "Speed of the learner, beside LeRobot"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -63,20 +67,20 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("presets", "robolearn.cli.presets_command:Presets", "Settings that have a name", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
-    Entry("dataset info", "robolearn.cli.dataset.info:Info", "What a data set holds", "Data"),
-    Entry("dataset stats", "robolearn.cli.dataset.stats:StatsCommand", "Exact statistics of every feature", "Data"),
-    Entry("dataset validate", "robolearn.cli.dataset.validate:Validate", "Every fault, with its place", "Data"),
-    Entry("dataset quality", "robolearn.cli.dataset.quality:Quality", "Rank episodes; which to drop, and why", "Data"),
-    Entry("dataset repair", "robolearn.cli.dataset.repair:Repair", "Mend what a killed recording left", "Data"),
-    Entry("dataset view", "robolearn.cli.dataset.view:View", "Look at episodes in rerun", "Data"),
-    Entry("dataset edit drop", "robolearn.cli.dataset.drop:Drop", "A new set without some episodes", "Data"),
-    Entry("dataset edit split", "robolearn.cli.dataset.split:Split", "Divide the episodes over new sets", "Data"),
-    Entry("dataset edit merge", "robolearn.cli.dataset.merge:Merge", "One new set of several", "Data"),
-    Entry("dataset edit rename-task", "robolearn.cli.dataset.rename_task:RenameTask", "Other words for a task", "Data"),
-    Entry("dataset edit crop", "robolearn.cli.dataset.crop:Crop", "Cut steps at the start or end of episodes", "Data"),
-    Entry("dataset edit subsample", "robolearn.cli.dataset.subsample:Subsample", "Every n-th frame", "Data"),
-    Entry("dataset import", "robolearn.cli.dataset.import_:Import", "From other formats of demonstrations", "Data"),
-    Entry("dataset export", "robolearn.cli.dataset.export:Export", "To other formats of demonstrations", "Data"),
+    _data("info", "inspection:DatasetInfo", "What a data set holds"),
+    _data("stats", "inspection:DatasetStats", "Exact statistics of every feature"),
+    _data("validate", "faults:DatasetValidate", "Every fault, with its place"),
+    _data("quality", "quality:DatasetQuality", "Rank episodes; which to drop, and why"),
+    _data("repair", "faults:DatasetRepair", "Mend what a killed recording left"),
+    _data("view", "inspection:DatasetView", "Look at episodes in rerun"),
+    _data("edit drop", "edits:DatasetDrop", "A new set without some episodes"),
+    _data("edit split", "edits:DatasetSplit", "Divide the episodes over new sets"),
+    _data("edit merge", "edits:DatasetMerge", "One new set of several"),
+    _data("edit rename-task", "edits:DatasetRenameTask", "Other words for a task"),
+    _data("edit crop", "edits:DatasetCrop", "Cut steps at the start or end of episodes"),
+    _data("edit subsample", "edits:DatasetSubsample", "Every n-th frame"),
+    _data("import", "exchange:DatasetImport", "From other formats of demonstrations"),
+    _data("export", "exchange:DatasetExport", "To other formats of demonstrations"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy on demonstrations", "Learn"),
     Entry("distill", "robolearn.cli.distill:Distill", "Teach a policy that sees by one that knows", "Learn"),
     Entry("finetune", "robolearn.cli.finetune:Finetune", "Make a policy reliable by online RL", "Learn"),
@@ -84,8 +88,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hil learner", "robolearn.cli.hil.learner:HilLearner", "Learn from what actors send", "Learn"),
     Entry("hil actor", "robolearn.cli.hil.actor:HilActor", "Act for a learner, watched by an operator", "Learn"),
     Entry("hil certs", "robolearn.cli.hil.certs:HilCerts", "Certificates for actors on other machines", "Learn"),
-    Entry("hub push", "robolearn.cli.hub.push:HubPush", "A policy or a data set to a hub", "Share"),
-    Entry("hub pull", "robolearn.cli.hub.pull:HubPull", "A policy or a data set from a hub", "Share"),
+    Entry("hub push", "robolearn.cli.hub.commands:HubPush", "A policy or a data set to a hub", "Share"),
+    Entry("hub pull", "robolearn.cli.hub.commands:HubPull", "A policy or a data set from a hub", "Share"),
     Entry("export", "robolearn.cli.export:Export", "A policy as an ONNX file", "Deploy"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
     Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),

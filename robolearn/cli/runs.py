@@ -32,7 +32,7 @@ class Runs(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"runs": [{"path", "status", "step", "done", "unit", "wall_s", "age_s"}, …]}``."""
-        from robolearn.io.missing import no_such_folder
+        from robolearn.io.paths import no_such_folder
         from robolearn.runs import find_runs
 
         if not self.folder.is_dir():

@@ -95,7 +95,7 @@ class Train(Command):
     def run(self) -> dict[str, Any]:
         from policies.loss import has_parts
         from robolearn.cli.judge import Judge
-        from robolearn.core.heap import keep_freed_memory
+        from robolearn.core.machine import keep_freed_memory
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
@@ -268,7 +268,7 @@ class Train(Command):
 
     def follow(self, rank: int, meeting: Path, state: Path) -> None:
         """Do as the process that leads, whose states are in `state`, but write nothing."""
-        from robolearn.core.heap import keep_freed_memory
+        from robolearn.core.machine import keep_freed_memory
         from robolearn.runs.checkpoint import load_latest_state
         from robolearn.train.processes import Processes
 

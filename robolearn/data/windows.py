@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from robolearn.core import BadInput
-from robolearn.data.reading.ondemand import OnDemand
+from robolearn.data.reading.cache import OnDemand
+from robolearn.data.reading.loading import check_weights
 from robolearn.data.reading.reader import Dataset
-from robolearn.data.reading.weights import check_weights
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The actor's own log of what it did: on its disk before anything is sent, read back for sending.
 
-    <folder>/<actor>.transitions     records, as in `robolearn.data.replay.log`
+    <folder>/<actor>.transitions     records, as in `robolearn.data.replay.records`
     <folder>/<actor>.run             the run of the learner that they belong to
 
 Nothing is ever taken out of it: what a learner loses with its machine can be sent again.

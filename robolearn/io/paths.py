@@ -1,7 +1,8 @@
-"""Checks of a place before anything is written there."""
+"""Checks of a place before anything is written or read there."""
 
 from __future__ import annotations
 
+import difflib
 import tempfile
 from pathlib import Path
 
@@ -48,3 +49,11 @@ def spoken(error: OSError) -> str:
     """An error of the machine as a person says it: ``no space left on device``, without number and path."""
     text = error.strerror or type(error).__name__
     return text[:1].lower() + text[1:]
+
+
+def no_such_folder(path: Path) -> str:
+    """That there is none, and the one beside it that has nearly its name."""
+    said, parent = "there is no such folder", path.parent
+    beside = [one.name for one in parent.iterdir() if one.is_dir()] if parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6)
+    return f"{said} (did you mean {parent / near[0]}?)" if near else said

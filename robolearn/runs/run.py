@@ -23,8 +23,7 @@ from robolearn.io.append_only import AppendOnlyFile
 from robolearn.io.atomic import is_leftover, write_text
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.locks import Lock, LockHeld, is_locked
-from robolearn.io.missing import no_such_folder
-from robolearn.io.paths import check_folder
+from robolearn.io.paths import check_folder, no_such_folder
 from robolearn.runs.trackers import Tracker, open_tracker
 
 AXES = {"env_steps": "control steps", "gradient_steps": "gradient steps"}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from policies.networks.encoder import stored_key
-from robolearn.core.memory import available_memory
+from robolearn.core.machine import available_memory
 
 log = logging.getLogger(__name__)
 

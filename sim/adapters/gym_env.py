@@ -26,7 +26,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
-from robolearn.core.cpus import available_cpus
+from robolearn.core.machine import available_cpus
 from sim.adapters.chunks import reported_success
 from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
 from sim.adapters.features import FeatureMap

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.core.cpus import available_cpus
+from robolearn.core.machine import available_cpus
 from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
 from sim.adapters.mujoco_view import adapt_robosuite
 from sim.adapters.vector import AdapterVectorEnv

@@ -20,8 +20,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from robolearn.core.cpus import available_cpus
 from robolearn.core.errors import BadInput, NonFinite
+from robolearn.core.machine import available_cpus
 from robolearn.core.protocols import StepResult
 from robolearn.core.scene import Scene
 from robolearn.core.specs import ArraySpec, Interface

@@ -11,7 +11,7 @@ from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from robolearn.data.convert.bags import EPISODE_EVENTS
-from robolearn.data.convert.bags.messages import Messages
+from robolearn.data.convert.bags.write import Messages
 from robots import make_control
 from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, STRING, TRAJECTORY, Contract
 

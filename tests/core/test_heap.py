@@ -8,7 +8,7 @@ import sys
 COUNT = """
 import resource, sys
 import torch
-from robolearn.core.heap import keep_freed_memory
+from robolearn.core.machine import keep_freed_memory
 if sys.argv[1] == "kept":
     assert keep_freed_memory()
 torch.ones(12_000_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.core.memory import available_memory
+from robolearn.core.machine import available_memory
 
 MIB = 1 << 20
 
@@ -60,7 +60,7 @@ def test_elsewhere_half_of_the_machine_is_taken_to_be_free(tmp_path: Path) -> No
 def test_a_limit_of_the_process_counts(limit: str) -> None:
     """A second process, that its shell allows 1.5 GB and that takes 200 MB of them."""
     code = (
-        "from robolearn.core.memory import available_memory as left; before = left();"
+        "from robolearn.core.machine import available_memory as left; before = left();"
         "taken = bytearray(200_000_000); print(before, before - left())"
     )
     command = f"ulimit {limit} 1500000; exec {sys.executable} -c '{code}'"

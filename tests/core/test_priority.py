@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from robolearn.core.priority import own_schedule, set_schedule, threads
+from robolearn.core.machine import own_schedule, set_schedule, threads
 
 LIBC = ctypes.CDLL(None)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from robolearn.core import ArraySpec
-from robolearn.core.priority import HIGHEST, make_ordinary
+from robolearn.core.machine import HIGHEST, make_ordinary
 from robolearn.data.video.encoder import VideoConfig, VideoEncoder
 from robolearn.data.video.encoder_priority import ordinary_priority
 

@@ -13,9 +13,9 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.validate import validate
-from robolearn.data.video import fingerprints
+from robolearn.data.video import readers
 from robolearn.data.video.encoder import VideoConfig
-from robolearn.data.video.fingerprints import fingerprint
+from robolearn.data.video.readers import fingerprint
 from robolearn.data.video.segments import VideoSegment, array
 
 SIZE, LENGTH = 96, 12
@@ -61,9 +61,9 @@ def test_every_byte_counts(tmp_path: Path) -> None:
 
 def test_a_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    real = fingerprints.sha256_file
-    monkeypatch.setattr(fingerprints, "RESTED_NS", 0)
-    monkeypatch.setattr(fingerprints, "sha256_file", lambda file: (read.append(1), real(file))[1])
+    real = readers.sha256_file
+    monkeypatch.setattr(readers, "RESTED_NS", 0)
+    monkeypatch.setattr(readers, "sha256_file", lambda file: (read.append(1), real(file))[1])
     path, memo = tmp_path / "film.mp4", tmp_path / "memo"
     path.write_bytes(b"frames")
     first = fingerprint(path, memo)
@@ -71,12 +71,12 @@ def test_a_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def forget() -> None:
         """As another process begins."""
-        fingerprints._known.clear()
-        fingerprints._read.clear()
+        readers._known.clear()
+        readers._read.clear()
 
     forget()
     assert fingerprint(path, memo) == first and len(read) == 1
-    with open(memo / fingerprints.MEMO, "ab") as file:
+    with open(memo / readers.MEMO, "ab") as file:
         file.write(b'["/half a li')
     forget()
     assert fingerprint(path, memo) == first and len(read) == 1
@@ -90,7 +90,7 @@ def test_a_file_that_has_just_changed_is_not_remembered(tmp_path: Path) -> None:
     path = tmp_path / "film.mp4"
     path.write_bytes(b"frames")
     first = fingerprint(path, tmp_path)
-    assert not (tmp_path / fingerprints.MEMO).exists()
+    assert not (tmp_path / readers.MEMO).exists()
     path.write_bytes(b"FRAMES")
     assert fingerprint(path, tmp_path) != first
 

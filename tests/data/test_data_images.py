@@ -20,10 +20,9 @@ import torch
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, Windows
-from robolearn.data.reading import cache, packed_episodes
-from robolearn.data.reading.cache import cache_folder
-from robolearn.data.reading.ondemand import OnDemand
-from robolearn.data.reading.weights import write_weights
+from robolearn.data.reading import cache
+from robolearn.data.reading.cache import OnDemand, cache_folder
+from robolearn.data.reading.loading import write_weights
 from robolearn.data.video.encoder import VideoConfig, open_stream
 
 SIZE = 64
@@ -183,7 +182,7 @@ def test_a_full_disk_is_said(root, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(packed_episodes.os, "replace", full)
+    monkeypatch.setattr(cache.os, "replace", full)
     with pytest.raises(RobolearnError, match=r"cannot be written \(No space left on device\).*ROBOLEARN_CACHE=off"):
         Dataset.open(root, cache=tmp_path / "cache").build_cache()
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.lerobot import remote
 from robolearn.data.lerobot.remote import RemotePath
-from robolearn.data.reading.weights import write_weights
+from robolearn.data.reading.loading import write_weights
 from robolearn.data.video.readers import VideoReader
 from robolearn.train.settings import ImitationConfig
 

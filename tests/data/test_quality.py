@@ -12,16 +12,23 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.quality import Demonstrations, assess
-from robolearn.data.quality.action_divergence import action_divergence, alone
-from robolearn.data.quality.coverage import coverage
-from robolearn.data.quality.duplicates import duplicates
-from robolearn.data.quality.idle import idle
-from robolearn.data.quality.jitter import command_jerk, spectral_arc_length
-from robolearn.data.quality.near_limits import near_limits
-from robolearn.data.quality.neighbours import NEAR, neighbours
-from robolearn.data.quality.stale import stale
-from robolearn.data.quality.trajectory_quality import trajectory_quality
-from robolearn.data.quality.transition_diversity import transition_diversity
+from robolearn.data.quality.comparison import (
+    NEAR,
+    action_divergence,
+    alone,
+    coverage,
+    duplicates,
+    neighbours,
+    transition_diversity,
+)
+from robolearn.data.quality.motion import (
+    command_jerk,
+    idle,
+    near_limits,
+    spectral_arc_length,
+    stale,
+    trajectory_quality,
+)
 
 HZ = 20.0
 

@@ -17,7 +17,7 @@ from rclpy.executors import SingleThreadedExecutor
 
 from hardware.ros2 import process
 from robolearn.core import RobolearnError
-from robolearn.core.priority import make_ordinary
+from robolearn.core.machine import make_ordinary
 
 WAIT_S = 20.0
 

@@ -25,7 +25,7 @@ from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.sending_time import sent_at
 from hardware.safety import SafetyFilter
 from robolearn.core import RobolearnError
-from robolearn.core.priority import make_ordinary
+from robolearn.core.machine import make_ordinary
 from robolearn.deploy.deployment import wait_ready
 from robots.stations import load_contract
 

@@ -30,7 +30,7 @@ from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from hardware.safety.checks import GAP_S
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.core.priority import HIGHEST, threads
+from robolearn.core.machine import HIGHEST, threads
 from robolearn.data.video.encoder import VideoConfig, check_encodable
 from robots.stations import load_contract
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robolearn.io.missing import no_such_folder
+from robolearn.io.paths import no_such_folder
 
 
 def test_the_nearest_folder_is_offered(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.formats import ReadOptions, reader, writer
 from robolearn.data.convert.source import write_dataset
 from robolearn.data.validate import validate
-from robolearn.data.validate.finding import Limits
+from robolearn.data.validate.opened import Limits
 from robolearn.data.writing.repair import repair
 
 LOSSY = 4.0  # mean error of a picture, of 255, by encoding it once more; neighbours differ by 11

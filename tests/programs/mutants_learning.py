@@ -74,7 +74,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/train/test_imitation_images.py",),
     ),
     "freed-memory-goes-back": Mutant(
-        "robolearn/core/heap.py", "mallopt(M_MMAP_MAX, 0)", "mallopt(M_MMAP_MAX, 65536)", ("tests/core/test_heap.py",)
+        "robolearn/core/machine.py", "mallopt(M_MMAP_MAX, 0)", "mallopt(M_MMAP_MAX, 65536)", ("tests/core/test_heap.py",)
     ),
     "off-policy-no-discount": Mutant(
         f"{ALGORITHMS}/off_policy.py", "batch.discount * self.next_value", "self.next_value", OFF_POLICY

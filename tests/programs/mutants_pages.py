@@ -23,11 +23,11 @@ MUTANTS: dict[str, Mutant] = {
     "hub-forgets-the-version": Mutant(REMOTE, "            _tag(hub, repo)\n", "            pass\n", HUB),
     "hub-shows-the-token": Mutant(REMOTE, 'text.replace(get_token() or "\\0", "…")', "text", HUB),
     "hub-sends-the-token-anywhere": Mutant(REMOTE, 'address.scheme != "https" and', "False and", HUB),
-    "hub-brings-pickles": Mutant("robolearn/cli/hub/content.py", 'PULLED = ("*.json",', 'PULLED = ("*",', HUB),
+    "hub-brings-pickles": Mutant("robolearn/cli/hub/remote.py", 'PULLED = ("*.json",', 'PULLED = ("*",', HUB),
     "hub-brings-what-is-damaged": Mutant(
-        "robolearn/cli/hub/pull.py", "content = content_of(folder)", "content = content_of(folder) if 0 else Any", HUB
+        "robolearn/cli/hub/commands.py", "content = content_of(folder)", "content = content_of(folder) if 0 else Any", HUB
     ),
-    "hub-counts-other-starts": Mutant("robolearn/cli/hub/push.py", "seed=self.seed, json", "json", HUB),
+    "hub-counts-other-starts": Mutant("robolearn/cli/hub/commands.py", "seed=self.seed, json", "json", HUB),
     "material-forgotten": Mutant("robots/geoms.py", "if material >= 0 and", "if False and", GEOMS),
     "hidden-geoms-shown": Mutant("robots/geoms.py", "model.geom_group[geom] < _HIDDEN_GROUP", "True", GEOMS),
     "mocap-forgotten": Mutant(

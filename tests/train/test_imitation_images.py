@@ -17,7 +17,7 @@ from policies.storage.loading import check_policy
 from robolearn.cli.train import Train
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.reading.weights import write_weights
+from robolearn.data.reading.loading import write_weights
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
 
 INTERFACE = Interface(

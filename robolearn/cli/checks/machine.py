@@ -128,7 +128,7 @@ class Machine:
 
     def cpus(self) -> int:
         """CPUs that this process may use."""
-        from robolearn.core.cpus import available_cpus
+        from robolearn.core.machine import available_cpus
 
         return available_cpus()
 

@@ -1,4 +1,4 @@
-"""What the data set commands share: lists of episodes, and writing a new set with progress."""
+"""Shared by the data set commands: lists of episodes, and writing a new set with progress."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def tidied(out: Path) -> Iterator[None]:
 
 def _played(out: Path) -> bool:
     """Whether there are an episode in the metrics or a step in a spool."""
-    from robolearn.data.replay.log import SUFFIX
+    from robolearn.data.replay.records import SUFFIX
     from robolearn.io.append_only import records
     from robolearn.runs import read_metrics
 

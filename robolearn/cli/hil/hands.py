@@ -39,7 +39,7 @@ def opened_device(
     from hardware.teleop.wrapped import clutched, reconnecting
     from robolearn.cli.hil.learner import write_own
     from robolearn.cli.teleop_flags import device_options, shows_in_terminal
-    from robolearn.core.garbage import searched_before
+    from robolearn.core.machine import searched_before
 
     own = device_options(name, options)
     with contextlib.ExitStack() as stack:

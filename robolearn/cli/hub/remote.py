@@ -1,4 +1,7 @@
-"""The hub, by `huggingface_hub`: its errors in one line, and a token that is never shown.
+"""The hub, by `huggingface_hub`: contents to push, errors in one line, and a token that is never shown.
+
+A policy is ``config.json`` and ``model.safetensors``; a data set its ``meta/``, ``data/`` and ``videos/`` as LeRobot
+has them; nothing else beside them, and nothing that is unpickled when it is read, is ever pushed or pulled.
 
 The token is that of ``HF_TOKEN`` or of ``hf auth login``; it is no flag, which other users of the machine could read.
 The address is ``HF_ENDPOINT``, by default https://huggingface.co.
@@ -10,13 +13,61 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from robolearn.cli.hub.content import Content
 from robolearn.core import BadInput, RobolearnError
+
+CARD = "README.md"
+PULLED = ("*.json", "*.jsonl", "*.safetensors", "*.parquet", "*.mp4", CARD)  # suffixes that are taken from a hub
+_ROOMS, _SUFFIXES = ("meta", "data", "videos"), {".json", ".jsonl", ".parquet", ".mp4"}
+
+
+@dataclass(frozen=True)
+class Content:
+    """Files and what they are.
+
+    Attributes:
+      kind: ``"model"`` or ``"dataset"``, as the hub has it.
+      files: path there → file here.
+    """
+
+    kind: str
+    files: dict[str, Path]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(path.stat().st_size for path in self.files.values())
+
+
+def content_of(path: Path) -> Content:
+    """What is at `path`: a run folder, a checkpoint folder, or a data set.
+
+    Raises:
+      BadInput: none of them, or a damaged one.
+    """
+    if (path / "meta" / "info.json").is_file():
+        from robolearn.data.convert.dataset_source import open_numbers
+
+        open_numbers(path)
+        found = sorted(
+            file for room in _ROOMS for file in (path / room).rglob("*")
+            if file.is_file() and not file.is_symlink() and file.suffix in _SUFFIXES and not file.name.startswith(".")
+        )  # fmt: skip
+        return Content("dataset", {file.relative_to(path).as_posix(): file for file in found})
+    from policies.storage.checkpoint import load_policy
+    from policies.storage.config_file import CONFIG, WEIGHTS, policy_folder
+
+    if not path.is_dir():
+        raise BadInput(f"hub push: {path}", got="no such folder", expected="a run, a policy or a data set")
+    folder = policy_folder(path)
+    load_policy(folder)
+    return Content("model", {name: folder / name for name in (CONFIG, WEIGHTS)})
+
 
 HOME = "https://huggingface.co"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -98,7 +149,7 @@ def _tag(hub: Any, repo: str) -> None:
     """Mark the newest state with the version of the format, by which LeRobot asks for a set."""
     from huggingface_hub.utils import HfHubHTTPError
 
-    from robolearn.data.lerobot.info import VERSION
+    from robolearn.data.lerobot.layout import VERSION
 
     try:
         hub.delete_tag(repo, tag=VERSION, repo_type="dataset")

@@ -22,8 +22,8 @@ from robolearn.data.video.container import facts, size_of
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.video.pixels import describe_frames
 from robolearn.data.video.segments import Images, VideoSegment, copy_stream, frames
-from robolearn.data.writing.checks import picture
 from robolearn.data.writing.leftovers import INNER, note_together, part_of
+from robolearn.data.writing.steps import picture
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.io.atomic import place_folder, sync_tree
 

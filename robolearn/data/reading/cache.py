@@ -1,15 +1,16 @@
 """The frame cache: every picture of a camera, decoded once and kept packed, a file for each episode.
 
-    <cache>/frames/<2 digits>/<identity>   the pictures of an episode; see packed_episodes.py
-    <cache>/fingerprints.jsonl             digests of the files that they come from; see fingerprints.py
+    <cache>/frames/<2 digits>/<identity>   magic (8 bytes) · T uint32 · where the pictures begin, and the end (T + 1)
+                                           uint64 · T pictures, each packed for itself
+    <cache>/fingerprints.jsonl             digests of the files that they come from; see `robolearn.data.video.readers`
 
-The identity of an episode is what its pictures are decoded from: the content of the video, where in it the episode
-begins, at what rate its frames are placed. A data set that was moved, copied or edited finds its pictures again, one
-that has grown decodes what is new, and where the rate was corrected everything is. A file that was cut short or
-changed is made anew. One process at a time builds (a file lock); a killed one leaves whole episodes.
+The identity of an episode is what its pictures are decoded from: the content of the video, the episode's place in it,
+the rate at which frames are placed. A data set that was moved, copied or edited finds its pictures again; one that has
+grown decodes only what is new; a corrected rate decodes everything. A file that was cut short or changed is made anew.
+One process at a time builds (a file lock); a killed one leaves whole episodes.
 
 Training reads pictures at random. Where memory has room for all of them they are unpacked into it once; otherwise
-each is read from the disk and unpacked when it is wanted, those of a batch side by side.
+each is read from the disk and unpacked on demand, those of a batch side by side.
 
 The folder is ``~/.cache/robolearn`` (under XDG_CACHE_HOME where that is set). ``ROBOLEARN_CACHE`` names another one,
 ``beside`` puts it into the data set's own folder, ``off`` decodes on demand instead. It may be deleted at any time.
@@ -22,21 +23,20 @@ import logging
 import math
 import os
 import shutil
+import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import RobolearnError
-from robolearn.core.cpus import available_cpus
-from robolearn.core.memory import available_memory
+from robolearn.core.machine import available_cpus, available_memory
 from robolearn.data.lerobot.remote import RemotePath, is_remote, remote_path
-from robolearn.data.reading.ondemand import OnDemand
-from robolearn.data.reading.packed_episodes import is_whole, read_pictures, write_episode
 from robolearn.data.video.packing import unpack
 from robolearn.data.video.readers import FrameReader
 from robolearn.io.locks import Lock, LockHeld
@@ -210,3 +210,140 @@ def _locked(path: Path) -> Iterator[None]:
         lock = Lock(path, math.inf)
     with lock:
         yield
+
+
+MAGIC = b"RLPICS01"
+_COUNT = struct.Struct("<8sI")
+
+
+def write_episode(path: Path, pictures: Iterable[bytes], length: int) -> int:
+    """Write `length` pictures to `path`, whole or not at all; returns the number of bytes.
+
+    It is not brought to the disk here: what a power cut tears is found to be torn.
+    """
+    places = [_COUNT.size + 8 * (length + 1)]
+    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(part, "wb") as file:
+            file.seek(places[0])
+            for picture in pictures:
+                file.write(picture)
+                places.append(places[-1] + len(picture))
+            file.seek(0)
+            file.write(_COUNT.pack(MAGIC, length) + np.array(places, "<u8").tobytes())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return places[-1]
+
+
+def is_whole(path: Path, length: int) -> bool:
+    """Whether `path` holds `length` pictures, by its head and its size."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_COUNT.size + 8 * (length + 1))
+            return _places(head, length, os.fstat(file.fileno()).st_size) is not None
+    except OSError:
+        return False
+
+
+def read_pictures(path: Path, first: int, count: int) -> list[memoryview]:
+    """Pictures `first` … of a file that was whole when it was looked at; raises `OSError` and `ValueError`.
+
+    Nothing is kept open or mapped: a set may have more files than a process may open, and of a file larger than memory
+    the system reads no more than is asked for.
+    """
+    with open(path, "rb", buffering=0) as file:
+        head = os.pread(file.fileno(), 8 * (count + 1), _COUNT.size + 8 * first)
+        places = [int(place) for place in np.frombuffer(head, "<u8")]
+        size = os.fstat(file.fileno()).st_size
+        if len(places) != count + 1 or places != sorted(places) or places[-1] > size:
+            raise ValueError("not a whole file")
+        content = memoryview(os.pread(file.fileno(), places[-1] - places[0], places[0]))
+    ends = [place - places[0] for place in places]
+    return [content[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
+def _places(head: bytes, length: int, size: int) -> NDArray[np.uint64] | None:
+    if len(head) < _COUNT.size + 8 * (length + 1) or _COUNT.unpack_from(head) != (MAGIC, length):
+        return None
+    places = np.frombuffer(head, "<u8", length + 1, _COUNT.size)
+    # Unsigned differences of places out of order are huge.
+    return places if int(places[-1]) == size and (np.diff(places) < size).all() else None
+
+
+NEAR = 8  # frames between two that are wanted are decoded, too, rather than looked for anew
+
+
+class Decodes(Protocol):
+    """What `OnDemand` needs of a `FrameReader`."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def lengths(self) -> NDArray[np.int64]: ...
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]: ...
+
+
+class OnDemand:
+    """Looks like the array (N, H, W, 3) of a camera's frames: `len`, `shape`, `dtype`, and indexing by the first axis.
+
+    Nothing is kept: every access decodes, what lies apart on all CPUs side by side.
+
+    Args:
+      near: frames that are no further apart than this are decoded in one go, with those between them.
+    """
+
+    def __init__(self, reader: Decodes, near: int = NEAR) -> None:
+        self._reader, self._near = reader, near
+        self._starts = np.concatenate([[0], np.cumsum(reader.lengths)])
+        self.shape: tuple[int, ...] = (int(self._starts[-1]), *reader.shape)
+        self.dtype = np.dtype(np.uint8)
+        self._pool = ThreadPoolExecutor(available_cpus(), "pictures")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: int | slice | NDArray | list[int]) -> NDArray[np.uint8]:
+        chosen = np.arange(len(self))[rows]
+        return self.take(chosen.reshape(-1)).reshape(*chosen.shape, *self.shape[1:])
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> NDArray:
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Frames `rows` (n,) → (n, H, W, 3)."""
+        wanted, where = np.unique(rows, return_inverse=True)
+        frames = np.empty((len(wanted), *self.shape[1:]), np.uint8)
+        episode = np.searchsorted(self._starts, wanted, side="right") - 1
+        breaks = np.flatnonzero((np.diff(episode) > 0) | (np.diff(wanted) > self._near)) + 1
+        runs = [run for run in np.split(np.arange(len(wanted)), breaks) if len(run)]
+
+        def decode(run: NDArray[np.int64]) -> None:
+            own = int(episode[run[0]])
+            local = wanted[run] - self._starts[own]
+            got = self._reader.decode(own, int(local[0]), int(local[-1] - local[0] + 1))
+            frames[run] = got[local - local[0]]
+
+        for _ in self._pool.map(decode, runs) if len(runs) > 1 else map(decode, runs):
+            pass
+        return frames[where]
+
+
+class LazyObservation(Mapping[str, NDArray]):
+    """Feature → array, some of which are made when they are first asked for."""
+
+    def __init__(self, ready: Mapping[str, NDArray], made: Mapping[str, Callable[[], NDArray]]) -> None:
+        self._ready, self._made = dict(ready), dict(made)
+
+    def __getitem__(self, key: str) -> NDArray:
+        if key not in self._ready and key in self._made:
+            self._ready[key] = self._made[key]()
+        return self._ready[key]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._ready.keys() - self._made.keys()
+        yield from self._made
+
+    def __len__(self) -> int:
+        return len(self._ready.keys() | self._made.keys())

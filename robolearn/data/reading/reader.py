@@ -26,17 +26,23 @@ from robolearn.data.lerobot.features import (
     names_of,
     stamp_name,
 )
-from robolearn.data.lerobot.info import check_version
+from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_many
 from robolearn.data.lerobot.tables import tasks_of
-from robolearn.data.reading.cache import Progress, cache_folder, cached_frames, place_of
-from robolearn.data.reading.loading import check_frames, episodes_of, frames_of, readers_of, stats_of, vectors
-from robolearn.data.reading.ondemand import LazyObservation, OnDemand
-from robolearn.data.reading.weights import read_weights
+from robolearn.data.reading.cache import LazyObservation, OnDemand, Progress, cache_folder, cached_frames, place_of
+from robolearn.data.reading.loading import (
+    check_frames,
+    episodes_of,
+    frames_of,
+    read_weights,
+    readers_of,
+    stats_of,
+    vectors,
+)
 from robolearn.data.video.readers import FrameReader
 from robolearn.io.hashes import sha256
-from robolearn.io.missing import no_such_folder
+from robolearn.io.paths import no_such_folder
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ class Dataset:
 
         The first call decodes what the frame cache does not have; `progress` is called with (frames done, in all).
         Where the cache is off, or memory has no room for all of them, the result only looks like an array, and decodes
-        on every access: `ondemand.OnDemand`.
+        on every access: `cache.OnDemand`.
 
         Raises:
           BadInput: no such camera, or a video that is damaged or short.

@@ -6,8 +6,7 @@
 
 from robolearn.data.replay.assembly import Assembler, PlayedEpisode
 from robolearn.data.replay.buffer import ReplayBuffer, WindowBatch
-from robolearn.data.replay.log import TransitionLog
-from robolearn.data.replay.records import End, Record, RecordSchema, Step
+from robolearn.data.replay.records import End, Record, RecordSchema, Step, TransitionLog
 
 __all__ = [
     "Assembler",

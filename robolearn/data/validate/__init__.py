@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from robolearn.data.validate import clocks, counts, numbers, statistics, videos
-from robolearn.data.validate.finding import Finding, Limits
-from robolearn.data.validate.opened import opened
+from robolearn.data.validate import tables, videos
+from robolearn.data.validate.opened import Finding, Limits, opened
 
 __all__ = ["CHECKS", "Finding", "Limits", "validate"]
 
 CHECKS = (
-    counts.counts,
-    counts.order,
-    counts.tasks,
-    counts.duplicates,
-    counts.unfinished,
-    counts.weights,
-    numbers.finite,
-    numbers.bounded,
-    clocks.grid,
-    clocks.sources,
-    statistics.whole,
-    statistics.by_episode,
+    tables.counts,
+    tables.order,
+    tables.tasks,
+    tables.duplicates,
+    tables.unfinished,
+    tables.weights,
+    tables.finite,
+    tables.bounded,
+    tables.grid,
+    tables.sources,
+    tables.whole,
+    tables.by_episode,
     videos.videos,
 )
 

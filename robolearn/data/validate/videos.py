@@ -12,10 +12,8 @@ from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.data.lerobot import layout
-from robolearn.data.validate.finding import Finding, Limits
-from robolearn.data.validate.opened import Opened, Rows
-from robolearn.data.video.container import first_line, video_stream
-from robolearn.data.video.placement import misplaced, nearest
+from robolearn.data.validate.opened import Finding, Limits, Opened, Rows
+from robolearn.data.video.container import first_line, misplaced, nearest, video_stream
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte

@@ -2,5 +2,5 @@
 
 `encoder` writes a video while an episode is recorded, with `pixels` for its statistics. `readers` are the frames of one
 camera in a whole data set, at any place, for training; `segments` the images of one camera in one episode, in order or
-copied without decoding, for conversions and edits; `container` what a video file is.
+copied without decoding, for conversions and edits; `container` the pictures of a video file.
 """

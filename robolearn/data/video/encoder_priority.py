@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from robolearn.core.priority import HIGHEST, make_ordinary, own_schedule, set_schedule
+from robolearn.core.machine import HIGHEST, make_ordinary, own_schedule, set_schedule
 
 
 @contextlib.contextmanager

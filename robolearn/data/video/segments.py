@@ -1,7 +1,7 @@
 """A stretch of a video as the images of one episode: decoded frame by frame, or copied without decoding.
 
 LeRobot's v3.0 puts the episodes of a camera one after the other into a file, v2.1 gives each a file of its own.
-Which picture is which frame, `placement` says.
+Which picture is which frame, `container` says.
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats
-from robolearn.data.video.container import first_line
+from robolearn.data.video.container import (
+    TOLERANCE_S,
+    UNREADABLE,
+    decoded,
+    first_line,
+    misplaced,
+    nearest,
+    opened,
+    pictures_of,
+)
 from robolearn.data.video.packing import rgb
-from robolearn.data.video.pictures import UNREADABLE, decoded, opened, pictures_of
-from robolearn.data.video.placement import TOLERANCE_S, misplaced, nearest
 
 HINT = (
     "`robolearn dataset edit drop` leaves the episode out, "

@@ -30,23 +30,21 @@ from robolearn.data.lerobot.features import (
     schema_of,
     stamp_name,
 )
-from robolearn.data.lerobot.frame_columns import frame_columns
-from robolearn.data.lerobot.info import VERSION
+from robolearn.data.lerobot.layout import VERSION
 from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
 from robolearn.data.lerobot.tables import (
     conformed,
     episode_row,
     episodes_schema,
+    frame_columns,
     frames_table,
     stacked_stats,
     tasks_of,
     tasks_table,
 )
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, check_encodable
-from robolearn.data.writing.append_file import AppendFile
-from robolearn.data.writing.cleanup import clean_up, unfinished_folder
 from robolearn.data.writing.steps import unfinished_steps
-from robolearn.data.writing.uncommitted import Uncommitted, find_uncommitted
+from robolearn.data.writing.uncommitted import AppendFile, Uncommitted, clean_up, find_uncommitted, unfinished_folder
 from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)

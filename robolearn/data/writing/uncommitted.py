@@ -1,4 +1,4 @@
-"""What ``meta/info.json`` does not count: the rest of a killed commit, or finished episodes.
+"""Files of a set beyond the counts of ``meta/info.json``: found, and removed or set aside.
 
 A commit renames ``meta/info.json`` last. Where one was killed on its way, ``meta/info.json.tmp`` is still there with
 the number of episodes that there would have been; those were never finished. Without it they are finished ones, and
@@ -8,7 +8,9 @@ the number of episodes that there would have been; those were never finished. Wi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pyarrow.compute as pc
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
 from robolearn.data.video.container import video_stream
+from robolearn.io.atomic import move
 
 _COLUMNS = ["episode_index", "length", "dataset_from_index", "data/chunk_index", "data/file_index"]
 
@@ -111,3 +114,87 @@ def _frames(root: Path, row: Mapping[str, Any], name: str) -> int:
 def _from(table: pa.Table, count: int) -> pa.Table:
     """The rows of episodes from `count` on."""
     return table.filter(pc.call_function("greater_equal", [table["episode_index"], pa.scalar(count, pa.int64())]))
+
+
+log = logging.getLogger(__name__)
+
+
+def unfinished_folder(root: Path, prefix: str = "") -> Path:
+    """A path in `layout.UNFINISHED_PATH` that is not there yet: `prefix` and a number."""
+    folder = root / layout.UNFINISHED_PATH
+    folder.mkdir(exist_ok=True)
+    taken = [path.name.removeprefix(prefix) for path in folder.glob(f"{prefix}*")]
+    return folder / f"{prefix}{1 + max((int(name) for name in taken if name.isdigit()), default=-1):03d}"
+
+
+def clean_up(root: Path, newest: Mapping[str, int], *, torn: bool, cut: Sequence[str] = ()) -> None:
+    """Clear away .tmp files but that of info.json, and the files after the `newest` of each pattern.
+
+    Args:
+      newest: pattern of a path → number of the last file that an episode lies in, -1 for none.
+      torn: the others are the rest of a killed commit, and are removed.
+      cut: files that lose rows; where these are no rest of a killed commit, copies are set aside.
+    """
+    for name in root.rglob("*.tmp"):
+        if name != root / layout.INFO_TMP_PATH:
+            name.unlink()
+    strays = [file for pattern, last in newest.items() for file in _after(root, pattern, last)]
+    if torn:
+        for file in strays:
+            file.unlink()
+    elif strays or cut:
+        folder = unfinished_folder(root, layout.UNCOMMITTED)
+        for file in (*strays, *(root / name for name in cut)):
+            place = folder / file.relative_to(root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if file in strays:
+                move(file, place)
+            else:
+                shutil.copy2(file, place)
+        log.warning("%s: what %s does not count is set aside in %s", root, layout.INFO_PATH, folder)
+
+
+def _after(root: Path, pattern: str, last: int) -> list[Path]:
+    """The files of `pattern` with a higher number than `last`."""
+    return [
+        file
+        for chunk in (root / pattern).parent.parent.glob("chunk-*")
+        for file in chunk.glob(f"file-*{Path(pattern).suffix}")
+        if _number(chunk, file) > last
+    ]
+
+
+def _number(chunk: Path, file: Path) -> int:
+    """Of a file in the layout; -1 for other files beside them."""
+    of_chunk, of_file = chunk.name.removeprefix("chunk-"), file.stem.removeprefix("file-")
+    return int(of_chunk) * layout.CHUNKS_SIZE + int(of_file) if of_chunk.isdecimal() and of_file.isdecimal() else -1
+
+
+@dataclass(frozen=True)
+class AppendFile:
+    """The newest file of a kind, which still grows."""
+
+    pattern: str
+    number: int = 0
+    table: pa.Table | None = None
+
+    @property
+    def path(self) -> str:
+        return layout.numbered(self.pattern, self.number)
+
+    def appended(self, rows: pa.Table) -> AppendFile:
+        if self.table is None:
+            return AppendFile(self.pattern, self.number, rows)
+        return AppendFile(self.pattern, self.number, pa.concat_tables([self.table, rows]).combine_chunks())
+
+    def next(self) -> AppendFile:
+        return AppendFile(self.pattern, self.number + 1)
+
+    def full(self, size: int | None = None, *, rows: int | None = None) -> bool:
+        if self.table is None:
+            return False
+        return (size is not None and self.table.nbytes >= size) or (rows is not None and self.table.num_rows >= rows)
+
+    def content(self) -> pa.Buffer:
+        assert self.table is not None
+        return layout.parquet_bytes(self.table)

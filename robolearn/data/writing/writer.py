@@ -29,9 +29,8 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnErr
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INTERVENTION, camera_name, column, image_keys, is_image, stored_dtype
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
-from robolearn.data.writing.checks import bounded, checked, picture, present
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
-from robolearn.data.writing.steps import Step, StepJournal, episode_of
+from robolearn.data.writing.steps import Step, StepJournal, bounded, checked, episode_of, picture, present
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.formats import ReadOptions, reader, writer
 from robolearn.data.convert.source import write_dataset
 from robolearn.data.validate import validate
-from robolearn.data.validate.finding import Limits
+from robolearn.data.validate.opened import Limits
 from robots.stations import Contract, load_contract
 
 pytestmark = pytest.mark.long

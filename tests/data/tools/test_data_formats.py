@@ -17,9 +17,9 @@ import pytest
 
 from robolearn.cli.main import main
 from robolearn.core import BadInput
-from robolearn.data.convert.dataset_source import drafts, interface_with_images, open_numbers
-from robolearn.data.convert.formats import FORMATS, ReadOptions, guess, reader, writer
-from robolearn.data.convert.source import write_dataset
+from robolearn.data.convert.dataset_source import drafts, interface_with_images, open_numbers, source_of
+from robolearn.data.convert.formats import FORMATS, FormatConfig, ReadOptions, guess, reader, writer
+from robolearn.data.convert.source import EpisodeSource, write_dataset
 from robolearn.data.lerobot.tables import tasks_table
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
@@ -387,3 +387,22 @@ def test_damaged_lines_of_v21_are_named(plain: Path, tmp_path: Path) -> None:
     (root / "data/chunk-000/episode_000002.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadInput, match=r"episode_000002\.parquet: got a corrupt parquet"):
         bring(root, tmp_path / "out")
+
+
+def test_a_format_is_one_config_and_one_line(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(path: Path, options: ReadOptions) -> EpisodeSource:
+        return source_of(open_numbers(Path(path.read_text())))
+
+    form = FormatConfig("pointer", "a file with the path of a set", lambda path: path.suffix == ".ptr", read)
+    monkeypatch.setitem(FORMATS, form.name, form)
+    file = tmp_path / "set.ptr"
+    file.write_text(str(plain))
+    assert main(["dataset", "import", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["format"] == "pointer"
+    with pytest.raises(BadInput, match=r"available: lerobot-v2\.1, robomimic, npz, mcap$"):
+        writer("pointer")
+    for command, listed in (("import", True), ("export", False)):
+        assert main(["dataset", command, "--help"]) == 0
+        assert ("pointer" in capsys.readouterr().out) is listed

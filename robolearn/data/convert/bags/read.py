@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
 from robolearn.data.convert.bags.events import EPISODE_EVENTS, Span, spans_of
-from robolearn.data.convert.bags.grid import Times, check_age, grid, newest, newest_before
 from robolearn.data.convert.bags.recording import Recording
-from robolearn.data.convert.bags.series import Series, TopicData, pose_of, read_topics
+from robolearn.data.convert.bags.series import (
+    Series,
+    Times,
+    TopicData,
+    check_age,
+    grid,
+    newest,
+    newest_before,
+    pose_of,
+    read_topics,
+)
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.features import FRAME
 from robots import make_control

@@ -1,7 +1,8 @@
 """A data set → a bag: joint states, commands, images and episode events, under the stamps that they were measured at.
 
 A message is written once for every stamp, however many frames saw it. Commands are what the stored actions mean where
-the arm was, by the control that deployment uses. Sets without stamps get those of their frames, from 1 s on.
+the arm was, by the control that deployment uses. Sets without stamps get those of their frames, from 1 s on. Messages
+are made without ROS, of the types that `rosbags` brings.
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ import heapq
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput, Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
 from robolearn.data.convert.bags.events import EPISODE_EVENTS, Ending
-from robolearn.data.convert.bags.grid import SLACK_NS
-from robolearn.data.convert.bags.messages import Messages
 from robolearn.data.convert.bags.recording import rosbags
-from robolearn.data.convert.bags.series import refuse_raw_torques
+from robolearn.data.convert.bags.series import SLACK_NS, refuse_raw_torques
 from robolearn.data.convert.dataset_source import drafts, interface_with_images
 from robolearn.data.convert.source import EpisodeDraft, Progress, check_new, new_folder
 from robolearn.data.lerobot.features import FRAME
@@ -32,7 +31,7 @@ from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
-from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract
+from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, POSE, STRING, TRAJECTORY, WRENCH, Contract
 
 log = logging.getLogger(__name__)
 
@@ -256,3 +255,108 @@ def _times(episode: Episode, station: Contract, step: int) -> tuple[NDArray[np.i
         times = BETWEEN_NS + index
     stored.setdefault("gripper_states", stored.get("proprio", times))
     return times, {name: stored.get(name, times) for name in _sources(station)}
+
+
+class Messages:
+    """Makes messages.
+
+    Attributes:
+      store: the types, and how they are serialized.
+    """
+
+    def __init__(self) -> None:
+        _, typesys = rosbags()
+        self.store = typesys.get_typestore(typesys.Stores.LATEST)
+
+    def _new(self, kind: str, **fields: Any) -> Any:
+        return self.store.types[kind](**fields)
+
+    def header(self, stamp_ns: int, frame: str = "") -> Any:
+        """A header; a stamp of 0 stands for none."""
+        sec, nanosec = divmod(stamp_ns, 1_000_000_000)
+        stamp = self._new("builtin_interfaces/msg/Time", sec=sec, nanosec=nanosec)
+        return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame)
+
+    def text(self, words: str) -> Any:
+        """A String."""
+        return self._new(STRING, data=words)
+
+    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp_ns: int) -> Any:
+        """Names and positions as a JointState."""
+        none = np.zeros(0)
+        return self._new(
+            JOINT_STATE,
+            header=self.header(stamp_ns),
+            name=list(names),
+            position=np.array(positions, np.float64),
+            velocity=none,
+            effort=none,
+        )
+
+    def torques(self, names: Sequence[str], efforts: ArrayLike, stamp_ns: int) -> Any:
+        """Names and external torques [Nm] as a JointState."""
+        message = self.joint_state(names, [], stamp_ns)
+        message.effort = np.array(efforts, np.float64)
+        return message
+
+    def wrench(self, values: ArrayLike, stamp_ns: int, frame: str = "base") -> Any:
+        """Force [N] and moment [Nm], (6,), as a WrenchStamped."""
+        numbers = [float(value) for value in np.asarray(values)]
+        force, moment = (
+            self._new("geometry_msgs/msg/Vector3", **dict(zip("xyz", part, strict=True)))
+            for part in (numbers[:3], numbers[3:])
+        )
+        wrench = self._new("geometry_msgs/msg/Wrench", force=force, torque=moment)
+        return self._new(WRENCH, header=self.header(stamp_ns, frame), wrench=wrench)
+
+    def floats(self, values: ArrayLike) -> Any:
+        """A Float64MultiArray."""
+        layout = self._new("std_msgs/msg/MultiArrayLayout", dim=[], data_offset=0)
+        return self._new(FLOATS, layout=layout, data=np.array(values, np.float64))
+
+    def trajectory(self, names: Sequence[str], positions: ArrayLike, reach_s: float) -> Any:
+        """A trajectory of one point, to be reached in `reach_s` from now (its stamp is 0, which means now)."""
+        sec, nanosec = divmod(round(reach_s * 1e9), 1_000_000_000)
+        none = np.zeros(0)
+        point = self._new(
+            "trajectory_msgs/msg/JointTrajectoryPoint",
+            positions=np.array(positions, np.float64),
+            velocities=none,
+            accelerations=none,
+            effort=none,
+            time_from_start=self._new("builtin_interfaces/msg/Duration", sec=sec, nanosec=nanosec),
+        )
+        return self._new(TRAJECTORY, header=self.header(0), joint_names=list(names), points=[point])
+
+    def pose(self, position: NDArray, quaternion: NDArray, stamp_ns: int, frame: str = "base") -> Any:
+        """A PoseStamped; `quaternion` is wxyz."""
+        x, y, z = (float(value) for value in position)
+        w, i, j, k = (float(value) for value in quaternion)
+        pose = self._new(
+            "geometry_msgs/msg/Pose",
+            position=self._new("geometry_msgs/msg/Point", x=x, y=y, z=z),
+            orientation=self._new("geometry_msgs/msg/Quaternion", x=i, y=j, z=k, w=w),
+        )
+        return self._new(POSE, header=self.header(stamp_ns, frame), pose=pose)
+
+    def image(self, kind: str, picture: NDArray[np.uint8], stamp_ns: int) -> Any:
+        """(H, W, 3) rgb as a raw Image, or as a CompressedImage without loss (PNG)."""
+        import cv2
+
+        header = self.header(stamp_ns)
+        height, width = picture.shape[:2]
+        if kind == IMAGE:
+            return self._new(
+                IMAGE,
+                header=header,
+                height=height,
+                width=width,
+                encoding="rgb8",
+                is_bigendian=0,
+                step=3 * width,
+                data=np.ascontiguousarray(picture).reshape(-1),
+            )
+        done, data = cv2.imencode(".png", picture[..., ::-1])
+        if not done:
+            raise BadInput("picture", got=f"shape {picture.shape}", expected="(H, W, 3) uint8")
+        return self._new(COMPRESSED, header=header, format="rgb8; png compressed bgr8", data=data.reshape(-1))

@@ -1,53 +1,20 @@
-"""Other formats of demonstrations: how each is read into an `EpisodeSource`, and how a data set is written as one.
+"""Other formats of demonstrations: one table of what is read into an `EpisodeSource` and what a data set is written as.
 
-To add a format, write a module with a reader or a writer (or both) and put it into `FORMATS`.
+To add a format, write a module with a `FormatConfig`, its reader or writer or both, and put it into `FORMATS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from robolearn.core import BadInput
-from robolearn.data.convert.formats import lerobot_v21, lerobot_v30, npz, robomimic
-from robolearn.data.convert.formats.options import ReadOptions
-from robolearn.data.convert.source import EpisodeSource, Progress
-from robolearn.data.reading.reader import Dataset
+from robolearn.data.convert.formats import bag, lerobot_v21, lerobot_v30, npz, robomimic
+from robolearn.data.convert.formats.config import FormatConfig, Reader, ReadOptions, Writer
 
-__all__ = ["FORMATS", "Format", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
+__all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
-Reader = Callable[[Path, ReadOptions], EpisodeSource]
-Writer = Callable[[Dataset, Path, "Progress | None"], None]
-
-
-@dataclass(frozen=True)
-class Format:
-    """One format.
-
-    Attributes:
-      summary: half a line for people.
-      here: whether a path looks like it.
-      read: a path → its episodes.
-      write: a data set → a new file or folder, whole or not at all.
-    """
-
-    summary: str
-    here: Callable[[Path], bool]
-    read: Reader | None = None
-    write: Writer | None = None
-
-
-FORMATS: dict[str, Format] = {
-    "lerobot-v2.1": Format(
-        "LeRobotDataset v2.0 and v2.1: a parquet file and an mp4 per episode",
-        lerobot_v21.here,
-        lerobot_v21.read,
-        lerobot_v21.write,
-    ),
-    "lerobot-v3.0": Format("LeRobotDataset v3.0 of any maker", lerobot_v30.here, lerobot_v30.read),
-    "robomimic": Format("robomimic's HDF5", robomimic.here, robomimic.read, robomimic.write),
-    "npz": Format("a folder with one .npz per episode", npz.here, npz.read, npz.write),
+FORMATS: dict[str, FormatConfig] = {
+    form.name: form for form in (lerobot_v21.FORMAT, lerobot_v30.FORMAT, robomimic.FORMAT, npz.FORMAT, bag.FORMAT)
 }
 
 
@@ -57,16 +24,16 @@ def guess(path: Path) -> str | None:
 
 
 def reader(name: str) -> Reader:
-    """The reader of format `name`."""
+    """The reader of format `name`; raises `BadInput` where there is none."""
     form = FORMATS.get(name)
     if form is None or form.read is None:
-        raise BadInput("--format", got=name, available=[key for key, f in FORMATS.items() if f.read])
+        raise BadInput("--format", got=name, available=[key for key, f in FORMATS.items() if f.reads])
     return form.read
 
 
 def writer(name: str) -> Writer:
-    """The writer of format `name`."""
+    """The writer of format `name`; raises `BadInput` where there is none."""
     form = FORMATS.get(name)
     if form is None or form.write is None:
-        raise BadInput("--format", got=name, available=[key for key, f in FORMATS.items() if f.write])
+        raise BadInput("--format", got=name, available=[key for key, f in FORMATS.items() if f.writes])
     return form.write

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
 from robolearn.data.convert.dataset_source import drafts, interface_with_images, segments_of
-from robolearn.data.convert.formats.lerobot import draft, plan, says_success
-from robolearn.data.convert.formats.lerobot_v30 import version
-from robolearn.data.convert.formats.options import ReadOptions, outcome_note
+from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
+from robolearn.data.convert.formats.lerobot_v30 import draft, plan, says_success, version
 from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder, video_config, write_video
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, names_of, stamp_column
-from robolearn.data.lerobot.info import V2, check_patterns
+from robolearn.data.lerobot.layout import V2, check_patterns
 from robolearn.data.lerobot.statistics import describe
 from robolearn.data.lerobot.tables import array_of
 from robolearn.data.reading.reader import Dataset
@@ -102,7 +101,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     return EpisodeSource(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes, outcomes)
 
 
-def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
+def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` as a set of v2.1 into the new folder `out`, actions in the units that they were imported in."""
     import pyarrow as pa
 
@@ -241,3 +240,8 @@ def _put_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def _put(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+
+
+FORMAT = FormatConfig(
+    "lerobot-v2.1", "LeRobotDataset v2.0 and v2.1: a parquet file and an mp4 per episode", here, read, write
+)

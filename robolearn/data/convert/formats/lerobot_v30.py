@@ -1,4 +1,4 @@
-"""LeRobotDataset v3.0 of any maker: several episodes to a file, in parquet and in mp4.
+"""LeRobotDataset v3.0 of any maker, and what the formats v2 and v3 share: features, frames, tasks, images in parquet.
 
 Sets of LeRobot itself differ from ours in that actions may have any unit, vectors any number type, and images may
 lie in the table as PNG.
@@ -6,23 +6,152 @@ lie in the table as PNG.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, Episode, Interface
 from robolearn.data.convert.dataset_source import segments_of
-from robolearn.data.convert.formats.lerobot import draft, plan, says_success
-from robolearn.data.convert.formats.options import ReadOptions, outcome_note
+from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
 from robolearn.data.convert.formats.scaling import note, scale_for, scaled, with_scale
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.info import check_version
+from robolearn.data.lerobot.features import SUCCESS, interface_of, observed, stamp_name
+from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, tasks_of
+from robolearn.data.video.segments import Images
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the columns of a set become the features of an episode.
+
+    Attributes:
+      interface: with cameras; actions as in the file.
+      vectors: our feature → column.
+      videos, pictures: ``images.<camera>`` → feature, in mp4 files or as PNG in the table.
+      stamps: name → column.
+      notes: what is left out, and why.
+    """
+
+    interface: Interface
+    vectors: Mapping[str, str]
+    videos: Mapping[str, str]
+    pictures: Mapping[str, str]
+    stamps: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
+    """The plan for a set with this ``meta/info.json``.
+
+    Raises:
+      BadInput: no actions, or no frame rate.
+    """
+    interface = options.applied(interface_of(info, what=what))
+    found, notes = observed(info["features"])
+    columns = {key: name for key, (name, _) in found.items() if key in interface.observation}
+    kinds = {key: str(info["features"][name]["dtype"]) for key, name in columns.items()}
+    lost = [f"{name} is stored row by row, as one vector" for key, name in columns.items()
+            if kinds[key] not in ("video", "image") and len(info["features"][name]["shape"]) > 1]  # fmt: skip
+    if (kind := str(info["features"]["action"]["dtype"])) not in ("float16", "float32"):
+        lost.append(f"the actions, which are {kind}, are stored as float32")
+    return Plan(
+        interface,
+        {key: name for key, name in columns.items() if kinds[key] not in ("video", "image")},
+        {key: name for key, name in columns.items() if kinds[key] == "video"},
+        {key: name for key, name in columns.items() if kinds[key] == "image"},
+        {stamp: name for name in info["features"] if (stamp := stamp_name(name)) is not None},
+        (*notes, *lost),
+    )
+
+
+def draft(
+    plan: Plan, table: pa.Table, tasks: Mapping[int, str], videos: Mapping[str, Images], options: ReadOptions, what: str
+) -> EpisodeDraft:
+    """The episode whose frames are the rows of `table`, in their order.
+
+    Args:
+      tasks: task index → the task in words.
+      videos: ``images.<camera>`` → its images, for the features of `plan.videos`.
+      what: names file and episode in messages.
+    """
+    length = table.num_rows
+    if not length:
+        raise BadInput(what, got="no frames", expected="at least one")
+
+    def column(name: str, shape: tuple[int, ...] = (), dtype: str = "float32") -> NDArray:
+        if name not in table.column_names:
+            raise BadInput(what, got=f"no column {name!r}", expected="it", available=table.column_names)
+        return array_of(table[name], shape, dtype, what=f"{what}, {name}")
+
+    def plain(name: str, dtype: str) -> NDArray | None:
+        return column(name, (), dtype) if name in table.column_names else None
+
+    frame = plain("frame_index", "int64")
+    if frame is not None and not np.array_equal(frame, np.arange(length)):
+        at = int(np.flatnonzero(frame != np.arange(length))[0])
+        raise BadInput(f"{what}, row {at}: frame_index", got=int(frame[at]), expected=at)
+    interface = plan.interface
+    specs = interface.observation
+    numbers = {key: column(name, specs[key].shape, specs[key].dtype) for key, name in plan.vectors.items()}
+    images: dict[str, Images] = dict(videos)
+    for key, name in plan.pictures.items():
+        images[key] = np.stack(
+            [_picture(cell, f"{what}, frame {t}, {name}") for t, cell in enumerate(table[name].to_pylist())]
+        )
+    reward = plain("next.reward", "float32")
+    success, terminated = plain("next.success", "bool"), plain("next.terminated", "bool")
+    truncated, task = plain("next.truncated", "bool"), plain("task_index", "int64")
+    succeeded = bool(options.success) if success is None else bool(success.any())
+    words = [options.task or _task(tasks, int(index), what) for index in (task if task is not None else ())]
+    ended = succeeded if terminated is None else bool(terminated.any())
+    episode = Episode(
+        observation=numbers,
+        action=column("action", interface.action.shape),
+        reward=np.zeros(length, np.float32) if reward is None else reward,
+        success=succeeded,
+        terminated=ended,
+        truncated=not ended if truncated is None else bool(truncated.any()),
+        task=words[0] if words else options.task,
+        intervention=plain("is_intervention", "bool"),
+        stamps={key: column(name, (), "float64") for key, name in plan.stamps.items()},
+        frame_tasks=tuple(words) if len(set(words)) > 1 else (),
+    )
+    return EpisodeDraft(episode, images, what)
+
+
+def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:
+    """Whether the set, or else the user, names the episodes that succeeded."""
+    return SUCCESS in info["features"] or options.success is not None
+
+
+def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
+    if index not in tasks:
+        raise BadInput(f"{what}: task_index", got=index, available=tasks)
+    return tasks[index]
+
+
+def _picture(cell: Any, what: str) -> NDArray[np.uint8]:
+    """An image that a parquet cell holds as an encoded file."""
+    import av
+    from av.error import FFmpegError
+
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(content, bytes):
+        raise BadInput(what, got="no image bytes in the table", expected="an encoded image")
+    try:
+        with av.open(io.BytesIO(content), "r") as container:
+            return next(container.decode(video=0)).to_ndarray(format="rgb24").astype(np.uint8, copy=False)
+    except (FFmpegError, StopIteration, IndexError) as error:
+        raise BadInput(what, got=f"an image that does not decode ({error})") from None
 
 
 def here(path: Path) -> bool:
@@ -112,3 +241,6 @@ def version(path: Path) -> str:
         return str(layout.read_json(path, layout.INFO_PATH).get("codebase_version", "")) if path.is_dir() else ""
     except BadInput:
         return ""
+
+
+FORMAT = FormatConfig("lerobot-v3.0", "LeRobotDataset v3.0 of any maker", here, read)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data.convert.dataset_source import drafts, interface_with_images
-from robolearn.data.convert.formats.options import ReadOptions, outcome_note
+from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
 from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder
 from robolearn.data.lerobot.features import stored_dtype
@@ -73,7 +73,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     return EpisodeSource(with_scale(interface, scale), episodes(), len(files), stamps, notes, outcomes)
 
 
-def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
+def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` into the new folder `out`, actions in the units that they were imported in."""
     scale = scale_of(dataset.interface)
     interface = without_scale(interface_with_images(dataset))
@@ -208,3 +208,6 @@ def _draft(
     )
     images = {key: values for key, values in arrays.items() if key.startswith("images.")}
     return EpisodeDraft(episode, images, file.name)
+
+
+FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write)

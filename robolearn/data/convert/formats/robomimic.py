@@ -9,6 +9,9 @@
 
 The features of the robot, ``robot0_…`` except ``…_image``, become ``proprio`` in the order of `PROPRIO`, and
 ``object`` becomes ``objects``. Quaternions stay in robosuite's order (xyzw): they are named so.
+
+An HDF5 file may refer to others: external links, external storage (any file of the disk, read as raw numbers) and
+virtual data sets. Importing a stranger's file would copy what they lead to into a set, so such files are refused.
 """
 
 from __future__ import annotations
@@ -26,8 +29,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.convert.dataset_source import drafts, interface_with_images
-from robolearn.data.convert.formats.hdf5_links import check_own
-from robolearn.data.convert.formats.options import ReadOptions, outcome_note
+from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
 from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, check_new
 from robolearn.data.lerobot.features import stored_dtype
@@ -89,7 +91,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     return EpisodeSource(with_scale(interface, scale), episodes(), len(names), stamps, notes, outcomes)
 
 
-def write(dataset: Dataset, out: Path, progress: Progress | None = None) -> None:
+def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` as the new file `out`; the features keep their names, ``env_args`` holds the interface."""
     h5py = _h5py()
     check_new(out)
@@ -312,3 +314,38 @@ def _draft(
         frame_tasks=words,
     )
     return EpisodeDraft(episode, images, f"{path.name}: {name}")
+
+
+def check_own(file: Any, path: Path) -> None:
+    """Raise `BadInput` unless all that the open h5py `file` leads to lies in itself; `path` is for the message."""
+    import h5py
+
+    seen: set[Any] = set()
+    groups = [file]
+    while groups:
+        group = groups.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            where = f"{group.name.rstrip('/')}/{name}"
+            if isinstance(link, h5py.SoftLink):  # leads to another place of this file, which is looked at there
+                continue
+            if not isinstance(link, h5py.HardLink):
+                raise _refusal(path, where, f"a link to {getattr(link, 'filename', 'something else')}")
+            found = group[name]
+            if isinstance(found, h5py.Group):
+                address = h5py.h5o.get_info(found.id).addr  # pyright: ignore[reportAttributeAccessIssue]
+                if address not in seen:  # a group may contain itself
+                    seen.add(address)
+                    groups.append(found)
+            elif isinstance(found, h5py.Dataset):
+                if found.external:
+                    raise _refusal(path, where, f"numbers in {found.external[0][0]}")
+                if found.is_virtual:
+                    raise _refusal(path, where, f"a view of {found.virtual_sources()[0].file_name}")
+
+
+def _refusal(path: Path, where: str, got: str) -> BadInput:
+    return BadInput(f"HDF5 file {path}: {where}", got=got, expected="everything in the file itself")
+
+
+FORMAT = FormatConfig("robomimic", "robomimic's HDF5", here, read, write, needs_extra="formats")

@@ -1,7 +1,10 @@
-"""``robolearn dataset info``: what a data set holds."""
+"""``robolearn dataset info``, ``stats`` and ``view``: the content of a data set."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.dataset.common import duration, megabytes
+from robolearn.cli.dataset.common import duration, episode_list, megabytes
+from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Info(Command):
+class DatasetInfo(Command):
     """Say what a data set holds: robot, features, cameras, episodes, tasks, sizes on disk.
 
     Example: robolearn dataset info data/lift
@@ -141,3 +145,111 @@ def _sizes(root: Path) -> dict[str, int]:
             top = path.relative_to(root).parts[0]
             sizes[top if top in sizes else "other"] += path.stat().st_size
     return {**sizes, "total": sum(sizes.values())}
+
+
+SHOWN = ("min", "q01", "mean", "std", "q99", "max")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetStats(Command):
+    """Exact statistics of every vector of a data set, over all its frames.
+
+    Example: robolearn dataset stats data/lift --episodes 0-9
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set."""
+    episodes: str = ""
+    """Which episodes, such as 3,7,10-19; all of them if not given."""
+
+    def run(self) -> dict[str, Any]:
+        """``{"features": {name: {"names": […], "min": […], …}}}``."""
+        from robolearn.data.convert.dataset_source import open_numbers
+
+        dataset = open_numbers(self.data)
+        chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None
+        specs = {**dataset.interface.observation, "action": dataset.interface.action}
+        return {
+            "dataset": str(self.data),
+            "episodes": dataset.episodes if chosen is None else len(chosen),
+            "features": {
+                key: {"names": list(specs[key].names), **{name: values.tolist() for name, values in stats.items()}}
+                for key, stats in dataset.statistics(chosen).items()
+            },
+        }
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        from rich.table import Table
+
+        table = Table("feature", "component", *SHOWN, box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        for key, stats in result["features"].items():
+            names = stats["names"] or [str(i) for i in range(len(stats["mean"]))]
+            for i, name in enumerate(names):
+                table.add_row(key if not i else "", name, *(f"{stats[column][i]:.4g}" for column in SHOWN))
+        console.print(table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetView(Command):
+    """Look at images, vectors and actions of episodes in the rerun viewer, or save them for it.
+
+    Example: robolearn dataset view data/lift --episodes 0-4 --save lift.rrd
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set."""
+    episodes: str = "0"
+    """Which episodes, such as 3,7,10-19, or all."""
+    save: Path | None = None
+    """Write a file that `rerun FILE` opens, in place of opening the viewer."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.convert.dataset_source import open_numbers
+
+        if self.save is not None and self.save.exists():
+            raise BadInput("--save", got=f"{self.save}, which is there", expected="a new file")
+        dataset = open_numbers(self.data)
+        everything = f"0-{dataset.episodes - 1}"
+        episodes = episode_list(everything if self.episodes == "all" else self.episodes, dataset.episodes)
+        if self.save is not None:
+            return self._write(dataset, episodes, self.save)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "episodes.rrd"
+            result = self._write(dataset, episodes, file)
+            # By itself the viewer would also take connections from other machines.
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "rerun", str(file), "--bind", "127.0.0.1", "--port", "auto"]
+            )
+        if done.returncode:
+            raise RobolearnError("the rerun viewer could not be opened; --save FILE writes what it would show")
+        return {**result, "file": None}
+
+    def _write(self, dataset: Any, episodes: list[int], file: Path) -> dict[str, Any]:
+        from robolearn.data.convert.view import save
+        from robolearn.data.writing.leftovers import part_of
+        from robolearn.runs import Progress
+
+        part = part_of(file)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with Progress("reading", total=len(episodes), unit="episodes", quiet=self.json) as progress:
+                frames = save(dataset, episodes, part, progress)
+            part.replace(file)
+        except (OSError, RuntimeError) as error:  # the latter is rerun's
+            raise RobolearnError(f"{file} cannot be written ({error})") from error
+        finally:
+            part.unlink(missing_ok=True)
+        return {
+            "dataset": str(self.data),
+            "file": str(file),
+            "episodes": episodes,
+            "frames": frames,
+            "bytes": file.stat().st_size,
+        }
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        shown = f"{len(result['episodes'])} episodes, {result['frames']} frames"
+        if result["file"] is None:
+            console.print(f"showed {shown}")
+        else:
+            console.print(f"[bold]{result['file']}[/bold]: {shown}, {megabytes(result['bytes'])}. Open it with rerun")

@@ -1,12 +1,14 @@
-"""``robolearn hub push``: a policy or a data set to a hub, with a page that says what was measured."""
+"""``robolearn hub push`` and ``pull``: policies and data sets to and from a hub of Hugging Face's protocol."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -41,8 +43,7 @@ class HubPush(Command):
     def run(self) -> dict[str, Any]:
         """``{"repo", "kind", "url", "files", "bytes", "measured"}``."""
         from robolearn.cli.hub.card import dataset_card, policy_card
-        from robolearn.cli.hub.content import content_of
-        from robolearn.cli.hub.remote import check_name, open_hub, push
+        from robolearn.cli.hub.remote import check_name, content_of, open_hub, push
         from robolearn.io.json_files import read_json
 
         at_least(0, episodes=self.episodes)
@@ -52,9 +53,9 @@ class HubPush(Command):
         content = content_of(self.what)
         measured = None
         if content.kind == "dataset":
-            from robolearn.cli.dataset.info import Info
+            from robolearn.cli.dataset.inspection import DatasetInfo
 
-            card = dataset_card(self.repo, Info(data=self.what).run())
+            card = dataset_card(self.repo, DatasetInfo(data=self.what).run())
         else:
             measured = self._measure() if self.episodes else None
             card = policy_card(self.repo, read_json(content.files["config.json"], what=f"policy {self.what}"), measured)
@@ -106,3 +107,53 @@ def _task_of(path: Path) -> str:
         return ""
     config = read_json(run / CONFIG, what=f"run {run}")
     return str(config.get("task") or config.get("eval_task") or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubPull(Command):
+    """Bring a policy or a data set of ours from a hub into a folder, where every other command takes it.
+
+    Nothing that is unpickled when it is read is brought. What comes is opened once before the folder gets its name.
+
+    Example: robolearn hub pull me/lift-panda --out policies/lift-panda
+    """
+
+    repo: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OWNER/NAME")]
+    """OWNER/NAME there."""
+    out: Path
+    """A new folder."""
+    kind: Literal["", "model", "dataset"] = ""
+    """Where a policy and a data set have the same name."""
+    revision: str = ""
+    """A branch, tag or commit; by default the newest."""
+
+    def run(self) -> dict[str, Any]:
+        """``{"repo", "kind", "out", "files", "bytes"}``."""
+        from robolearn.cli.hub.remote import PULLED, check_name, content_of, kind_of, open_hub, pull
+
+        check_name(self.repo)
+        if self.out.exists():
+            raise BadInput(f"--out {self.out}", got="something that is there already", expected="a new folder")
+        hub = open_hub(write=False)
+        kind = self.kind or kind_of(hub, self.repo)
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.out.parent, prefix=f".{self.out.name}.") as place:
+            folder = Path(place) / "pulled"
+            pull(hub, self.repo, kind, PULLED, self.revision, folder)
+            shutil.rmtree(folder / ".cache", ignore_errors=True)  # of the library's, not of the repository
+            try:
+                content = content_of(folder)
+            except BadInput as error:
+                told = str(error).replace(str(folder), self.repo)
+                raise BadInput(f"hub pull {self.repo}: what is there is none of ours: {told}") from None
+            folder.rename(self.out)
+        files = [self.out / name for name in content.files]
+        size = sum(file.stat().st_size for file in files)
+        return {"repo": self.repo, "kind": content.kind, "out": str(self.out), "files": len(files), "bytes": size}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from robolearn.cli.dataset.common import megabytes
+
+        console.print(f"pulled      {result['files']} files, {megabytes(result['bytes'])}, to {result['out']}")
+        flag = "train --data" if result["kind"] == "dataset" else "evaluate --policy"
+        console.print(f"next        robolearn {flag} {result['out']} …")

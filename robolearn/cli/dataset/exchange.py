@@ -1,30 +1,30 @@
-"""``robolearn dataset import``: demonstrations in other formats become a data set."""
+"""``robolearn dataset import`` and ``export``: other formats of demonstrations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.choices import Station
-from robolearn.cli.dataset import bags
+from robolearn.cli.choices import ExportFormat, ImportFormat, Station
 from robolearn.cli.dataset.common import show_stored, write_set
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from robolearn.data.convert.source import EpisodeSource
+OUTCOMES = {"unsaid": None, "success": True, "failure": False}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import(Command):
+class DatasetImport(Command):
     """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
 
     Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
@@ -38,7 +38,7 @@ class Import(Command):
     """The file or folder to read."""
     out: Path
     """The new data set's folder."""
-    format: str = "auto"
+    format: ImportFormat = "auto"
     """Which format; auto looks at the files."""
     task: str = ""
     """The task in words, in place of what the files say."""
@@ -62,6 +62,7 @@ class Import(Command):
     """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.data.convert.formats import FORMATS, ReadOptions, guess, reader
         from robolearn.data.convert.source import check_new
 
         check_new(self.out)
@@ -72,55 +73,67 @@ class Import(Command):
         if not 0 < self.tolerance_s < math.inf:
             raise BadInput("--tolerance-s", got=self.tolerance_s, expected="a positive number of seconds")
         name = guess(self.path) if self.format == "auto" else self.format
-        readers = importers()
-        if name is None or name not in readers:
-            got = f"{self.path}, which looks like none" if name is None else name
-            raise BadInput("--format", got=got, available=readers)
-        return {"format": name, **write_set(readers[name](self), self.out, "importing", self.json)}
+        if name is None:
+            available = [key for key, form in FORMATS.items() if form.reads]
+            raise BadInput("--format", got=f"{self.path}, which is of none of the formats", available=available)
+        options = ReadOptions(
+            self.task,
+            self.hz,
+            self.embodiment,
+            self.action_kind,
+            self.proprio,
+            self.cameras if self.images else (),
+            OUTCOMES[self.outcome],
+            self.tolerance_s,
+            self.robot,
+        )
+        return {"format": name, **write_set(reader(name)(self.path, options), self.out, "importing", self.json)}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         console.print(f"read as {result['format']}")
         show_stored(result, console)
 
 
-def importers() -> dict[str, Callable[[Import], EpisodeSource]]:
-    """Format → what reads it, given the command's flags."""
-    from robolearn.data.convert.formats import FORMATS, ReadOptions
+@dataclass(frozen=True, kw_only=True)
+class DatasetExport(Command):
+    """Write a data set in another format: lerobot-v2.1, robomimic (HDF5), npz or mcap (a bag, by a robot contract).
 
-    def plain(name: str) -> Callable[[Import], EpisodeSource]:
-        def read(flags: Import) -> EpisodeSource:
-            cameras = flags.cameras if flags.images else ()
-            options = ReadOptions(
-                flags.task,
-                flags.hz,
-                flags.embodiment,
-                flags.action_kind,
-                flags.proprio,
-                cameras,
-                success_of(flags),
-                flags.tolerance_s,
-            )
-            reader = FORMATS[name].read
-            assert reader is not None
-            return reader(flags.path, options)
+    Actions that an import scaled into [-1, 1] get their own units back.
 
-        return read
+    Example: robolearn dataset export data/lift --format robomimic --out lift.hdf5
+    """
 
-    def bag(flags: Import) -> EpisodeSource:
-        cameras = flags.cameras if flags.images else ()
-        return bags.read(flags.path, flags.robot, task=flags.task, success=success_of(flags), cameras=cameras)
+    data: tyro.conf.Positional[Path]
+    """The data set."""
+    format: ExportFormat
+    """The format to write."""
+    out: Path
+    """The new folder, or file for robomimic and for mcap where it ends in .mcap."""
+    robot: Station = ""
+    """mcap: the robot contract that says what the topics are, by name or as a file."""
 
-    plain_formats = {name: plain(name) for name, form in FORMATS.items() if form.read is not None}
-    return {**plain_formats, bags.FORMAT: bag}
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.formats import writer
+        from robolearn.data.convert.source import check_new
+        from robolearn.runs import Progress
 
+        check_new(self.out)
+        write = writer(self.format)
+        dataset = open_numbers(self.data)
+        begun = time.perf_counter()
+        with Progress("exporting", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
+            try:
+                write(dataset, self.out, progress, robot=self.robot)
+            except OSError as error:
+                raise RobolearnError(f"{self.out} cannot be written ({error.strerror or error})") from error
+        return {
+            "dataset": str(self.out),
+            "format": self.format,
+            "episodes": dataset.episodes,
+            "frames": dataset.frames,
+            "wall_s": {"total": time.perf_counter() - begun},
+        }
 
-def success_of(flags: Import) -> bool | None:
-    """What ``--outcome`` says."""
-    return {"unsaid": None, "success": True, "failure": False}[flags.outcome]
-
-
-def guess(path: Path) -> str | None:
-    """The format that `path` looks like."""
-    from robolearn.data.convert.formats import FORMATS
-
-    return next((name for name, form in FORMATS.items() if form.here(path)), bags.FORMAT if bags.here(path) else None)
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        show_stored(result, console)

@@ -1,0 +1,187 @@
+"""``robolearn dataset edit``: new data sets from old ones, which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from robolearn.cli.dataset.common import Edit, episode_list, show_stored, write_set, write_sets
+from robolearn.core import BadInput
+from robolearn.runs.command import Command, check_seed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from robolearn.data.convert.source import EpisodeSource
+    from robolearn.data.reading.reader import Dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetDrop(Edit):
+    """Write a new set without some episodes.
+
+    Example: robolearn dataset edit drop data/lift --episodes 3,7,10-19 --failed --out data/lift-clean
+    """
+
+    episodes: str = ""
+    """Which episodes go, such as 3,7,10-19."""
+    failed: bool = False
+    """Every episode that is not a success goes."""
+    keep: str = ""
+    """In place of the others: which episodes stay; all others go."""
+
+    def opened(self) -> EpisodeSource:
+        """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.formats import ReadOptions, lerobot_v30
+        from robolearn.data.lerobot import layout
+        from robolearn.io.paths import no_such_folder
+
+        if bool(self.keep) == bool(self.episodes or self.failed):
+            got = "--keep with other flags" if self.keep else "no episodes"
+            raise BadInput("drop", got=got, expected="--episodes, --failed or --keep")
+        if not self.data.is_dir():
+            raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
+        count = int(layout.read_info(self.data)["total_episodes"])
+        if self.keep:
+            kept = episode_list(self.keep, count, "--keep")
+        else:
+            gone = set(episode_list(self.episodes, count)) if self.episodes else set()
+            if self.failed:
+                dataset = open_numbers(self.data)
+                if not dataset.outcomes:
+                    got = "no word on which episodes succeeded"
+                    raise BadInput(f"data set {self.data}", got=got, expected="it for --failed")
+                gone |= {index for index, success in enumerate(dataset.success) if not success}
+            kept = [index for index in range(count) if index not in gone]
+        if not kept:
+            raise BadInput(f"data set {self.data}", got="no episode left", expected="at least one")
+        return lerobot_v30.read(self.data, ReadOptions(), kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSplit(Command):
+    """Divide the episodes of a set over new ones.
+
+    Example: robolearn dataset edit split data/lift --fractions 0.9 0.1 --out data/train data/val --seed 0
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set; it stays as it is."""
+    out: tuple[Path, ...]
+    """The folders of the new sets."""
+    fractions: tuple[float, ...] = ()
+    """The share of the episodes that each gets, made to add up to 1; equal ones if not given."""
+    seed: int | None = None
+    """Deal the episodes at random; without it the first ones go to the first set."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.convert import edit
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import check_new
+
+        fractions = self.fractions or (1.0,) * len(self.out)
+        if len(self.out) < 2 or len(set(self.out)) != len(self.out):
+            raise BadInput("--out", got=f"{len(self.out)} folders", expected="two or more, all different")
+        if len(fractions) != len(self.out):
+            raise BadInput("--fractions", got=f"{len(fractions)} numbers", expected=f"{len(self.out)}, one per --out")
+        if self.seed is not None:
+            check_seed(self.seed)
+        for out in self.out:
+            check_new(out)
+        dataset = open_numbers(self.data)
+        parts = edit.split(dataset, fractions, self.seed)
+        written = write_sets([edit.keep(dataset, episodes) for episodes in parts], self.out, "writing", self.json)
+        return {"datasets": [{**one, "from_episodes": part} for one, part in zip(written, parts, strict=True)]}
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        for one in result["datasets"]:
+            show_stored(one, console)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetMerge(Command):
+    """Write the episodes of several sets of one interface into a new one.
+
+    Example: robolearn dataset edit merge data/monday data/tuesday --out data/week
+    """
+
+    data: tyro.conf.Positional[tuple[Path, ...]]
+    """The data sets, in order; they stay as they are."""
+    out: Path
+    """The new data set's folder."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.convert import edit
+        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import check_new
+
+        if len(self.data) < 2:
+            raise BadInput("merge", got=f"{len(self.data)} data sets", expected="two or more")
+        check_new(self.out)
+        return write_set(edit.merge([open_numbers(path) for path in self.data]), self.out, "merging", self.json)
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        show_stored(result, console)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRenameTask(Edit):
+    """Write a new set in which a task has other words.
+
+    Example: robolearn dataset edit rename-task data/lift --to "lift the red cube" --out data/lift-red
+    """
+
+    to: str
+    """The new words."""
+    task: str | None = None
+    """The old words; without it every episode gets the new ones."""
+
+    def source(self, dataset: Dataset) -> EpisodeSource:
+        from robolearn.data.convert import edit
+
+        return edit.rename_task(dataset, self.task, self.to)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetCrop(Edit):
+    """Write a new set whose episodes begin later or end sooner.
+
+    Example: robolearn dataset edit crop data/lift --start 10 --episodes 4-6 --out data/lift-cropped
+    """
+
+    start: int = 0
+    """Steps to cut at the start."""
+    end: int = 0
+    """Steps to cut at the end; the outcome moves to the new last step."""
+    episodes: str = ""
+    """Which episodes, such as 3,7,10-19; all of them if not given."""
+
+    def source(self, dataset: Dataset) -> EpisodeSource:
+        from robolearn.data.convert import edit
+
+        chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None
+        return edit.crop(dataset, self.start, self.end, chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSubsample(Edit):
+    """Write a new set with every n-th frame; its rate is lower by as much.
+
+    Example: robolearn dataset edit subsample data/lift --every 2 --out data/lift-10hz
+    """
+
+    every: int
+    """Which frames stay: 2 for every second."""
+    action: Literal["auto", "first", "last", "mean", "sum"] = "auto"
+    """The action that stands for those of the frames between: auto takes the mean of small motions (tcp_delta) and
+    the last target of joint positions, else the first."""
+
+    def source(self, dataset: Dataset) -> EpisodeSource:
+        from robolearn.data.convert import edit
+
+        return edit.subsample(dataset, self.every, self.action)
