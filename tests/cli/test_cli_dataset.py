@@ -185,7 +185,7 @@ def test_an_edit_that_is_killed_leaves_no_half_set(data: Path, tmp_path: Path) -
         (("edit", "subsample", "DATA", "--every", "0", "--out", "OUT"), "at least 2"),
         (("edit", "subsample", "DATA", "--every", "2", "--action", "best", "--out", "OUT"), "got best; available"),
         (("import", "NOWHERE", "--out", "OUT"), "that is there"),
-        (("import", "EMPTY", "--out", "OUT"), "looks like none"),
+        (("import", "EMPTY", "--out", "OUT"), "of none of the formats"),
         (("import", "DATA", "--format", "rosbag", "--out", "OUT"), "available: lerobot-v2.1"),
         (("import", "DATA", "--hz", "-1", "--out", "OUT"), "a positive number"),
         (("export", "DATA", "--format", "lerobot-v3.0", "--out", "OUT"), "available: lerobot-v2.1"),

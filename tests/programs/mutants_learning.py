@@ -255,10 +255,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "replay-a-gap-is-taken": Mutant(f"{REPLAY}/assembly.py", " or record.index != len(self._steps)", "", REPLAYED),
     "replay-log-begins-anew": Mutant(
-        f"{REPLAY}/log.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED
+        f"{REPLAY}/records.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED
     ),
     "replay-log-keeps-half-a-record": Mutant(
-        f"{REPLAY}/log.py", "os.truncate(self.path, whole_length(self.path))", "pass", REPLAYED
+        f"{REPLAY}/records.py", "os.truncate(self.path, whole_length(self.path))", "pass", REPLAYED
     ),
     "replay-any-number": Mutant(f"{REPLAY}/records.py", "not np.isfinite(value).all()", "False", REPLAYED),
     "entropy-sign": Mutant(

@@ -235,13 +235,13 @@ def transition_diversity(demonstrations: Demonstrations) -> Array:
 
 
 CELL = 0.5
-COMPONENTS = 6
+CELL_COMPONENTS = 6
 
 
 def coverage(demonstrations: Demonstrations) -> tuple[float, Array]:
     """SACo of the set, and (E,) the novelty of each episode."""
     pairs = np.concatenate([scaled(demonstrations.state), scaled(demonstrations.action)], 1)
-    cells = np.floor(principal(pairs)[:, :COMPONENTS] / CELL).astype(np.int64)
+    cells = np.floor(principal(pairs)[:, :CELL_COMPONENTS] / CELL).astype(np.int64)
     _, cell = np.unique(cells, axis=0, return_inverse=True)
     cell = cell.reshape(-1)
     visits = np.unique(np.stack([demonstrations.episode, cell], 1), axis=0)  # (episode, cell), each once
