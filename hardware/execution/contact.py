@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hardware.observing.freshness import Freshness
 from robots.stations import Contract
-from robots.stations.contract import WRENCH_NAMES
+from robots.stations.parts import WRENCH_NAMES
 
 Array = NDArray[np.float64]
 

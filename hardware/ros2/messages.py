@@ -26,7 +26,7 @@ from hardware.execution.horizon import Point
 from hardware.safety.types import SafetyState
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
-from robots.stations.contract import WRENCH_NAMES
+from robots.stations.parts import WRENCH_NAMES
 from robots.stations.pictures import picture as picture  # beside its inverses
 
 Array = NDArray[np.float64]

@@ -1,20 +1,10 @@
 """Stations: an arm with its topics, cameras, frames and tightened limits, as a contract that all rooms read."""
 
-from robots.stations.condition import Condition
-from robots.stations.contract import (
-    Camera,
-    CameraPose,
-    ContactSensing,
-    Contract,
-    Frames,
-    Gripper,
-    GripperAction,
-    Intrinsics,
-    Servos,
-    Topic,
-)
+from robots.stations.contract import Contract
 from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
-from robots.stations.message_types import (
+from robots.stations.mounting import Camera, CameraPose, Frames, Intrinsics
+from robots.stations.parts import Command, Condition, ContactSensing, Gripper, GripperAction, Servos, Topic
+from robots.stations.values import (
     COMPRESSED,
     FLOATS,
     FRANKA_GRASP,
@@ -41,6 +31,7 @@ __all__ = [
     "WRENCH",
     "Camera",
     "CameraPose",
+    "Command",
     "Condition",
     "ContactSensing",
     "Contract",

@@ -1,44 +1,226 @@
 """Reads contract files: every mistake is one line that names the file, the place and the nearest right word.
 
-The shipped ones lie beside this module; `load_contract` takes their names or the path of your own. The schema of one
-section is in `robots.stations.schema`; here is what several sections have to agree on.
+The shipped ones lie beside this module; `load_contract` takes their names or the path of your own. What one part has to
+hold stands in `robots.stations.parts`; here is what several parts have to agree on.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    StrictBool,
+    StrictFloat,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from robolearn.core.errors import BadInput
 from robots import ROBOTS
+from robots.control import CONTROLS
 from robots.limits import Limits
 from robots.obstacles import Box, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
-from robots.stations.condition import Condition
-from robots.stations.contract import Camera, ContactSensing, Contract, Frames, Gripper, GripperAction, Servos, Topic
-from robots.stations.message_types import TRAJECTORY
-from robots.stations.schema import (
-    PER_JOINT,
-    SHARES,
-    CameraSection,
-    ConditionSection,
-    ContactSection,
-    ContractSection,
-    LimitsSection,
-    RobotKey,
-    ToolSection,
-    TopicSection,
-    bad_input,
+from robots.stations.contract import DRIVERS, Contract
+from robots.stations.mounting import BoxForm, Camera, Frames, ToolForm
+from robots.stations.parts import (
+    Command,
+    Condition,
+    ContactSensing,
+    Gripper,
+    GripperForm,
+    JointStates,
+    Objects,
+    Servos,
+    Topic,
 )
-from robots.stations.schema_gripper import GripperSection
 from robots.stations.strict_yaml import read_yaml
+from robots.stations.values import (
+    FLOATS,
+    WORKSPACE,
+    Corner,
+    Finite,
+    Namespace,
+    PerJoint,
+    Share,
+    Word,
+    bad_input,
+    known_keys,
+    one_of,
+    per_joint,
+    refuse,
+    robot_of,
+    section,
+    unique,
+    within,
+)
 from robots.tool import Tool
 
 CONTRACTS = Path(__file__).parent
+CONTROL_HZ = (1.0, 100.0)
+STREAM_HZ = (50.0, 1000.0)
+YAW = (-6.3, 6.3)  # [rad]
+SHARES = ("velocity", "acceleration", "jerk")
+PER_JOINT = ("lower", "upper", *SHARES)
+
+
+def _named(conditions: Any) -> Any:
+    """Conditions with the names that are their keys."""
+    if not isinstance(conditions, dict):
+        return conditions
+    for one in conditions.values():
+        if isinstance(one, dict) and "name" in one:
+            raise refuse(got="name", available=[one.name for one in fields(Condition)][1:], what="unknown key")
+    return {key: {**one, "name": str(key)} if isinstance(one, dict) else one for key, one in conditions.items()}
+
+
+@section
+class ObstacleForm:
+    """A plane (the side that its normal points to is free) or a box, base frame [m]; a box may be turned by `yaw`."""
+
+    normal: Corner | None = None
+    offset: Annotated[StrictFloat, within(*WORKSPACE)] | None = None
+    lower: Corner | None = None
+    upper: Corner | None = None
+    yaw: Annotated[StrictFloat, within(*YAW)] | None = None
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> ObstacleForm:
+        plane, box = (self.normal, self.offset), (self.lower, self.upper, self.yaw)
+        kinds = (self.normal is not None and box == (None,) * 3, None not in box[:2] and plane == (None, None))
+        if not any(kinds):
+            given = [one.name for one in fields(self) if getattr(self, one.name) is not None]
+            expected = "normal and offset of a plane, or lower, upper and yaw of a box"
+            raise refuse(expected, got=", ".join(given) or "none")
+        return self
+
+    def record(self, name: str) -> Obstacle:
+        """The obstacle itself."""
+        given = {one.name: v for one in fields(self) if (v := getattr(self, one.name)) is not None}
+        return Plane(name, **given) if "normal" in given else Box(name, **given)
+
+
+@section
+class LimitsForm:
+    """What to tighten, in the words of `robots.limits.Limits`; a share is of the robot's own limit."""
+
+    lower: PerJoint | None = None
+    upper: PerJoint | None = None
+    velocity: PerJoint | None = None
+    acceleration: PerJoint | None = None
+    jerk: PerJoint | None = None
+    velocity_share: Share | None = None
+    acceleration_share: Share | None = None
+    jerk_share: Share | None = None
+    workspace: BoxForm | None = None
+    obstacles: dict[str, ObstacleForm] | None = None
+    held: BoxForm | None = None
+    max_jump: Finite | None = None
+    command_timeout_s: Finite | None = None
+    state_timeout_s: Finite | None = None
+    deadman_timeout_s: Finite | None = None
+    singularity: Finite | None = None
+    collision_distance: Finite | None = None
+    obstacle_distance: Finite | None = None
+    gripper_max: Finite | None = None
+    gripper_speed: Finite | None = None
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> LimitsForm:
+        for name in SHARES:
+            if getattr(self, name) is not None and getattr(self, f"{name}_share") is not None:
+                raise refuse(f"either {name} or {name}_share", got="both")
+        return self
+
+
+@section
+class ContractFile:
+    """The whole file."""
+
+    robot: Annotated[str, one_of(ROBOTS)]
+    action_kind: Annotated[str, one_of(CONTROLS)]
+    control_hz: Annotated[StrictFloat, within(*CONTROL_HZ)]
+    stream_hz: StrictFloat
+    joints: Annotated[tuple[Word, ...], BeforeValidator(per_joint), AfterValidator(unique)]
+    joint_states: JointStates
+    command: Command
+    name: Word = ""
+    namespace: Namespace = ""
+    frames: Frames = Frames()
+    tool: ToolForm | None = None
+    simulated: StrictBool = False
+    driver: Annotated[str, one_of(DRIVERS)] = ""
+    gripper: GripperForm | None = None
+    servos: Servos | None = None
+    objects: Objects | None = None
+    contact: ContactSensing | None = None
+    cameras: Mapping[str, Camera] = field(default_factory=dict)
+    limits: LimitsForm = LimitsForm()
+    conditions: Annotated[Mapping[str, Condition], BeforeValidator(_named)] = field(default_factory=dict)
+
+    @field_validator("stream_hz")
+    @classmethod
+    def _check_stream(cls, stream_hz: float, info: ValidationInfo) -> float:
+        low = max(STREAM_HZ[0], info.data.get("control_hz", STREAM_HZ[0]))
+        if not low <= stream_hz <= STREAM_HZ[1]:
+            raise refuse(f"{low:g} to {STREAM_HZ[1]:g}")
+        return stream_hz
+
+    @field_validator("joints")
+    @classmethod
+    def _check_order(cls, joints: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Refuse the robot's joints (with whatever prefix) in another order: each would be commanded to another's."""
+        robot = robot_of(info)
+        owners = [[own for own in robot.joints if joint.endswith(own)] for joint in joints]
+        order = tuple(found[0] for found in owners if len(found) == 1)
+        if len(order) == len(joints) and order != robot.joints:
+            raise refuse(f"base to tip: {', '.join(robot.joints)}", got=", ".join(joints))
+        return joints
+
+    @model_validator(mode="after")
+    def _check_vector(self) -> ContractFile:
+        """One vector of numbers, in the order of the joints: what our driver of servos takes, too."""
+        vector = self.gripper is not None and self.gripper.in_command
+        if vector and self.command.type != FLOATS:
+            raise refuse(f"command.type {FLOATS} with gripper.in_command", got=self.command.type)
+        if self.servos is not None and not vector:
+            raise refuse("gripper.in_command: true with servos, which take one vector", got="none")
+        return self
+
+    @field_validator("cameras", mode="before")
+    @classmethod
+    def _check_cameras(cls, cameras: Any) -> Any:
+        if not isinstance(cameras, dict):
+            raise refuse("camera name: {topic, type, size} lines")
+        for name in cameras:
+            if not isinstance(name, str) or not name.isidentifier():
+                raise refuse("a camera name of letters, digits and _", got=name)
+        return cameras
+
+
+class RobotKey(BaseModel):
+    """The arm alone: how many joints the other parts must have depends on it."""
+
+    robot: Annotated[str, one_of(ROBOTS)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _robot_alone(cls, data: Any) -> Any:
+        found = known_keys(data, (one.name for one in fields(ContractFile)))
+        return {name: value for name, value in found.items() if name == "robot"}
+
+
+_FILE = TypeAdapter(ContractFile)
 
 
 def contract_names() -> tuple[str, ...]:
@@ -64,44 +246,41 @@ def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
     data = read_yaml(path)
     try:
         robot = ROBOTS[RobotKey.model_validate(data).robot]
-        section = ContractSection.model_validate(data, context={"robot": robot})
+        file = _FILE.validate_python(data, context={"robot": robot})
     except ValidationError as error:
         raise bad_input(error, path.name) from error
-    return _contract(section, robot, path, section.namespace or namespace)
+    return _contract(file, robot, path, file.namespace or namespace)
 
 
-def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace: str) -> Contract:
-    """The contract of a checked file; `BadInput` where its sections do not fit together."""
-    if section.tool is not None:
-        robot = replace(robot, tool=_tool(section.tool, path.name))
-    gripper_joints, gripper_range, gripper = _gripper(section.gripper, robot, path.name)
-    states = section.gripper.states if section.gripper is not None else None
+def _contract(given: ContractFile, robot: RobotSpec, path: Path, namespace: str) -> Contract:
+    """The contract of a checked file; `BadInput` where its parts do not fit together."""
+    if given.tool is not None:
+        robot = replace(robot, tool=_tool(given.tool, path.name))
+    gripper = given.gripper
     contract = Contract(
-        name=section.name or path.stem,
+        name=given.name or path.stem,
         robot=robot,
-        action_kind=section.action_kind,
-        control_hz=section.control_hz,
-        stream_hz=section.stream_hz,
-        joints=tuple(section.joints),
-        joint_states=_topic(section.joint_states),
-        command=_topic(section.command),
-        horizon_s=section.command.horizon_s,
-        posture=_topic(section.command.posture) if section.command.posture is not None else None,
-        gripper_joints=gripper_joints,
-        gripper_range=gripper_range,
-        gripper=gripper,
-        gripper_states=_topic(states) if states is not None else None,
-        gripper_in_command=section.gripper is not None and section.gripper.in_command,
-        servos=Servos(**section.servos.model_dump()) if section.servos is not None else None,
-        driver=section.driver or "",
-        conditions=tuple(_condition(name, one) for name, one in (section.conditions or {}).items()),
-        objects=_topic(section.objects) if section.objects is not None else None,
-        contact=_contact(section.contact) if section.contact is not None else None,
-        cameras={name: _camera(camera) for name, camera in (section.cameras or {}).items()},
-        limits=_limits(section.limits, robot, path.name),
+        action_kind=given.action_kind,
+        control_hz=given.control_hz,
+        stream_hz=given.stream_hz,
+        joints=given.joints,
+        joint_states=given.joint_states,
+        command=given.command,
+        gripper_joints=() if gripper is None else gripper.joints,
+        gripper_range=_gripper_range(gripper, robot, path.name),
+        gripper=None if gripper is None else gripper.commanded(),
+        gripper_states=None if gripper is None else gripper.states,
+        gripper_in_command=gripper is not None and gripper.in_command,
+        servos=given.servos,
+        driver=given.driver,
+        conditions=tuple(given.conditions.values()),
+        objects=given.objects,
+        contact=given.contact,
+        cameras=given.cameras,
+        limits=_limits(given.limits, robot, path.name),
         namespace=namespace,
-        frames=Frames(**section.frames.model_dump()) if section.frames is not None else Frames(),
-        simulated=section.simulated,
+        frames=given.frames,
+        simulated=given.simulated,
         path=str(path),
     )
     contract = _resolved(contract)
@@ -109,27 +288,9 @@ def _contract(section: ContractSection, robot: RobotSpec, path: Path, namespace:
     return contract
 
 
-def _topic(section: TopicSection) -> Topic:
-    return Topic(section.topic, section.type, section.max_age_s)
-
-
-def _contact(section: ContactSection) -> ContactSensing:
-    most = section.max_torque or [section.max_force or 0.0, section.max_moment or 0.0]
-    return ContactSensing(section.topic, section.type, section.max_age_s, tuple(most), section.gravity)
-
-
-def _condition(name: str, section: ConditionSection) -> Condition:
-    given = section.model_dump(exclude_none=True)
-    return Condition(name, **{**given, "allowed": tuple(given.get("allowed", ()))})
-
-
-def _camera(section: CameraSection) -> Camera:
-    return section.camera()
-
-
-def _tool(section: ToolSection, file: str) -> Tool:
+def _tool(form: ToolForm, file: str) -> Tool:
     try:
-        return section.tool()
+        return form.tool()
     except BadInput as error:
         raise BadInput(f"{file}: {error}") from error
 
@@ -141,44 +302,38 @@ def _resolved(contract: Contract) -> Contract:
         return name if name.startswith("/") or not name else f"{contract.namespace}/{name}"
 
     def resolve(value: Any) -> Any:
+        if isinstance(value, Topic | Condition):
+            value = replace(value, topic=absolute(value.topic))
         if isinstance(value, Camera):
-            return replace(value, topic=absolute(value.topic), info=absolute(value.info))
+            return replace(value, info=absolute(value.info))
+        if isinstance(value, Command) and value.posture is not None:
+            return replace(value, posture=resolve(value.posture))
         if isinstance(value, Gripper) and value.action is not None:
-            action = replace(value.action, name=absolute(value.action.name))
-            return replace(value, topic=absolute(value.topic), action=action)
-        if isinstance(value, Topic):
-            return replace(value, topic=absolute(value.topic))
+            return replace(value, action=replace(value.action, name=absolute(value.action.name)))
         return value
 
-    changed = {field.name: resolve(getattr(contract, field.name)) for field in fields(contract)}
+    changed = {one.name: resolve(getattr(contract, one.name)) for one in fields(contract)}
     changed["cameras"] = {name: resolve(camera) for name, camera in contract.cameras.items()}
-    changed["conditions"] = tuple(replace(c, topic=absolute(c.topic)) for c in contract.conditions)
+    changed["conditions"] = tuple(resolve(condition) for condition in contract.conditions)
     return replace(contract, **changed)
 
 
-def _gripper(
-    section: GripperSection | None, robot: RobotSpec, file: str
-) -> tuple[tuple[str, ...], tuple[float, float], Gripper | None]:
+def _gripper_range(form: GripperForm | None, robot: RobotSpec, file: str) -> tuple[float, float]:
     closed, opened = robot.gripper.joint_range
-    if section is None:
-        return (), (closed, opened), None
+    if form is None:
+        return closed, opened
     if robot.gripper.kind is GripperKind.NONE:
-        raise BadInput(f"{file}: gripper", got=", ".join(section.joints), expected=f"none: {robot.name} has no gripper")
-    closed = closed if section.closed is None else section.closed
-    opened = opened if section.open is None else section.open
+        raise BadInput(f"{file}: gripper", got=", ".join(form.joints), expected=f"none: {robot.name} has no gripper")
+    closed = closed if form.closed is None else form.closed
+    opened = opened if form.open is None else form.open
     if closed == opened:
         raise BadInput(f"{file}: gripper", got=f"{closed:g} for both", expected="two positions, closed and open")
-    joints = tuple(section.joints)
-    if section.topic is None or section.type is None:  # measured, not commanded
-        return joints, (closed, opened), None
-    unit = section.unit or ("joint" if section.type == TRAJECTORY else Gripper.unit)
-    action = GripperAction(**section.action.model_dump()) if section.action is not None else None
-    return joints, (closed, opened), Gripper(section.topic, section.type, section.max_age_s, unit, action)
+    return closed, opened
 
 
-def _limits(section: LimitsSection | None, robot: RobotSpec, file: str) -> Limits:
+def _limits(form: LimitsForm, robot: RobotSpec, file: str) -> Limits:
     own = Limits.of(robot)
-    given: dict[str, Any] = {} if section is None else section.model_dump(exclude_none=True)
+    given: dict[str, Any] = {one.name: v for one in fields(form) if (v := getattr(form, one.name)) is not None}
     for name in SHARES:
         if f"{name}_share" in given:
             given[name] = given.pop(f"{name}_share") * getattr(own, name)
@@ -187,17 +342,13 @@ def _limits(section: LimitsSection | None, robot: RobotSpec, file: str) -> Limit
             given[name] = np.array(given[name])
     for name in ("workspace", "held"):
         if name in given:
-            given[name] = np.array([given[name]["lower"], given[name]["upper"]])
+            given[name] = np.array([given[name].lower, given[name].upper])
     try:
         if "obstacles" in given:
-            given["obstacles"] = tuple(_obstacle(name, values) for name, values in given["obstacles"].items())
+            given["obstacles"] = tuple(one.record(name) for name, one in given["obstacles"].items())
         return own.tightened(**given)
     except BadInput as error:
         raise BadInput(f"{file}: limits: {error}") from error
-
-
-def _obstacle(name: str, values: dict[str, Any]) -> Obstacle:
-    return Plane(name, **values) if "normal" in values else Box(name, **values)
 
 
 def _check_unique(contract: Contract, file: str) -> None:
@@ -209,7 +360,7 @@ def _check_unique(contract: Contract, file: str) -> None:
     topics: dict[str, Topic | Condition | None] = {
         "joint_states": contract.joint_states,
         "command": contract.command,
-        "command.posture": contract.posture,
+        "command.posture": contract.command.posture,
         "gripper": contract.gripper,
         "gripper.states": contract.gripper_states,
         "objects": contract.objects,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
-from robots.stations.contract import Camera
+from robots.stations.mounting import Camera
 
 # encoding → (type of a sample, samples a pixel, what they are)
 ENCODINGS: dict[str, tuple[str, int, str]] = {

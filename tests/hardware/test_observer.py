@@ -70,7 +70,7 @@ def arm(contract: Contract, clock: Clock) -> Arm:
 
 
 def test_what_the_arm_feels_is_observed_while_it_is_fresh(contract: Contract, clock: Clock) -> None:
-    felt = ContactSensing("/felt", WRENCH, most=(40.0, 5.0))
+    felt = ContactSensing("/felt", WRENCH, max_force=40.0, max_moment=5.0)
     arm = Arm(Observer(dataclasses.replace(contract, contact=felt), ("proprio", "wrench"), clock), clock)
     arm.joints()
     with pytest.raises(NotObserved, match="contact on /felt: nothing arrived yet"):

@@ -202,7 +202,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         "hardware.safety.motion:Motion.braked", lambda self: (self.q, [0.0] * len(self.q), [0.0] * len(self.q))
     ),
     "conditions": _replace("hardware.safety.conditions:Conditions.problem", lambda self: ""),
-    "condition-age": _replace("robots.stations.condition:Condition.silent", lambda self, seconds: ""),
+    "condition-age": _replace("robots.stations.parts:Condition.silent", lambda self, seconds: ""),
     "workspace": _replace(f"{_GEOMETRY}:Geometry.stays_in_workspace", _nothing),
     "self-collision": _replace(f"{_GEOMETRY}:Geometry.keeps_apart", _nothing),
     "obstacle": _replace(f"{_GEOMETRY}:Geometry.keeps_clear", _nothing),

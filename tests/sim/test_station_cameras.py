@@ -13,8 +13,7 @@ import pytest
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
 from robots import PANDA, UR5E
-from robots.stations import Contract, load_contract
-from robots.stations.contract import CameraPose, Intrinsics
+from robots.stations import CameraPose, Contract, Intrinsics, load_contract
 from robots.tool import Pose
 from sim.embedded.mounting import field_of_view
 from sim.embedded.world import MujocoWorlds

@@ -23,8 +23,8 @@ from robots.stations import JOINT_STATE, WRENCH, ContactSensing, load_contract
 
 PERIOD = 0.005
 MOST = (25.0,) * 4 + (8.0,) * 3
-TORQUES = ContactSensing("/felt", JOINT_STATE, most=MOST)
-FORCES = ContactSensing("/felt", WRENCH, most=(40.0, 20.0))
+TORQUES = ContactSensing("/felt", JOINT_STATE, max_torque=MOST)
+FORCES = ContactSensing("/felt", WRENCH, max_force=40.0, max_moment=20.0)
 PLAIN = replace(load_contract("sim"), joints=PANDA.joints)
 
 

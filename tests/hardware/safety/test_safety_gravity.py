@@ -100,7 +100,7 @@ def test_what_a_hand_does_is_what_is_felt(name: str) -> None:
 
 def station(robot: RobotSpec, **changes: Any) -> Contract:
     plain = load_contract("sim")
-    raw = ContactSensing(plain.joint_states.topic, JOINT_STATE, most=(12.0,) * 4 + (5.0,) * 3, gravity=True)
+    raw = ContactSensing(plain.joint_states.topic, JOINT_STATE, max_torque=(12.0,) * 4 + (5.0,) * 3, gravity=True)
     own = Limits.of(robot)  # slow, as the shipped contracts of real arms are: inertia is in the torques, and friction
     slow = own.tightened(velocity=0.05 * own.velocity, acceleration=0.1 * own.acceleration, jerk=0.05 * own.jerk)
     return replace(plain, joints=robot.joints, robot=robot, contact=raw, limits=slow, **changes)

@@ -1,4 +1,4 @@
-"""Values of a contract file, the base of its sections, and mistakes in them as `BadInput`.
+"""Values of a contract file, the decorator of its sections, and mistakes in them as `BadInput`.
 
 Types are strict (no text for a number, no truth value for one), unknown keys are refused, and numbers are finite. A
 known key with nothing behind it (all of its lines commented out) counts as absent.
@@ -8,24 +8,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Annotated, Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
+    GetPydanticSchema,
     StrictFloat,
     StrictStr,
     ValidationError,
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from robolearn.core.errors import BadInput
 from robots.spec import RobotSpec
-from robots.stations.contract import Topic
+
+# ROS message types, in full, and those that the topics of a role may have.
+FLOATS = "std_msgs/msg/Float64MultiArray"
+TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
+POSE = "geometry_msgs/msg/PoseStamped"
+JOINT_STATE = "sensor_msgs/msg/JointState"
+IMAGE = "sensor_msgs/msg/Image"
+WRENCH = "geometry_msgs/msg/WrenchStamped"
+COMPRESSED = "sensor_msgs/msg/CompressedImage"
+STRING = "std_msgs/msg/String"
+FRANKA_GRASP = "franka_msgs/action/Grasp"
+GRIPPER_COMMAND = "control_msgs/action/GripperCommand"
+
+TYPES: dict[str, tuple[str, ...]] = {
+    "joint_states": (JOINT_STATE,),
+    "command": (FLOATS, TRAJECTORY, POSE),
+    "gripper": (FLOATS, TRAJECTORY),
+    "gripper.action": (FRANKA_GRASP, GRIPPER_COMMAND),
+    "objects": (JOINT_STATE,),
+    "contact": (JOINT_STATE, WRENCH),
+    "cameras": (IMAGE, COMPRESSED),
+}
 
 MAX_AGE_S = (0.001, 5.0)
 IMAGE_EDGE = (8, 4096)  # [px]
@@ -42,6 +64,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "bool_type": "true or false",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "key: value lines",
 }
 
@@ -104,7 +127,7 @@ def entries(value: Any, length: int) -> Any:
     return value
 
 
-def unique(names: list[str]) -> list[str]:
+def unique(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if names.count(name) > 1:
             raise refuse("every name once", got=f"{name} {names.count(name)} times")
@@ -151,9 +174,10 @@ Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Age = Annotated[StrictFloat, within(*MAX_AGE_S)]
 Share = Annotated[Finite, AfterValidator(positive)]
 GripperPosition = Annotated[StrictFloat, within(*GRIPPER_JOINT)]
-Edge = Annotated[Any, BeforeValidator(edge)]
-PerJoint = Annotated[list[Finite], BeforeValidator(per_joint)]
-Corner = Annotated[list[Annotated[StrictFloat, within(*WORKSPACE)]], BeforeValidator(lambda value: entries(value, 3))]
+Edge = Annotated[int, BeforeValidator(edge)]
+PerJoint = Annotated[tuple[Finite, ...], BeforeValidator(per_joint)]
+_Coordinate = Annotated[StrictFloat, within(*WORKSPACE)]
+Corner = Annotated[tuple[_Coordinate, _Coordinate, _Coordinate], BeforeValidator(lambda value: entries(value, 3))]
 
 
 def known_keys(data: Any, known: Iterable[str]) -> dict[str, Any]:
@@ -167,18 +191,30 @@ def known_keys(data: Any, known: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}
 
 
-class Section(BaseModel):
-    """Key: value lines."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_keys(cls, data: Any) -> Any:
-        return known_keys(data, cls.model_fields)
+T = TypeVar("T")
 
 
-class TopicSection(Section):
-    """A topic; its sections differ in the message types that they may have."""
+@dataclass_transform(frozen_default=True)
+def section(cls: type[T]) -> type[T]:
+    """A frozen dataclass whose annotations are what a file is checked by; built in Python it is not checked.
 
-    topic: TopicName
-    type: str
-    max_age_s: Age = Topic.max_age_s
+    A `ClassVar` `injected` names fields that are no keys of the file.
+    """
+    made = dataclass(frozen=True)(cls)
+    hidden = getattr(made, "injected", ())
+    keys = [field.name for field in fields(made) if field.name not in hidden]  # type: ignore[arg-type]
+
+    def check_keys(cls: type, data: Any) -> Any:
+        given = {name: data[name] for name in hidden if isinstance(data, dict) and name in data}
+        own = {name: value for name, value in data.items() if name not in given} if given else data
+        return known_keys(own, keys) | given
+
+    made.check_keys = model_validator(mode="before")(classmethod(check_keys))  # type: ignore[attr-defined]
+    return made
+
+
+def read_by(form: type) -> GetPydanticSchema:
+    """The annotation of a value that stands in a file in another form, whose `record()` it is."""
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_after_validator_function(lambda given: given.record(), handler(form))
+    )

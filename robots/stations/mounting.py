@@ -1,0 +1,214 @@
+"""Parts of a station's contract that are mounted: tool, frames, cameras; checked where they come from a file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, StrictFloat, model_validator
+
+from robolearn.core.errors import BadInput
+from robots.stations.parts import Topic
+from robots.stations.values import (
+    TYPES,
+    Corner,
+    Edge,
+    Finite,
+    Share,
+    TopicName,
+    Word,
+    edge,
+    entries,
+    one_of,
+    read_by,
+    refuse,
+    section,
+    within,
+)
+from robots.tool import Box, Pose, Tool
+
+DISTORTIONS = (0, 4, 5, 8, 12)  # coefficients that OpenCV's models have
+DEPTH = (0.0, 100.0)  # [m]
+MASS = (0.0, 20.0)  # [kg]
+ANGLE = (-2 * math.pi, 2 * math.pi)
+
+
+def _crop(value: Any) -> Any:
+    if value == "center":
+        return value
+    if not isinstance(value, list) or len(value) != 4:
+        raise refuse("center, or [top, left, height, width] in pixels")
+    for place in value[:2]:
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place <= 4096:
+            raise refuse("[top, left, height, width] in pixels, top and left from 0 to 4096")
+    return tuple([*value[:2], *(edge(length) for length in value[2:])])
+
+
+def _depth(value: tuple[float, float]) -> tuple[float, float]:
+    near, far = value
+    if not DEPTH[0] <= near < far <= DEPTH[1]:
+        raise refuse(f"[near, far] with {DEPTH[0]:g} <= near < far <= {DEPTH[1]:g} m")
+    return value
+
+
+def _distortion(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) not in DISTORTIONS:
+        raise refuse(
+            f"a list of {', '.join(map(str, DISTORTIONS))} coefficients of OpenCV's plumb_bob or rational model"
+        )
+    return value
+
+
+def _parent(value: Any) -> Any:
+    """A camera is mounted on the base or on the flange."""
+    if value not in ("base", "flange"):
+        raise refuse(available=("base", "flange"))
+    return value
+
+
+Size = Annotated[tuple[Edge, Edge], BeforeValidator(lambda value: entries(value, 2))]
+Crop = Annotated[tuple[int, int, int, int] | str | None, PlainValidator(_crop)]
+Distances = Annotated[
+    tuple[StrictFloat, StrictFloat], BeforeValidator(lambda value: entries(value, 2)), AfterValidator(_depth)
+]
+_Angle = Annotated[StrictFloat, within(*ANGLE)]
+Angles = Annotated[tuple[_Angle, _Angle, _Angle], BeforeValidator(lambda value: entries(value, 3))]
+_Share = Annotated[StrictFloat, within(-1.0, 1.0)]
+Quaternion = Annotated[tuple[_Share, _Share, _Share, _Share], BeforeValidator(lambda value: entries(value, 4))]
+
+
+# --- where things are mounted --------------------------------------------------------------------------------
+
+
+@section
+class PoseForm:
+    """A pose: position [m], and a quaternion wxyz or the roll, pitch and yaw of a URDF [rad]."""
+
+    position: Corner
+    quaternion: Quaternion | None = None
+    rpy: Angles | None = None
+
+    @model_validator(mode="after")
+    def _check_rotation(self) -> PoseForm:
+        if self.quaternion is not None and self.rpy is not None:
+            raise refuse("either quaternion or rpy", got="both")
+        self.pose()
+        return self
+
+    def pose(self) -> Pose:
+        """The pose itself."""
+        if self.rpy is not None:
+            return Pose.from_rpy(self.position, self.rpy)
+        try:
+            return Pose(self.position, self.quaternion or (1.0, 0.0, 0.0, 0.0))
+        except BadInput as error:
+            raise refuse("a quaternion wxyz of length 1", got=f"{np.linalg.norm(self.quaternion or ()):.4g}") from error
+
+
+@section
+class BoxForm:
+    """A box: lower and upper corner [m]."""
+
+    lower: Corner
+    upper: Corner
+
+
+@section
+class ToolForm:
+    """Tool on the flange in place of the robot's own hand, or in addition: tcp, space (frame of the flange), weight.
+
+    The weight is besides that of the model's hand.
+    """
+
+    tcp: PoseForm
+    boxes: dict[str, BoxForm] | None = None
+    mass: Annotated[StrictFloat, within(*MASS)] = 0.0
+    centre: Corner | None = None
+
+    @model_validator(mode="after")
+    def _check_mass(self) -> ToolForm:
+        if self.centre is not None and self.mass == 0.0:
+            raise refuse("the key 'mass' with its centre", got="none")
+        return self
+
+    def tool(self) -> Tool:
+        """The tool itself."""
+        boxes = tuple(Box(str(name), box.lower, box.upper) for name, box in (self.boxes or {}).items())
+        return Tool(self.tcp.pose(), boxes, self.mass, self.centre or (0.0, 0.0, 0.0))
+
+
+@section
+class CameraPoseForm(PoseForm):
+    """`CameraPose` as `robolearn calibrate` writes it."""
+
+    parent: Annotated[str, BeforeValidator(_parent)] = field(kw_only=True)
+
+    def record(self) -> CameraPose:
+        """The pose itself."""
+        return CameraPose(self.parent, self.pose())
+
+
+# --- cameras -----------------------------------------------------------------------------------------------
+
+
+@section
+class Intrinsics:
+    """A lens.
+
+    Attributes:
+      size: (height, width) of the pictures that the rest holds for [px].
+      fx, fy, cx, cy: focal lengths and centre [px].
+      distortion: coefficients in OpenCV's order, k1, k2, p1, p2, k3, …; none: none.
+    """
+
+    size: Size
+    fx: Share
+    fy: Share
+    cx: Finite
+    cy: Finite
+    distortion: Annotated[tuple[Finite, ...], BeforeValidator(_distortion)] = ()
+
+
+@section
+class CameraPose:
+    """Where a camera is mounted: its pose (z forward, x right, y down) in the frame of its `parent`, base or flange."""
+
+    parent: str
+    pose: Pose
+
+
+@section
+class Camera(Topic):
+    """A camera, and what becomes of its pictures for the policy.
+
+    Attributes:
+      size: (height, width) that they are resized to [px].
+      crop: (top, left, height, width) that is cut out of the raw picture before [px]; ``"center"``: the largest part
+        in its middle that has the shape of `size`; None: all of it.
+      depth: distances [m] that become white and black; needed for depth images and meaningless for others.
+      frame: what its pictures state as their frame in the header; empty: they are not asked. Cameras that are swapped
+        show by it.
+      info: the topic of its CameraInfo; empty: none.
+      intrinsics: its lens, or None.
+      pose: where it is mounted, or None.
+    """
+
+    type: Annotated[str, one_of(TYPES["cameras"])]
+    size: Size = (84, 84)
+    crop: Crop = None
+    depth: Distances | None = None
+    frame: Annotated[Word, AfterValidator(lambda text: text.lstrip("/"))] = ""
+    info: TopicName = ""
+    intrinsics: Intrinsics | None = None
+    pose: Annotated[CameraPose, read_by(CameraPoseForm)] | None = None
+
+
+@section
+class Frames:
+    """Names of the arm's frames in tf: they stand in the headers of what is published."""
+
+    base: Word = "base"
+    flange: Word = "flange"
+    tcp: Word = "tcp"
