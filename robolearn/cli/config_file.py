@@ -11,49 +11,46 @@ What the command line says comes on top.
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import tyro
 
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
 from robolearn.io.json_files import plain
 from robolearn.presets import NAMED
+from robolearn.runs.command_line import NOT_THE_WORK, flags, words
 
 FLAGS = "flags.yaml"  # in a run folder
 LARGEST = 1_000_000  # [bytes]
-SUPPRESSED = typing.get_args(tyro.conf.Suppress[str])[1]
-NOT_STORED = {"json", "verbose", "resume", "out", "config"}  # of a run: how it was shown, and where it is
+NOT_STORED = NOT_THE_WORK | {"out"}
 
 
-def expand(name: str, args: Sequence[str], on: frozenset[str]) -> tuple[list[str], str]:
+def expand(name: str, args: Sequence[str]) -> tuple[list[str], str]:
     """`args` with the flags of ``--config`` in front, where they are named, and what was named ("" for nothing).
 
     Args:
       name: of the command.
       args: words after it.
-      on: switches of the command that are on by default, as ``--name``.
 
     Raises:
       BadInput: there is no such file or preset, or it is none of flags.
     """
-    words, chosen = list(args), ""
-    end = words.index("--") if "--" in words else len(words)  # what stands behind are the words of another command
-    for i, word in enumerate(words[:end]):
+    given, chosen = list(args), ""
+    end = given.index("--") if "--" in given else len(given)  # what stands behind are the words of another command
+    for i, word in enumerate(given[:end]):
         if word == "--config" or word.startswith("--config="):
             inline = "=" in word
             if not inline and i + 1 >= end:
                 raise BadInput("--config", got="nothing", expected="a YAML file or a preset", available=NAMED)
-            chosen = word.split("=", 1)[1] if inline else words[i + 1]
-            del words[i : i + (1 if inline else 2)]
+            chosen = word.split("=", 1)[1] if inline else given[i + 1]
+            del given[i : i + (1 if inline else 2)]
             break
     if not chosen:
-        return words, ""
-    return [*_words(_read(chosen, name), on, chosen), *words], chosen
+        return given, ""
+    tree = _read(chosen, name)
+    _check_lists(tree, chosen)
+    return [*words(tree), *given], chosen
 
 
 def _read(chosen: str, name: str) -> Mapping[str, Any]:
@@ -88,42 +85,22 @@ def _read(chosen: str, name: str) -> Mapping[str, Any]:
     return {key: value for key, value in tree.items() if key != "command"}
 
 
-def _words(tree: Mapping[str, Any], on: frozenset[str], chosen: str) -> list[str]:
-    """Flags and their values as words."""
-    words: list[str] = []
+def _check_lists(tree: Mapping[str, Any], chosen: str) -> None:
+    """Raise `BadInput` for a list of lists."""
     for key, value in tree.items():
-        flag = f"--{str(key).replace('_', '-')}"
         if isinstance(value, Mapping):
-            words += _words(value, on, chosen)
-        elif isinstance(value, bool):
-            words += [flag] if value else [flag.replace("--", "--no-", 1)] if flag in on else []
-        elif isinstance(value, list):
-            if any(isinstance(item, list | Mapping) for item in value):
-                raise BadInput(f"--config {chosen}: {key}", got="a list of lists", expected="words or numbers")
-            words += [flag, *map(str, value)]
-        elif value is not None:
-            words += [flag, str(value)]
-    return words
+            _check_lists(value, chosen)
+        elif isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value):
+            raise BadInput(f"--config {chosen}: {key}", got="a list of lists", expected="words or numbers")
 
 
 def flags_of(command: Any) -> dict[str, Any]:
     """Flag without dashes → its value, of all settings of `command`; those that are empty are left out."""
-    found: dict[str, Any] = {}
-    hints = typing.get_type_hints(type(command), include_extras=True)
-    for field in dataclasses.fields(command):
-        value = getattr(command, field.name)
-        if field.name in NOT_STORED or value is None or value == ():
-            continue
-        if dataclasses.is_dataclass(value):
-            found |= flags_of(value)
-            continue
-        notes = getattr(hints[field.name], "__metadata__", ())
-        if SUPPRESSED in notes:  # a checkpoint's alone, no flag
-            continue
-        told = [getattr(note, "name", None) for note in notes]
-        name = next((name for name in told if name), field.name.replace("_", "-"))
-        found[name] = plain(value)
-    return found
+    return {
+        flag.name: "None" if flag.value is None else plain(flag.value)
+        for flag in flags(command)
+        if flag.field not in NOT_STORED and not (flag.value in (None, ()) and flag.value == flag.default)
+    }
 
 
 def write_flags(command: Any, name: str, folder: Path) -> None:

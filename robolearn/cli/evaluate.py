@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.view import View
 from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
+from robolearn.runs.command_line import command_text
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ class Evaluate(Command):
             dict(zip(names, done, strict=True)),
             verdicts=[verdict] if verdict else [],
             videos=videos,
-            commands=[self._command()],
+            # The starts depend on the number of worlds, too.
+            commands=[command_text("evaluate", replace(self, worlds=min(self.worlds, self.episodes), out=None))],
         )
         return write_report(self.out / "report.html", data)
 
@@ -175,22 +176,6 @@ class Evaluate(Command):
         if not self.goals:
             return None
         return GoalSource(self.goals, self.goal_choice, world, spread(self.episodes, worlds), self.seed)
-
-    def _command(self) -> str:
-        """What does it again; the starts depend on the number of worlds, too."""
-        words = ["robolearn", "evaluate", "--policy", self.policy]
-        words += ["--against", self.against] if self.against else []
-        worlds = min(self.worlds, self.episodes)
-        words += ["--backend", self.backend] if self.backend != "torch" else []
-        words += ["--precision", self.precision] if self.precision != "float32" else []
-        words += ["--words", self.words] if self.words else []
-        words += ["--goals", self.goals] if self.goals else []
-        words += ["--goal-choice", self.goal_choice] if self.goal_choice != "nearest" else []
-        words += ["--denoise-steps", self.denoise_steps] if self.denoise_steps is not None else []
-        words += ["--guidance", self.guidance] if self.guidance is not None else []
-        words += ["--shuffle", *self.shuffle] if self.shuffle else []
-        words += [*self.world.words(), "--episodes", self.episodes, "--worlds", worlds, "--seed", self.seed]
-        return shlex.join(map(str, words))
 
 
 def _span(mean: Mapping[str, Any], form: str) -> str:

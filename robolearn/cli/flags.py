@@ -1,29 +1,36 @@
 """Flags as people read and write them: pairs of switches, short placeholders in the help, errors in one sentence.
 
-tyro makes the flags of a command's dataclass. Here is what it is told about them, and what is made of its complaints.
+tyro makes the flags of a command's dataclass. Its hook `on_parse_error` gives the reason of a refusal as an object, of
+which one sentence is made: got, expected, did you mean. The hook is not public yet, so pyproject.toml bounds the
+versions of tyro; a refusal that is not known here is printed by tyro itself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
-import io
+import itertools
 import re
-import textwrap
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Union, get_args
 
 import tyro
+from tyro import _errors
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from robolearn.core import BadInput
 
 CONFIG = (tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
-TAKES = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a word"}
+TAKES = {
+    "INT": ("a whole number", "whole numbers"),
+    "FLOAT": ("a number", "numbers"),
+    "PATH": ("a path", "paths"),
+    "STR": ("a word", "words"),
+}
+"""Placeholder in the help → a value of that kind, several of them."""
 registry = ConstructorRegistry()
 _asked: list[Any] = []
 
@@ -48,112 +55,126 @@ def _short(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     return replace(spec, metavar=metavar)
 
 
-def parse_flags(kind: type[Any], prog: str, args: Sequence[str], defaults: Mapping[str, Any]) -> Any:
+def parse_flags(kind: type[Any], prog: str, args: Sequence[str], default: Any = None) -> Any:
     """An instance of the dataclass `kind` with `args` as its flags.
 
     Args:
       kind: the command.
       prog: how it is called, e.g. ``"robolearn train"``.
       args: words after it.
-      defaults: ``{"default": instance}``, or nothing.
+      default: an instance whose values are the defaults; by default those of the class.
 
     Raises:
       BadInput: a flag is unknown, missing or has a wrong value.
-      SystemExit: help was asked for and printed.
+      SystemExit: help was asked for and printed; or tyro refused the words for a reason of its own, and printed that.
     """
-    usual = switches(kind)
+    switches = dict(switches_of(kind, default))
+    # Of a switch tyro has only the word that changes it. The other one is no mistake.
+    usual = {f"--{name}" if on else f"--no-{name}" for name, on in switches.items()}
     end = list(args).index("--") if "--" in args else len(args)
     said = [word for i, word in enumerate(args) if i >= end or word not in usual]
-    complaint = io.StringIO()
-    try:
-        with registry, contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, prog=prog, args=said, config=CONFIG, **defaults)
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise BadInput(f"{prog}: {explain(complaint.getvalue())}", hint=f"See {prog} --help") from None
+
+    def refuse(event: _errors.ParseErrorEvent) -> None:
+        if why := _reason(event, said, sorted(_names(kind, default))):
+            raise BadInput(f"{prog}: {why}", hint=f"See {prog} --help")
+
+    with registry, _errors.on_parse_error(refuse):
+        return tyro.cli(kind, prog=prog, args=said, config=CONFIG, **({} if default is None else {"default": default}))
 
 
-def switches(kind: type[Any]) -> frozenset[str]:
-    """``--name`` of the switches of `kind` that are on by default, where ``--no-name`` turns them off.
+def _fields(kind: type[Any], default: Any) -> Iterator[tuple[str, Any]]:
+    """Flag without dashes and default value of each field of `kind`, and of the settings in it.
 
-    Said aloud they change nothing, and tyro is not shown them.
+    Which settings those are says `default`, and where it is None the class; of a union, all that it names.
     """
-    names: set[str] = set()
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
-        if field.default is True:
-            names.add(f"--{field.name.replace('_', '-')}")
-        for part in (hints[field.name], *get_args(hints[field.name])):  # of nested settings, whichever of a union
-            if isinstance(part, type) and dataclasses.is_dataclass(part):
-                names |= switches(part)
-    return frozenset(names)
+        value = field.default if default is None else getattr(default, field.name)
+        hint = hints[field.name]
+        notes = getattr(hint, "__metadata__", ())
+        plain_hint = get_args(hint)[0] if notes else hint
+        nested = [p for p in (plain_hint, *get_args(plain_hint)) if isinstance(p, type) and dataclasses.is_dataclass(p)]
+        if dataclasses.is_dataclass(value):
+            yield from _fields(type(value), value)
+        elif nested:
+            for part in nested if default is None else ():
+                yield from _fields(part, None)
+        else:
+            yield next((n.name for n in notes if getattr(n, "name", None)), field.name.replace("_", "-")), value
 
 
-def explain(box: str) -> str:
-    """What tyro says in a box of several lines, as a sentence."""
-    # Drawn with lines, or with | + - where the terminal knows no others.
-    lines = [re.sub(r"\s*[│╮╯|+]?$", "", re.sub(r"^[│╭╰|+] ?", "", line)) for line in box.splitlines()]
-    text = "\n".join(line for line in lines if not set(line) <= set("─- "))
-    text = re.split(r"\n *For full helptext", text)[0]
-    sentences = [*_missing(text), *_unknown(text), *_without_value(text), *_wrong(text), *_no_choice(text)]
-    if sentences:
-        return "; ".join(sentences)
-    flat = " ".join(re.sub(r"^[─-]+[^\n]*\n", "", text).split())
-    return flat or "bad flags"
+def switches_of(kind: type[Any], default: Any = None) -> Iterator[tuple[str, bool]]:
+    """Name without dashes and default of each switch of `kind`."""
+    for name, value in _fields(kind, default):
+        if isinstance(value, bool):
+            yield name, value
 
 
-def _missing(text: str) -> Iterator[str]:
-    found = re.search(r"Missing from [^\n]*:\n((?: +[^\n]*(?:\n|$))+)", text)
-    if found is None:
-        return
-    names = re.findall(r"^(\S+)", textwrap.dedent(found[1]), re.MULTILINE)
-    yield f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing"
+def _names(kind: type[Any], default: Any) -> Iterator[str]:
+    """All words by which a flag of `kind` may be called."""
+    for name, value in _fields(kind, default):
+        yield f"--{name}"
+        if value is True:
+            yield f"--no-{name}"
 
 
-def _unknown(text: str) -> Iterator[str]:
-    found = re.search(r"Unrecognized options:([^\n]*(?:\n    [^\n]*)*)", text)
-    if found is None:
-        return
-    similar = dict(re.findall(r"Arguments similar to (\S+):\n\s+(\S+)", text))
-    if not similar and (one := re.search(r"(?:Perhaps you meant|Similar arguments):?\n\s+(\S+)", text)):
-        similar = {"": one[1]}
+def _reason(event: _errors.ParseErrorEvent, said: Sequence[str], names: Sequence[str]) -> str:
+    """Why tyro refuses the words, as a sentence; empty for a reason that is not known here."""
+    if isinstance(event, _errors.MissingArgs):
+        missing = [_name(found.arg) for found in event.missing_arguments]
+        verb = "is" if len(missing) == 1 else "are"
+        return "; ".join([f"{_and(missing)} {verb} missing", *_unknown(event.unrecognized_tokens, names)])
+    if isinstance(event, _errors.UnrecognizedArgs):
+        return "; ".join(_unknown(event.tokens, names))
+    if isinstance(event, _errors.BadValue) and event.offending_value is None:
+        if event.argument.is_positional():
+            strange = [word for word in said if word.startswith("--") and word.split("=")[0] not in names]
+            return "; ".join([f"{_name(event.argument)} is missing", *_unknown(strange, names)])
+        return f"{_name(event.argument)} needs a value"
+    if isinstance(event, _errors.InvalidChoice):
+        near = difflib.get_close_matches(event.value, event.choices, n=1, cutoff=0.5)
+        choices = ", ".join(event.choices) + (f" (did you mean {near[0]}?)" if near else "")
+        return f"{_name(event.argument)}: got {event.value}; available: {choices}"
+    if isinstance(event, _errors.InstantiationFailure) and event.argument is not None:
+        return _wrong(event.argument, said)
+    return ""
+
+
+def _name(argument: Any) -> str:
+    return str(argument.lowered.metavar) if argument.is_positional() else argument.lowered.name_or_flags[0]
+
+
+def _unknown(tokens: Sequence[str], names: Sequence[str]) -> Iterator[str]:
     flag = ""
-    for word in re.split(r"[,\s]+", found[1].strip()):
+    for word in tokens:
         if word.startswith("-"):
-            flag = word
-            near = similar.get(word, similar.get(""))
-            yield f"there is no flag {word}" + (f" (did you mean {near}?)" if near else "")
+            flag = word.split("=", 1)[0]
+            near = difflib.get_close_matches(flag, names, n=1, cutoff=0.7)
+            yield f"there is no flag {flag}" + (f" (did you mean {near[0]}?)" if near else "")
         elif not flag:  # else it is the value of a flag that is none
             yield f"{word!r} stands where no value belongs"
 
 
-def _without_value(text: str) -> Iterator[str]:
-    if found := re.search(r"Missing value for argument '([^']+)'", text):
-        yield f"{found[1]} needs a value"
+def _wrong(argument: Any, said: Sequence[str]) -> str:
+    """`--steps takes a whole number, not many`."""
+    name, metavar = _name(argument), str(argument.lowered.metavar)
+    kind = next((kind for kind in TAKES if kind in metavar), "")
+    one, several = TAKES.get(kind, ("something else", "something else"))
+    takes = several if "..." in metavar else one
+    values: list[str] = []
+    for flag in argument.lowered.name_or_flags:
+        values = values or _after(said, flag)
+    return f"{name} takes {takes}" + (f", not {' '.join(values)}" if values else "")
 
 
-def _wrong(text: str) -> Iterator[str]:
-    found = re.search(r"Error parsing ([^\n:]+):", text)
-    if found is None:
-        return
-    name = found[1].split("/")[-1]
-    metavar = re.search(rf"Argument helptext:\n\s+{re.escape(name)} ([^\n]+)", text)
-    kind = re.search(r"INT|FLOAT|PATH|STR", metavar[1]) if metavar else None
-    takes = TAKES[kind[0]] + ("s" if "..." in metavar[1] else "") if kind and metavar else "something else"
-    takes = {"a numbers": "numbers", "a whole numbers": "whole numbers", "a words": "words"}.get(takes, takes)
-    before = text.split("Argument helptext")[0]
-    given = re.search(r"\['(.*?)'\]", before, re.DOTALL) or re.search(r"'([^']*)'", before)
-    yield f"{name} takes {takes}" + (f", not {given[1].replace(chr(39) + ', ' + chr(39), ' ')}" if given else "")
-
-
-def _no_choice(text: str) -> Iterator[str]:
-    flat = " ".join(text.split())
-    if found := re.search(r"invalid choice '(.*?)' for argument '([^']+)'. Expected one of \((.*?)\)", flat):
-        names = re.findall(r"'([^']*)'", found[3])
-        near = difflib.get_close_matches(found[1], names, n=1, cutoff=0.5)
-        meant = f" (did you mean {near[0]}?)" if near else ""
-        yield f"{found[2]}: got {found[1]}; available: {', '.join(names)}{meant}"
+def _after(said: Sequence[str], flag: str) -> list[str]:
+    """The values of the last `flag` among the words."""
+    for i in range(len(said) - 1, -1, -1):
+        if said[i].startswith(f"{flag}="):
+            return [said[i].split("=", 1)[1]]
+        if said[i] == flag:
+            return list(itertools.takewhile(lambda word: not word.startswith("--"), said[i + 1 :]))
+    return []
 
 
 def _and(names: Sequence[str]) -> str:

@@ -105,10 +105,10 @@ def parse(entry: Entry, args: list[str]) -> Command:
       SystemExit: help was asked for and printed.
     """
     from robolearn.cli.config_file import expand
-    from robolearn.cli.flags import parse_flags, switches  # late: `robolearn --help` does without tyro
+    from robolearn.cli.flags import parse_flags  # late: `robolearn --help` does without tyro
 
     kind = entry.load()
-    words, config = expand(entry.name, args, switches(kind))
+    words, config = expand(entry.name, args)
     try:
         return parse_flags(kind, f"robolearn {entry.name}", words, _defaults(kind, words))
     except BadInput as error:
@@ -117,19 +117,19 @@ def parse(entry: Entry, args: list[str]) -> Command:
         raise
 
 
-def _defaults(kind: type[Command], args: list[str]) -> dict[str, Any]:
-    """``{"default": …}``, the instance whose values are the defaults, where they depend on `args`; else nothing."""
+def _defaults(kind: type[Command], args: list[str]) -> Command | None:
+    """The instance whose values are the defaults, where they depend on `args`."""
     import tyro
 
     defaults = kind.defaults(args)
     if not defaults:
-        return {}
+        return None
     required = [
         f.name
         for f in dataclasses.fields(kind)
         if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
-    return {"default": kind(**dict.fromkeys(required, tyro.MISSING), **defaults)}
+    return kind(**dict.fromkeys(required, tyro.MISSING), **defaults)
 
 
 def show(command: Command, result: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from robolearn.cli.registry import find
 from robolearn.cli.sweep_runs import One
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, check_seed, reported
+from robolearn.runs.command_line import command_text
 
 TRAININGS = ("train", "finetune", "distill")
 TABLE = "sweep.json"
@@ -69,7 +69,7 @@ class Sweep(Command):
         settings = summary(ones, results)
         result: dict[str, Any] = {"command": list(self.command), "settings": settings}
         write_json(self.out / TABLE, result)
-        result |= reported(lambda: write(self.out, ones, results, settings, self.line()))
+        result |= reported(lambda: write(self.out, ones, results, settings, command_text("sweep", self)))
         result["wall_s"] = {"total": time.perf_counter() - begun}
         return result
 
@@ -112,13 +112,6 @@ class Sweep(Command):
             table.add_row(row["name"], str(len(row["runs"])), *(_span(value) for value in values))
         console.print(table)
         console.print(f"report: {result['report'] or result['report_error']}")
-
-    def line(self) -> str:
-        """The command that does it again."""
-        words = ["robolearn", "sweep"]
-        words += ["--vary", *self.vary] if self.vary else []
-        words += ["--seeds", *map(str, self.seeds), "--out", str(self.out), "--", *self.command]
-        return shlex.join(words)
 
     def plan(self) -> Iterator[One]:
         """The trainings, in order.

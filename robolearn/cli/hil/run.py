@@ -117,17 +117,15 @@ class HilRun(Teaching, Playing):
         print_lines(lines(self, self, result), console)
 
     def _learner(self, address: str) -> list[str]:
-        own = {f.name for f in fields(Teaching)} - {"settings", "curriculum", "resume", "json", "verbose"}
-        words = words_of(self, own)
-        words += [word for part in (self.settings, self.curriculum) for word in words_of(part)]
-        words += ["--listen", address, "--go-on", "--json"]
+        own = {f.name for f in fields(Teaching)} - {"resume", "json", "verbose", "config"}
+        words = [*words_of(self, own), "--listen", address, "--go-on", "--json"]
         return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
 
     def _actor(self, address: str) -> list[str]:
         own = {f.name for f in fields(Playing)} - {f.name for f in fields(Command)}
-        words = words_of(self, own)
         return [
-            *words, "--policy", str(self.policy), "--out", str(self.out / SPOOL), "--learner", address, "--json",
+            *words_of(self, own), "--policy", str(self.policy), "--out", str(self.out / SPOOL),
+            "--learner", address, "--json",
         ]  # fmt: skip
 
 
