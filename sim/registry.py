@@ -17,6 +17,7 @@ from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Env
 from robolearn.core.specs import Interface, is_image
 from robolearn.core.switches import available
+from robolearn.runs.command_line import words_of
 from sim.shaping import SHAPING_GAMMA
 
 ROBOT = "panda"  # the arm where none is named
@@ -153,8 +154,7 @@ class WorldConfig:
 
     def words(self) -> list[str]:
         """The flags of task, arm and all that `drawn` returns, as words of a command line."""
-        options = {"task": self.task} | ({"robot": self.robot} if self.robot else {}) | self.drawn()
-        return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        return ["--task", self.task, *words_of(self, {"robot", *self.drawn()}, changed=True)]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from robolearn.cli.config_file import flags_of
 from robolearn.cli.main import parse
 from robolearn.cli.registry import ENTRIES, Entry
 from robolearn.core import BadInput
-from robolearn.runs.command_line import command_text, words, words_of
+from robolearn.runs.command_line import command_text, flags, words, words_of
 
 WORD = st.text("abz09._/= é", min_size=1, max_size=8)  # a list of words cannot hold one that looks like a flag
 NUMBER = st.floats(allow_nan=False, width=32)
@@ -54,15 +54,14 @@ def begun(entry: Entry, args: list[str]) -> Any:
 
 def changed(command: Any, data: st.DataObject) -> Any:
     """The same with some fields drawn anew, wherever its own checks permit it."""
-    hints = typing.get_type_hints(type(command))
+    hints, flagged = typing.get_type_hints(type(command)), {flag.field for flag in flags(command)}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
         if dataclasses.is_dataclass(value):
             command = dataclasses.replace(command, **{field.name: changed(value, data)})
             continue
         drawn = values(hints[field.name])
-        suppressed = field.name == "architecture"  # of a checkpoint alone
-        if drawn is None or suppressed or field.name in FIXED or data.draw(st.integers(0, 3)):
+        if drawn is None or field.name not in flagged or field.name in FIXED or data.draw(st.integers(0, 3)):
             continue
         try:
             command = dataclasses.replace(command, **{field.name: data.draw(drawn)})
