@@ -37,7 +37,7 @@ class Collect(Command):
     """Go on until an existing data set has this many episodes."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.watched_env import check_watched, watched
+        from robolearn.cli.view import check_watched, watched
         from robolearn.data.reading.reader import Dataset
         from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect

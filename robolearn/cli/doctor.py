@@ -35,8 +35,6 @@ class Doctor(Command):
     def run(self) -> dict[str, Any]:
         """``{"checks": [{"name", "ok", "found", "fix", "group", "needed"}, …]}``; of a device, see `listen`."""
         if self.robot:
-            from robolearn.cli.checks.station import walk_through
-
             return walk_through(self.robot, self.seconds, self.domain)
         if self.device is not None:
             return self._listen(self.device)
@@ -56,7 +54,7 @@ class Doctor(Command):
         from rich.console import Console
         from rich.markup import escape
 
-        from robolearn.cli.checks.live import listen
+        from robolearn.cli.checks.devices import listen
 
         console = Console(stderr=True)
         return listen(device, lambda line: console.print(escape(line)), port=self.port, seconds=self.seconds)
@@ -99,3 +97,25 @@ class Doctor(Command):
             console.print(f"[green]The station {station} is as its contract has it.[/green]")
         else:
             console.print("[green]Everything that simulation and learning need is there.[/green]")
+
+
+def walk_through(robot: str, seconds: float, domain: int | None) -> dict[str, Any]:
+    """Watch the station of the contract `robot` for `seconds`, and judge it.
+
+    Returns:
+      ``{"robot", "seconds", "checks": [{"group", "name", "ok", "found", "fix", "needed"}, …]}``.
+
+    Raises:
+      BadInput: no such contract or domain, or no ROS 2 here.
+    """
+    from robolearn.deploy.programs import check_domain
+    from robots.stations import load_contract
+
+    contract = load_contract(robot)
+    check_domain(domain)
+    from hardware.ros2.station_watch import watch
+    from hardware.station import check_station
+
+    found = check_station(contract, watch(contract, seconds, domain))
+    checks = [{**asdict(one), "group": group} for group, findings in found.items() for one in findings]
+    return {"robot": contract.name, "seconds": seconds, "checks": checks}

@@ -70,7 +70,7 @@ class Evaluate(Command):
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import aim, tell
         from policies.wrappers.shuffled import ShuffledPolicy
-        from robolearn.cli.watched_env import check_watched, noting, watched
+        from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder

@@ -68,7 +68,7 @@ class Finetune(Command):
 
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.judge import Judge
-        from robolearn.cli.watched_env import check_watched, noting, watched
+        from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core.device import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain

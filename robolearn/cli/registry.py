@@ -64,7 +64,7 @@ _UPDATES = "Speed of the learner, beside LeRobot"
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All of it on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "What this machine can do, and what mends it", "Begin"),
-    Entry("presets", "robolearn.cli.presets_command:Presets", "Settings that have a name", "Begin"),
+    Entry("presets", "robolearn.cli.config_file:Presets", "Settings that have a name", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record demonstrations by an operator", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Record demonstrations by a scripted expert", "Learn"),
     _data("info", "inspection:DatasetInfo", "What a data set holds"),
@@ -92,10 +92,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hub pull", "robolearn.cli.hub.commands:HubPull", "A policy or a data set from a hub", "Share"),
     Entry("export", "robolearn.cli.export:Export", "A policy as an ONNX file", "Deploy"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "A policy on an arm, behind the safety filter", "Deploy"),
-    Entry("operate", "robolearn.cli.operate:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
-    Entry("driver", "robolearn.cli.driver:Driver", "Drive an arm of servos that has no ROS driver", "Deploy"),
+    Entry("operate", "robolearn.cli.station:Operate", "Arm, stop and reset an arm that ros2 launch runs", "Deploy"),
+    Entry("driver", "robolearn.cli.station:Driver", "Drive an arm of servos that has no ROS driver", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Where a camera is mounted, by a printed board", "Deploy"),
-    Entry("permissions", "robolearn.cli.permissions:Permissions", "A policy of SROS2 for our nodes", "Deploy"),
+    Entry("permissions", "robolearn.cli.station:Permissions", "A policy of SROS2 for our nodes", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Success with its interval; A versus B", "Measure"),
     Entry("benchmark sim", "robolearn.bench.sim:BenchmarkSim", "Speed of the simulation", "Measure"),
     Entry("benchmark hil", "robolearn.bench.hil:BenchmarkHil", "What a human in the loop is worth", "Measure"),
@@ -108,8 +108,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("benchmark faults", "robolearn.bench.faults.benchmark:BenchmarkFaults", "Faults of a station", "Measure"),
     Entry("sweep", "robolearn.cli.sweep:Sweep", "A training over seeds and settings", "Learn"),
     Entry("runs", "robolearn.cli.runs:Runs", "List the runs: finished, resumable, in use", "Measure"),
-    Entry("runs compare", "robolearn.cli.runs_compare:RunsCompare", "Settings and results side by side", "Measure"),
-    Entry("runs rm", "robolearn.cli.runs_rm:RunsRm", "Remove runs that nobody works in", "Measure"),
+    Entry("runs compare", "robolearn.cli.runs:RunsCompare", "Settings and results side by side", "Measure"),
+    Entry("runs rm", "robolearn.cli.runs:RunsRm", "Remove runs that nobody works in", "Measure"),
 )
 
 EXAMPLES: tuple[tuple[str, str], ...] = (

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import tyro
 
 from robolearn.cli.registry import find
-from robolearn.cli.sweep_runs import One
+from robolearn.cli.sweep_report import One
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, check_seed, reported
 from robolearn.runs.command_line import command_text

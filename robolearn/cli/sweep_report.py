@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from robolearn.cli.sweep_runs import One
 
 RATES = ("success", "best_success")  # metrics that are shares in [0, 1]
 CURVES = {  # metric → (heading, label of the axis, whether it is a share)
@@ -126,3 +124,22 @@ def _text(value: Mapping[str, Any]) -> str:
     return (
         text if value["low"] is None else f"{text} ({value['low']:.4g} to {value['high']:.4g}, {value['count']} seeds)"
     )
+
+
+@dataclass(frozen=True)
+class One:
+    """One training of a sweep.
+
+    Attributes:
+      setting: flag → value, of what varies.
+      seed: of this one.
+      path: its run folder.
+      command: ready to run.
+      line: its words.
+    """
+
+    setting: dict[str, str]
+    seed: int
+    path: Path
+    command: Any
+    line: tuple[str, ...] = ()

@@ -19,10 +19,10 @@ from browser_driver import Chromium
 
 from hardware.teleop.browser.viewer import Viewer
 from hardware.teleop.device import Status
-from robolearn.cli import watched_env
+from robolearn.cli import view as view_module
 from robolearn.cli.finetune import standing
 from robolearn.cli.main import main
-from robolearn.cli.watched_env import Clip, Player, WatchedEnv
+from robolearn.cli.view import Clip, Player, WatchedEnv
 from robolearn.rollout.chunks import execute
 from robolearn.runs.run import read_metrics
 from robots import PANDA
@@ -165,7 +165,7 @@ def test_nothing_is_noted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_clip_is_played_at_the_arms_own_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched_env, "END_S", 0.05)
+    monkeypatch.setattr(view_module, "END_S", 0.05)
     page = Page()
     player = Player(page, "learning", 20.0)
     scene: Any = None

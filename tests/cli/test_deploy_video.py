@@ -24,7 +24,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.film_node import FilmNode
-from robolearn.cli.node_film import make_drawer, write
+from robolearn.cli.film import make_drawer, write
 from robots.stations import CONTRACTS, load_contract
 
 pytestmark = pytest.mark.realtime
@@ -80,7 +80,7 @@ def filming(running: Running) -> int:
     def found() -> list[int]:
         assert running.process.poll() is None, running.process.communicate()
         nodes = running.left
-        found = [pid for pid, line in nodes.items() if "node_film" in line]
+        found = [pid for pid, line in nodes.items() if "robolearn.cli.film" in line]
         return found if len(nodes) > 3 else []
 
     return wait_until(found, 120.0, "the film")[0]

@@ -14,14 +14,11 @@ from robolearn.cli.checks import (
     SIMULATION,
     Check,
     Machine,
-    compute,
     devices,
-    realtime,
-    ros,
-    shared_memory,
+    software,
 )
-from robolearn.cli.checks import simulation as worlds
 from robolearn.cli.checks.machine import Answer
+from robolearn.cli.checks.software import INDEX
 from robolearn.cli.doctor import Doctor
 from robolearn.cli.main import main
 
@@ -93,7 +90,7 @@ def only(checks: list[Check]) -> Check:
 
 
 def test_a_machine_with_everything() -> None:
-    files = dict.fromkeys(("/dev/input/js0", "/dev/video0", "/dev/ttyACM0", "/profile.xml", f"/venv/{ros.INDEX}"), "")
+    files = dict.fromkeys(("/dev/input/js0", "/dev/video0", "/dev/ttyACM0", "/profile.xml", f"/venv/{INDEX}"), "")
     files |= {
         "/sys/class/hidraw/hidraw3": "",
         "/sys/class/hidraw/hidraw3/device/uevent": "HID_ID=0003:0000256F:0000C635",
@@ -112,56 +109,61 @@ def test_a_machine_with_everything() -> None:
 @pytest.mark.parametrize(
     ("check", "machine", "found", "fix"),
     [
-        (compute.python, Imagined(version=(3, 10, 2)), "3.10.2", "python3.11"),
-        (compute.torch, Imagined(torch=Answer(1, {}, "ImportError: libc10")), "libc10", "pip install"),
-        (compute.gpu, Imagined(), "none; everything runs on the CPU", ""),
-        (compute.gpu, Imagined(programs=("nvidia-smi",)), "without CUDA", "download.pytorch.org"),
-        (compute.gpu, Imagined(programs=("nvidia-smi",), works=False), "none", ""),
-        (worlds.worlds, Imagined(worlds=Answer(1, {}, "no mujoco.batch")), "no mujoco.batch", "pip install"),
+        (software.python, Imagined(version=(3, 10, 2)), "3.10.2", "python3.11"),
+        (software.torch, Imagined(torch=Answer(1, {}, "ImportError: libc10")), "libc10", "pip install"),
+        (software.gpu, Imagined(), "none; everything runs on the CPU", ""),
+        (software.gpu, Imagined(programs=("nvidia-smi",)), "without CUDA", "download.pytorch.org"),
+        (software.gpu, Imagined(programs=("nvidia-smi",), works=False), "none", ""),
+        (software.worlds, Imagined(worlds=Answer(1, {}, "no mujoco.batch")), "no mujoco.batch", "pip install"),
         (
-            worlds.cameras,
+            software.cameras,
             Imagined(worlds=Answer(-6, {"mujoco": "4.0.0", "steps_per_s": 1.0}, "no EGL")),
             "no EGL",
             "apt install libegl1",
         ),
-        (worlds.cameras, Imagined(worlds=Answer(1, {}, "x")), "not tried", "apt install libegl1"),
-        (ros.rclpy, Imagined(modules=()), "no ROS 2", "pip install robolearn[ros]"),
-        (ros.rclpy, Imagined(environ={"ROS_DISTRO": "jazzy"}), "jazzy and the wheels", "pip uninstall"),
-        (ros.dds, Imagined(modules=()), "not tried", ""),
-        (ros.dds, Imagined(talked=Answer(1, {}, "error: did not")), "did not", "RMW_IMPLEMENTATION"),
+        (software.cameras, Imagined(worlds=Answer(1, {}, "x")), "not tried", "apt install libegl1"),
+        (software.rclpy, Imagined(modules=()), "no ROS 2", "pip install robolearn[ros]"),
+        (software.rclpy, Imagined(environ={"ROS_DISTRO": "jazzy"}), "jazzy and the wheels", "pip uninstall"),
+        (software.dds, Imagined(modules=()), "not tried", ""),
+        (software.dds, Imagined(talked=Answer(1, {}, "error: did not")), "did not", "RMW_IMPLEMENTATION"),
         (
-            ros.dds,
+            software.dds,
             Imagined(talked=Answer(1, {}, "x"), environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}),
             "x",
             "export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST",
         ),
-        (ros.network, Imagined(environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}), "whole network", "ROS_DOMAIN_ID"),
-        (ros.network, Imagined(environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}), "nobody", "LOCALHOST"),
-        (ros.launch, Imagined(), "robolearn deploy", ""),
-        (ros.launch, Imagined(programs=("ros2",)), "does not find", "make ros-index"),
         (
-            ros.launch,
-            Imagined(programs=("ros2",), files={f"/venv/{ros.INDEX}": ""}, environ={"AMENT_PREFIX_PATH": "/opt/ros/x"}),
+            software.network,
+            Imagined(environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}),
+            "whole network",
+            "ROS_DOMAIN_ID",
+        ),
+        (software.network, Imagined(environ={"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}), "nobody", "LOCALHOST"),
+        (software.launch, Imagined(), "robolearn deploy", ""),
+        (software.launch, Imagined(programs=("ros2",)), "does not find", "make ros-index"),
+        (
+            software.launch,
+            Imagined(programs=("ros2",), files={f"/venv/{INDEX}": ""}, environ={"AMENT_PREFIX_PATH": "/opt/ros/x"}),
             "does not look",
             "export AMENT_PREFIX_PATH=/venv:$AMENT_PREFIX_PATH",
         ),
-        (shared_memory.images, Imagined(shm=None), "no /dev/shm", "remount"),
-        (shared_memory.images, Imagined(shm=(2**26, 2**26)), "64 MiB", "mount -o remount,size=1G"),
-        (shared_memory.images, Imagined(shm=(2**26, 2**26), files={"/.dockerenv": ""}), "64 MiB", "--shm-size=1g"),
+        (software.images, Imagined(shm=None), "no /dev/shm", "remount"),
+        (software.images, Imagined(shm=(2**26, 2**26)), "64 MiB", "mount -o remount,size=1G"),
+        (software.images, Imagined(shm=(2**26, 2**26), files={"/.dockerenv": ""}), "64 MiB", "--shm-size=1g"),
         (
-            shared_memory.images,
+            software.images,
             Imagined(environ={"ROS_DISTRO": "jazzy"}),
             "raw images",
-            f"PROFILES_FILE={shared_memory.PROFILE}",
+            f"PROFILES_FILE={software.PROFILE}",
         ),
         (
-            shared_memory.images,
+            software.images,
             Imagined(environ={"FASTDDS_DEFAULT_PROFILES_FILE": "/gone.xml"}),
             "not there",
             "PROFILES_FILE=",
         ),
-        (realtime.priority, Imagined(works=False), "ordinary kernel", "limits.d"),
-        (realtime.priority, Imagined(programs=()), "no chrt", "apt install"),
+        (software.priority, Imagined(works=False), "ordinary kernel", "limits.d"),
+        (software.priority, Imagined(programs=()), "no chrt", "apt install"),
         (devices.gamepad, Imagined(), "none", ""),
         (devices.gamepad, Imagined(files={"/dev/input/js0": ""}, closed=("/dev/input/js0",)), "js0", "-aG input"),
         (
@@ -245,8 +247,8 @@ def test_a_device_that_is_not_there_is_bad_input(capsys: pytest.CaptureFixture) 
 
 
 def test_the_profile_that_is_recommended_is_there() -> None:
-    assert shared_memory.PROFILE.is_file()
-    assert only(shared_memory.images(Imagined())).ok, "our own nodes choose it themselves"
+    assert software.PROFILE.is_file()
+    assert only(software.images(Imagined())).ok, "our own nodes choose it themselves"
 
 
 def test_only_what_simulation_needs_fails() -> None:
@@ -267,7 +269,7 @@ def test_people_see_each_command_on_a_line_of_its_own(
     monkeypatch.setattr("robolearn.cli.checks.Machine", lambda: machine)
     assert main(["doctor"]) == 1
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert realtime.ALLOW in lines and "pip install robolearn[]" in lines
+    assert software.ALLOW in lines and "pip install robolearn[]" in lines
     assert any("ImportError: [lib] is gone" in line for line in lines)
     assert lines[-1] == "Simulation does not work here yet: torch"
 

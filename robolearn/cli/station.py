@@ -1,4 +1,4 @@
-"""``robolearn driver``: an arm of bus servos that has no ROS driver of its own."""
+"""Commands beside a station: ``driver`` for bus servos, ``operate`` for running nodes, ``permissions`` for SROS2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from robolearn.cli.choices import Station
 from robolearn.core import BadInput
@@ -93,3 +94,85 @@ class Driver(Command):
             f"{result['read']:,} times read, {result['lost']:,} lost; {result['set_points']:,} set-points followed, "
             f"{result['refused']:,} refused; the arm {left}"
         )
+
+
+HELP = "A arm · D disarm · Space stop at once · R reset after a stop · Q disarm and quit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operate(Command):
+    """Arm, disarm, stop and reset an arm whose nodes run already, and see what the safety filter says.
+
+    For ``ros2 launch robolearn deploy.launch.py`` and the like, in a second terminal beside the hardware emergency
+    stop. It is no substitute for that: a key of a terminal is software.
+    """
+
+    robot: Station = ""
+    """The robot contract, if it has a namespace: with two arms in one domain, which one."""
+    domain: int | None = None
+    """ROS domain; by default ROS_DOMAIN_ID, or 0."""
+    wait: float = 20.0
+    """For the safety node to appear [s]."""
+
+    def run(self) -> dict[str, Any]:
+        from rich.console import Console
+
+        from hardware.teleop.terminal import Keys
+        from robolearn.core import BadInput
+        from robolearn.deploy.operate import operate_station
+        from robolearn.deploy.programs import check_domain
+        from robots.stations import load_contract
+
+        check_domain(self.domain)
+        station = load_contract(self.robot).namespace if self.robot else ""
+        if not Keys.available():
+            raise BadInput("robolearn operate", got="no terminal", expected="one to press keys on")
+        console = Console(stderr=True, highlight=False)
+        shown = ""
+
+        def say(line: str) -> None:
+            nonlocal shown
+            if line != shown:
+                shown = line
+                console.print(f"{time.strftime('%H:%M:%S')} {line}", markup=False)
+
+        def ready() -> None:
+            console.print(HELP)
+
+        return operate_station(Keys(), say, ready, domain=self.domain, wait_s=self.wait, station=station)
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        console.print(f"armed {result['armed']} times, stopped {result['stopped']} times; left {result['state']}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permissions(Command):
+    """Write the SROS2 policy of a station: who may publish, hear, ask and answer what.
+
+    ``ros2 security generate_artifacts -k KEYSTORE -p FILE`` makes keys of it, one enclave a node.
+    """
+
+    robot: Station
+    """The robot contract, by name or as a file of your own."""
+    out: Path
+    """The policy, an XML file."""
+    targets: Literal["joints", "poses"] = "joints"
+    """What the safety node takes (its parameter of this name); poses come from a node ``planner`` of your own."""
+
+    def run(self) -> dict[str, Any]:
+        """``{"out", "enclaves": [path, …]}``."""
+        from robolearn.io.atomic import write_text
+        from robots.stations import load_contract
+
+        contract = load_contract(self.robot)
+        from hardware.ros2 import topics
+        from hardware.ros2.permissions import permissions, policy_xml
+
+        poses = self.targets == "poses"
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(self.out, policy_xml(contract, poses=poses))
+        nodes = topics.namespace_of_nodes(contract.namespace)
+        return {"out": str(self.out), "enclaves": [f"{nodes}/{node}" for node in permissions(contract, poses=poses)]}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        console.print(f"{result['out']}: {', '.join(result['enclaves'])}")
