@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from robolearn.cli.choices import OnPolicyAlgorithm
 from robolearn.cli.config_file import write_flags
-from robolearn.cli.judge import show_outcomes
+from robolearn.cli.evaluator import show_outcomes
 from robolearn.cli.view import View
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm, algorithm_name
@@ -67,7 +67,7 @@ class Finetune(Command):
         import torch
 
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.cli.judge import Judge
+        from robolearn.cli.evaluator import Evaluator
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core.device import resolve_device
         from robolearn.io.hashes import sha256
@@ -106,7 +106,7 @@ class Finetune(Command):
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
         env = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
         note = noting(env)
-        judge = Judge(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
+        evaluator = Evaluator(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
         try:
             runner = Runner(policy, env, config, self.env_steps, self.seed, str(self.policy))
             every = runner.iterations_between_states(self.checkpoint_every)
@@ -124,7 +124,7 @@ class Finetune(Command):
                         progress(int(row["env_steps"]), row)
                         note(standing(i, row))
 
-                    kept = Kept(runner, run, self.keep, judge)
+                    kept = Kept(runner, run, self.keep, evaluator)
                     done = run_loop(run, kept, checkpoint_every=every, progress=tell)
                 calibration = runner.calibration
                 result = {
@@ -141,10 +141,10 @@ class Finetune(Command):
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
                 }
                 if self.keep.episodes:
-                    result |= judge.outcomes(run, kept)
+                    result |= evaluator.outcomes(run, kept)
                 run.finish(result)
         finally:
-            judge.close()
+            evaluator.close()
             env.close()
         return result
 

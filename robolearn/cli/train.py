@@ -13,7 +13,7 @@ import tyro
 
 from policies.settings import POLICIES
 from robolearn.cli.config_file import write_flags
-from robolearn.cli.judge import show_outcomes
+from robolearn.cli.evaluator import show_outcomes
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
@@ -94,7 +94,7 @@ class Train(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.loss import has_parts
-        from robolearn.cli.judge import Judge
+        from robolearn.cli.evaluator import Evaluator
         from robolearn.core.machine import keep_freed_memory
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
@@ -139,17 +139,17 @@ class Train(Command):
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
         stored |= begun | ({"keep": {"task": self.eval_task, **plain(self.keep)}} if self.keep.every else {})
-        judge = Judge(WorldConfig(self.eval_task), self.keep.episodes, config.seed, self.json)
+        evaluator = Evaluator(WorldConfig(self.eval_task), self.keep.episodes, config.seed, self.json)
         may = ("data", "from.policy")
         with (
-            closing(judge),
+            closing(evaluator),
             Run.create(self.out, stored, resume=self.resume, may_differ=may, longer="imitation.steps") as run,
         ):
             write_flags(replace(self, settings=config), "train", run.path)
             run.track(self.log)
             with self._together(trainer, run, device), Progress("imitation", total=config.steps, unit="gradient steps",
                           show=("loss", "validation_loss"), quiet=self.json) as progress:  # fmt: skip
-                kept = Kept(trainer, run, self.keep, judge)
+                kept = Kept(trainer, run, self.keep, evaluator)
                 done = run_loop(run, kept, checkpoint_every=self.checkpoint_every,
                                 progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
             last = last_row(self.out)
@@ -166,7 +166,7 @@ class Train(Command):
                 "wall_s": {"total": done["wall_s"]},
             }
             if self.eval_task and self.keep.episodes:
-                result |= judge.outcomes(run, kept)
+                result |= evaluator.outcomes(run, kept)
             run.finish(result)
         return result
 

@@ -29,7 +29,7 @@ from robolearn.deploy.deployment import wait_ready
 from robots.stations import Contract, Topic, load_contract
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
-from ros_station import Swing
+from ros_station import SinePolicy
 
 pytestmark = pytest.mark.realtime
 
@@ -72,7 +72,7 @@ def station(contract: Contract, profile: QoSProfile) -> Iterator[tuple[SafetyCli
         options: Any = {"contract": contract, "context": background.context}
         arm = StillArm(profile, context=background.context)
         nodes = [arm, SafetyNode(**options), StreamerNode(**options)]
-        nodes.append(PolicyNode(lambda *_, **__: Swing(contract.with_cameras(())), **options))
+        nodes.append(PolicyNode(lambda *_, **__: SinePolicy(contract.with_cameras(())), **options))
         for node in nodes:
             background.add(node)
             node.start()

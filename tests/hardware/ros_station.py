@@ -16,7 +16,7 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
 from hardware.ros2.sending_time import sent_at
-from robolearn.bench.faults.sine_policy import Swing
+from robolearn.bench.faults.sine_policy import SinePolicy
 from robots.stations import Contract, load_contract
 
 
@@ -79,7 +79,7 @@ def main(role: str, *args: str) -> int:
         from hardware.ros2.policy_node import PolicyNode
 
         return spin(
-            lambda: PolicyNode(lambda *_, **__: Swing(contract.with_cameras(())), contract=contract), [role, *args]
+            lambda: PolicyNode(lambda *_, **__: SinePolicy(contract.with_cameras(())), contract=contract), [role, *args]
         )
     if role == "arm":
         return spin(lambda: Arm(contract), [role, *args])

@@ -37,7 +37,7 @@ from robots.stations import load_contract
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from hosted import Hosted  # noqa: E402
-from ros_station import Arm, Swing  # noqa: E402
+from ros_station import Arm, SinePolicy  # noqa: E402
 from stopping import at_rest, silence  # noqa: E402
 
 pytestmark = pytest.mark.realtime
@@ -58,7 +58,7 @@ class Station:
     """Arm, safety, streamer and policy node in threads, each with a context of its own as in processes."""
 
     def __init__(self) -> None:
-        self.swing = Swing(CONTRACT.with_cameras(()))
+        self.swing = SinePolicy(CONTRACT.with_cameras(()))
         self.hosted = [
             Hosted(lambda context: Arm(CONTRACT, context=context)),
             Hosted(lambda context: SafetyNode(contract=CONTRACT, context=context)),
@@ -195,7 +195,7 @@ def test_a_policy_that_fails_is_a_stop(station: Station) -> None:
 
 
 def test_actions_that_are_not_finite_are_a_stop(station: Station) -> None:
-    station.stopped_by(lambda: setattr(station.swing, "spoil", lambda actions: actions * np.nan), "not finite")
+    station.stopped_by(lambda: setattr(station.swing, "corrupt", lambda actions: actions * np.nan), "not finite")
 
 
 def test_silent_joint_states_are_a_stop(station: Station) -> None:
@@ -374,7 +374,7 @@ def test_parameters_are_fixed(station: Station) -> None:
 
 
 def test_a_policy_for_another_arm_does_not_start() -> None:
-    swing = Swing(load_contract("ur5e"))
+    swing = SinePolicy(load_contract("ur5e"))
     with Background() as background:
         node = background.add(PolicyNode(lambda *_, **__: swing, contract=CONTRACT, context=background.context))
         with pytest.raises(BadInput, match="expected ur5e"):

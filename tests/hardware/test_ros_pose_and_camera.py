@@ -34,7 +34,7 @@ from robots.stations import CONTRACTS, load_contract
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from hosted import Hosted  # noqa: E402
-from ros_station import Arm, Swing  # noqa: E402
+from ros_station import Arm, SinePolicy  # noqa: E402
 
 pytestmark = pytest.mark.realtime
 
@@ -103,7 +103,7 @@ class CartesianArm(Arm):
             self._wrist.publish(messages.compressed_image(shade, now))
 
 
-class Looks(Swing):
+class Looks(SinePolicy):
     """Up where it is bright, else down; keeps what it saw."""
 
     seen: Observation

@@ -29,7 +29,7 @@ from robots.stations import CONTRACTS, Contract, load_contract
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hosted import running
-from ros_station import Arm, Swing
+from ros_station import Arm, SinePolicy
 
 pytestmark = pytest.mark.realtime
 
@@ -57,7 +57,7 @@ class Side:
 
 def make_side(stack: ExitStack, file: Path) -> Side:
     contract, placed = load_contract(file), {"contract": str(file)}
-    swing = Swing(contract.with_cameras(()))
+    swing = SinePolicy(contract.with_cameras(()))
     arm = running(stack, lambda context: Arm(contract, context=context, namespace=f"/{file.stem}"), DOMAIN)
     running(stack, lambda context: PolicyNode(lambda *_, **__: swing, context=context, overrides=placed), DOMAIN)
     running(stack, lambda context: StreamerNode(context=context, overrides=placed), DOMAIN)

@@ -63,7 +63,7 @@ def _policy(how: str) -> Inject:
     def inject(station: FaultStation, stack: ExitStack) -> float:
         if how == "fails":  # it does not try again: a new one is started
             stack.callback(lambda: station.signal("policy", signal.SIGKILL))
-        return station.spoil(how)
+        return station.policy_fault(how)
 
     return inject
 
@@ -142,7 +142,7 @@ def _strangers_estop(station: FaultStation, stack: ExitStack) -> float:
 
 def _meets_the_table(station: FaultStation, stack: ExitStack) -> float:
     """The policy goes down; the fault begins where the fingers touch, by the first set-point that is not followed."""
-    station.spoil("down")
+    station.policy_fault("down")
     return station.touched(20.0)
 
 

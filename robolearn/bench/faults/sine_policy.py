@@ -1,4 +1,4 @@
-"""A policy that needs no training: it swings the tcp to and fro, and can be spoilt while it runs."""
+"""A policy without training: it moves the tcp to and fro, and takes faults while it runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from robolearn.core import ActionChunk, Interface, Observation, Policy, Robolear
 from robolearn.deploy.nodes import leave, run_node
 from robots.stations import Contract
 
-SPOILT = "/robolearn/benchmark/policy"  # where the benchmark says how
+POLICY_FAULT = "/robolearn/benchmark/policy"  # the topic that names the fault
 STEPS = 4  # of a chunk
 
 
-class Swing(Policy):
+class SinePolicy(Policy):
     """Moves the tcp to and fro and turns it a little.
 
     Args:
@@ -25,7 +25,7 @@ class Swing(Policy):
 
     Attributes:
       think: called before each chunk.
-      spoil: what is made of its actions (1, T, Da).
+      corrupt: changes its actions (1, T, Da).
     """
 
     execute_steps = STEPS
@@ -34,7 +34,7 @@ class Swing(Policy):
         self.interface: Interface = contract.interface
         self.calls = 0
         self.think: Callable[[], None] = lambda: None
-        self.spoil: Callable[[np.ndarray], np.ndarray] = lambda actions: actions
+        self.corrupt: Callable[[np.ndarray], np.ndarray] = lambda actions: actions
 
     def reset(self, seed: int) -> None:
         self.calls = 0
@@ -46,11 +46,11 @@ class Swing(Policy):
         actions[..., 0] = 0.3 if self.calls % 8 < 4 else -0.3
         actions[..., 5] = 0.7 if self.calls % 2 else -0.7
         actions[..., -1] = 1.0
-        return self.spoil(actions)
+        return self.corrupt(actions)
 
 
-def spoil(swing: Swing, how: str) -> None:
-    """Spoil a policy: ``slow``, ``fails``, ``nan``, ``down`` (into whatever is there); empty: as it was."""
+def inject_fault(policy: SinePolicy, how: str) -> None:
+    """Inject a fault: ``slow``, ``fails``, ``nan``, ``down`` (into whatever is there); empty: none."""
 
     def down(actions: np.ndarray) -> np.ndarray:
         actions[:] = 0.0
@@ -60,9 +60,9 @@ def spoil(swing: Swing, how: str) -> None:
     def fail() -> None:
         raise RobolearnError("told to fail")
 
-    swing.think = {"slow": lambda: time.sleep(0.5), "fails": fail}.get(how, lambda: None)
-    spoils: dict[str, Callable[[np.ndarray], np.ndarray]] = {"nan": lambda a: a * np.nan, "down": down}
-    swing.spoil = spoils.get(how, lambda actions: actions)
+    policy.think = {"slow": lambda: time.sleep(0.5), "fails": fail}.get(how, lambda: None)
+    corruptions: dict[str, Callable[[np.ndarray], np.ndarray]] = {"nan": lambda a: a * np.nan, "down": down}
+    policy.corrupt = corruptions.get(how, lambda actions: actions)
 
 
 def _node() -> Any:
@@ -71,18 +71,20 @@ def _node() -> Any:
     from hardware.ros2 import qos
     from hardware.ros2.policy_node import PolicyNode
 
-    made: list[Swing] = []
+    made: list[SinePolicy] = []
 
-    class SwingNode(PolicyNode):
-        """The policy node, told by topic how to spoil its policy."""
+    class SinePolicyNode(PolicyNode):
+        """The policy node; a topic says which fault its policy has."""
 
         def configure(self) -> None:
             self._load = lambda *_, **__: made[0]
-            made.append(Swing(self.station()))
+            made.append(SinePolicy(self.station()))
             super().configure()
-            self.create_subscription(String, SPOILT, lambda message: spoil(made[0], message.data), qos.latched())
+            self.create_subscription(
+                String, POLICY_FAULT, lambda message: inject_fault(made[0], message.data), qos.latched()
+            )
 
-    return SwingNode(lambda *_, **__: made[0])
+    return SinePolicyNode(lambda *_, **__: made[0])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

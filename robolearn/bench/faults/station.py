@@ -22,7 +22,7 @@ from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.sending_time import sent_at
 from hardware.safety.types import SafetyState
-from robolearn.bench.faults.sine_policy import SPOILT
+from robolearn.bench.faults.sine_policy import POLICY_FAULT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready
 from robolearn.deploy.processes import Processes, Program
@@ -75,7 +75,7 @@ class FaultStation:
         node.create_subscription(JointState, self.contract.joint_states.topic, self._on_state, qos.sensor(10))
         node.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self._faults = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
-        self._spoilt = node.create_publisher(String, SPOILT, qos.latched())
+        self._policy_fault = node.create_publisher(String, POLICY_FAULT, qos.latched())
 
     def __enter__(self) -> FaultStation:
         self.nodes.__enter__()
@@ -101,15 +101,15 @@ class FaultStation:
         wait_until(future.done, 10, "an answer of the simulated arm")
         return at
 
-    def spoil(self, how: str) -> float:
-        """Spoil the policy, see `swing.spoil`; when."""
+    def policy_fault(self, how: str) -> float:
+        """Inject a fault into the policy, see `inject_fault`; when [s]."""
         at = time.monotonic()
-        self._spoilt.publish(messages.text(how))
+        self._policy_fault.publish(messages.text(how))
         return at
 
     def calm(self) -> None:
         """Disarmed, nothing broken, everything running, the arm where an episode begins."""
-        self.spoil("")
+        self.policy_fault("")
         ended = self.nodes.codes
         for name in ended:
             self.nodes.restart(name)
@@ -206,9 +206,9 @@ class FaultStation:
 
 
 def _programs(robot: str, priority: int) -> list[Program]:
-    swing, arm = ("robolearn.bench.faults.sine_policy",), ("robolearn.bench.emulators.node",)
+    policy, arm = ("robolearn.bench.faults.sine_policy",), ("robolearn.bench.emulators.node",)
     return [
-        node_program("policy", robot, priority, swing),
+        node_program("policy", robot, priority, policy),
         # A simulated arm may stand still for a moment on a busy machine.
         node_program("streamer", robot, priority, grace_ms=150.0),
         node_program("safety", robot, priority),

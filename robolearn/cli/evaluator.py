@@ -17,7 +17,7 @@ ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither
 AT_THE_END = 1000  # and those of the evaluation that is reported, as `robolearn evaluate` has them
 
 
-class Judge:
+class Evaluator:
     """Evaluates policies of one task in worlds of its own, which are made when they are needed.
 
     Args:
