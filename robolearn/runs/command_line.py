@@ -80,7 +80,7 @@ def words(tree: Mapping[str, Any]) -> list[str]:
 
 
 def words_of(settings: Any, only: Collection[str] | None = None, *, changed: bool = False) -> list[str]:
-    """The words that say on a command line what a settings dataclass says.
+    """The words that say on a command line what a settings dataclass says; a default None or () is left out.
 
     Args:
       only: names of its fields; None: all.
@@ -89,11 +89,15 @@ def words_of(settings: Any, only: Collection[str] | None = None, *, changed: boo
     found: dict[str, Any] = {}
     stand: list[str] = []
     for flag in flags(settings, only):
+        if flag.value in (None, ()) and flag.value == flag.default:
+            continue
         if flag.positional:
             stand += map(str, flag.value if isinstance(flag.value, tuple) else (flag.value,))
         elif not (changed and flag.value == flag.default):
             found[flag.name] = "None" if flag.value is None else plain(flag.value)
-    return [*words(found), *(["--", *stand] if any(word.startswith("-") for word in stand) else stand)]
+    if any(word.startswith("-") for word in stand):
+        return [*words(found), "--", *stand]
+    return [*stand, *words(found)]  # the other way round a flag with several values would take them
 
 
 def command_text(name: str, command: Any) -> str:

@@ -25,8 +25,10 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(), int: st.integers(-3, 2**40), float: NUMBER, str: WORD | st.just("") | st.just("-x y"),
     Path: st.builds(Path, WORD), type(None): st.none(),
 }  # fmt: skip
-FIXED = {"config", "algo", "policy", "policy_settings", "against"}  # they choose which other flags there are
-NEEDED: dict[Any, Any] = {Path: Path("x"), str: "x"}
+FIXED = {"config", "algo", "start", "policy", "policy_settings", "against"}  # they choose which other flags there are
+NEEDED: dict[Any, Any] = {
+    Path: Path("x"), str: "x", int: 2, tuple[Path, ...]: (Path("x"), Path("y")), tuple[str, ...]: ("x", "y"),
+}  # fmt: skip
 
 
 def values(hint: Any) -> st.SearchStrategy[Any] | None:
@@ -49,7 +51,7 @@ def begun(entry: Entry, args: list[str]) -> Any:
     hints = typing.get_type_hints(kind)
     missing = dataclasses.MISSING
     needed = [f for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing]
-    return kind(**{f.name: NEEDED.get(hints[f.name], ("x", "y")) for f in needed}, **kind.defaults(args))
+    return kind(**{f.name: NEEDED[hints[f.name]] for f in needed}, **kind.defaults(args))
 
 
 def changed(command: Any, data: st.DataObject) -> Any:
@@ -63,6 +65,8 @@ def changed(command: Any, data: st.DataObject) -> Any:
         drawn = values(hints[field.name])
         if drawn is None or field.name not in flagged or field.name in FIXED or data.draw(st.integers(0, 3)):
             continue
+        if value not in (None, ()) and field.default in (None, ()):  # a default that depends on other flags
+            drawn = drawn.filter(lambda v: v not in (None, ()))
         try:
             command = dataclasses.replace(command, **{field.name: data.draw(drawn)})
         except BadInput:
