@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from robolearn.core.switches import available
 from robolearn.runs.command import Command, at_least, check_seed
 
+COSTED = 300  # postures
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
 
 
@@ -68,7 +69,7 @@ class BenchmarkSafety(Command):
         import numpy as np
 
         from hardware.safety import Limits
-        from robolearn.bench.safety.collisions import Attack, compare_postures
+        from robolearn.bench.safety.collisions import Attack, compare_postures, cost_of_a_check
         from robolearn.runs import Progress
         from robots.obstacles import Plane
 
@@ -78,7 +79,9 @@ class BenchmarkSafety(Command):
         table = Plane("table", np.array([0.0, 0.0, 1.0]))
         attack = Attack(robot, limits.tightened(obstacles=(table,)), 0.005, self.seed)
         attack.run(max(self.postures // 1000, 1))
-        return {**found, "drives": attack.tries, "drive_commands": attack.commands, "drive_overlaps": attack.overlaps}
+        cost = cost_of_a_check(robot, limits, COSTED, self.seed)
+        drives = {"drives": attack.tries, "drive_commands": attack.commands, "drive_overlaps": attack.overlaps}
+        return {**found, "cost": cost, **drives}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
@@ -99,6 +102,14 @@ class BenchmarkSafety(Command):
                 f"{found['postures']:,} postures, {found['overlapping']:,} overlapping: {found['let_through']} let "
                 f"through; {found['refused']:,} refused, {found['refused_far']} of them more than 4 cm clear; driven "
                 f"at itself and a table {found['drives']} times: {found['drive_overlaps']} overlaps"
+            )
+            cost = found["cost"]
+            console.print(
+                f"a check of a posture costs {cost['check_us']:.0f} µs, of a way of {cost['way_set_points']} "
+                f"set-points {cost['way_us']:.0f} µs; all distances of {cost['pairs']} pairs {cost['gaps_us']:.0f} µs, of"
+                f" {cost['mujoco_pairs']} by mj_geomDistance {cost['mujoco_us']:.0f} µs; "
+                f"kinematics {cost['forward_us']:.1f} µs, MuJoCo's {cost['mujoco_forward_us']:.1f} µs",
+                highlight=False,
             )
         table = Table("refused at", "times")
         for stage, count in sorted(result["refusals"].items(), key=lambda item: -item[1]):

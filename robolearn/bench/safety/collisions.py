@@ -10,6 +10,7 @@ closed: the nearest of some openings counts.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ Array = NDArray[np.float64]
 REACH = 0.06  # [m] what is farther apart is not measured
 CLEAR = 0.04  # [m] who refuses a posture that is farther than this from any collision is too careful
 OPENINGS = 3
+SET_POINTS, PERIOD, TRAVEL = 20, 0.005, 0.05  # of a way whose check is timed: number, [s], [rad] of each joint
 HELD = "what the gripper holds"
 
 
@@ -108,6 +110,15 @@ class CollisionReference:
         shares = np.linspace(0.0, 1.0, OPENINGS) if fingers_at else np.zeros(1)
         self._fingers = fingers_at
         self._openings = [[low + share * (high - low) for low, high in ranges] for share in shares]
+        joined = {*zip(self._model.exclude_signature >> 16, self._model.exclude_signature & 0xFFFF, strict=True)}
+        joined |= {(int(parent), body) for body, parent in enumerate(self._model.body_parentid)}
+        self._pairs = [
+            (a, b)
+            for b, second in enumerate(self._model.geom_bodyid)
+            for a, first in enumerate(self._model.geom_bodyid[:b])
+            if self._model.body_weldid[first] != self._model.body_weldid[second]
+            and not {(first, second), (second, first)} & joined
+        ]
         self._left_out, self._near_home = np.zeros(0, np.int64), np.zeros(0, np.int64)
         pairs, distances = self._contacts(robot.home)
         at_home = self._model.geom_bodyid[pairs].min(1, initial=1) > 0
@@ -122,6 +133,16 @@ class CollisionReference:
         """How deep anything overlaps at `q` (n,) [m]; 0: nothing does. Quicker than `look`."""
         found = self._look(q, 0.0)
         return max(-found.own, -found.around, 0.0)
+
+    def pair_distances(self, q: ArrayLike) -> Array:
+        """Distance of each pair of geoms that may touch, by `mj_geomDistance` [m], at most `REACH`; gripper open.
+
+        A filter on MuJoCo would compute these for each set-point of a way; see `cost_of_a_check`.
+        """
+        self._data.qpos[self._joints] = q
+        self._data.qpos[self._fingers] = self._openings[-1]
+        mujoco.mj_kinematics(self._model, self._data)
+        return np.array([mujoco.mj_geomDistance(self._model, self._data, a, b, REACH, None) for a, b in self._pairs])
 
     def _look(self, q: ArrayLike, reach: float) -> Distances:
         pairs, distances = self._contacts(q, reach)
@@ -194,6 +215,44 @@ def compare_postures(
         if (k + 1) % 1000 == 0:
             show(k + 1)
     return {"postures": postures, **counts, "depth_mm": 1e3 * deepest}
+
+
+def cost_of_a_check(robot: RobotSpec, limits: Limits, postures: int, seed: int) -> dict[str, float]:
+    """Median wall time of a collision check, by the filter's geometry and by MuJoCo.
+
+    Returns:
+      ``check_us``: the filter's verdict of a posture; ``way_us``: of a way of ``way_set_points`` that ends at rest, and
+      of all that lies between them; ``gaps_us``: its distances of all ``pairs``; ``mujoco_us``: distances of all
+      ``mujoco_pairs`` by `mj_geomDistance`; ``forward_us``, ``mujoco_forward_us``: kinematics alone.
+    """
+    reference, chain = CollisionReference(robot, limits), robot.chain
+    collision = Collision(chain, robot.pieces, limits, np.array(robot.home))
+    model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+    data = mujoco.MjData(model)
+    ways: dict[str, Callable[[Array], Any]] = {
+        "check_us": lambda q: collision.look(q[None]),
+        "way_us": lambda q: collision.look(q + np.linspace(0.0, TRAVEL, SET_POINTS)[:, None], SET_POINTS * PERIOD),
+        "gaps_us": collision.gaps,
+        "mujoco_us": reference.pair_distances,
+        "forward_us": lambda q: chain.forward(q[None]),
+        "mujoco_forward_us": lambda q: mujoco.mj_kinematics(model, data),
+    }
+    rng = np.random.default_rng(seed)
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for k in range(postures + 10):  # the first warm up
+        q = rng.uniform(limits.lower, limits.upper)
+        data.qpos[: len(q)] = q
+        for name, way in ways.items():
+            begun = time.perf_counter()
+            way(q)
+            if k >= 10:
+                taken[name].append(time.perf_counter() - begun)
+    counts = {
+        "way_set_points": SET_POINTS,
+        "pairs": len(collision.arm.pairs),
+        "mujoco_pairs": len(reference.pair_distances(robot.home)),
+    }
+    return {name: 1e6 * float(np.median(values)) for name, values in taken.items()} | counts
 
 
 class Attack:
