@@ -106,8 +106,8 @@ class BenchmarkSafety(Command):
             cost = found["cost"]
             console.print(
                 f"a check of a posture costs {cost['check_us']:.0f} µs, of a way of {cost['way_set_points']} "
-                f"set-points {cost['way_us']:.0f} µs; all distances of {cost['pairs']} pairs {cost['gaps_us']:.0f} µs, of"
-                f" {cost['mujoco_pairs']} by mj_geomDistance {cost['mujoco_us']:.0f} µs; "
+                f"set-points {cost['way_us']:.0f} µs; all distances of {cost['pairs']} pairs {cost['gaps_us']:.0f} µs, "
+                f"of {cost['mujoco_pairs']} by mj_geomDistance {cost['mujoco_us']:.0f} µs; "
                 f"kinematics {cost['forward_us']:.1f} µs, MuJoCo's {cost['mujoco_forward_us']:.1f} µs",
                 highlight=False,
             )
