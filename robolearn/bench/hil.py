@@ -174,8 +174,7 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
     from policies.wrappers.delayed import DelayedPolicy
     from robolearn.core import bind_policy
     from robolearn.eval import evaluate
-    from robolearn.hil.doubt import doubts_of
-    from robolearn.hil.watched import watch
+    from robolearn.hil.evaluation import measure_help, predict_failures
     from sim.experts import make_operator
     from sim.registry import WorldConfig
 
@@ -185,11 +184,11 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
     try:
         bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
         alone = evaluate(env, policy, episodes, STARTS)
-        helped = watch(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
+        helped = measure_help(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
         late = evaluate(env, DelayedPolicy(policy, delay), episodes, STARTS).to_json() if delay else None
         doubts = None
         if isinstance(policy, ChosenPolicy):
-            signs, failures = doubts_of(env, policy, DOUBTED, within=WITHIN)
+            signs, failures = predict_failures(env, policy, DOUBTED, within=WITHIN)
             doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
     finally:
         env.close()

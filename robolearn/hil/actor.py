@@ -1,7 +1,7 @@
-"""The actor: episodes in one world, each step in the spool before anything else is done with it.
+"""The actor: episodes in one world, each step stored in the outbox before anything else is done with it.
 
 Everything of an episode depends on the seed, the actor's name, the episode's number and the weights alone. So in
-lockstep an episode that a kill cut short is played again from its start: what is in the spool must come out again bit
+lockstep an episode that a kill cut short is played again from its start: what is in the outbox must come out again bit
 for bit, and then it goes on. In real time the arm has moved on, and such an episode stays cut.
 """
 
@@ -17,31 +17,86 @@ import numpy as np
 
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, Step
-from robolearn.hil.agent import Operator, SteeredAgent
+from robolearn.hil.agent import DoubleBufferedPolicy, Operator, SteeredAgent
 from robolearn.hil.curriculum import Curriculum
 from robolearn.hil.link import Link
-from robolearn.hil.pacing import Pacer
-from robolearn.hil.person import ActorStatus, Ask, Person
-from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, Lesson, episode_seed
-from robolearn.hil.spool import Spool
-from robolearn.hil.weights import TwoSets
+from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
+from robolearn.hil.outbox import Outbox
+from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, LearnerConfig, episode_seed
+from robolearn.hil.wire.messages import Period
 from robolearn.rewards.choice import KEY
 from robolearn.rollout import Engine, Episodes
 from robots.chunk_execution import ExecutionHistory
 
 log = logging.getLogger(__name__)
 
-HELD_S = 0.02  # a person who answers later than this has held the world
+KEPT = 100_000  # periods that the percentiles are of: an hour and a half at 20 Hz
+HELD_S = 0.02  # a poll of the console that takes longer has held the world
+
+
+class Periods:
+    """Times between control steps."""
+
+    def __init__(self) -> None:
+        self._kept: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """Add one [s]."""
+        self._kept.append(seconds)
+        del self._kept[:-KEPT]
+
+    def measured(self) -> Period:
+        """Their percentiles so far; any thread may call it."""
+        if not self._kept:
+            return Period()
+        p50, p99 = np.percentile(np.array(self._kept), (50, 99)) * 1e3
+        return Period(float(p50), float(p99), len(self._kept))
+
+
+class Pacer:
+    """Waits for the next control step.
+
+    Args:
+      hz: rate of the steps; None: without waiting or measuring.
+    """
+
+    def __init__(self, hz: float | None) -> None:
+        self._period_s = None if hz is None else 1.0 / hz
+        self._next = self._last = 0.0
+        self._periods = Periods()
+
+    def begin(self) -> None:
+        """Begin an episode: its first step is due now."""
+        self._next, self._last = time.perf_counter(), 0.0
+
+    def tick(self) -> None:
+        """Wait until the next step is due. After a delay of more than one period steps are not hurried."""
+        if self._period_s is None:
+            return
+        now = time.perf_counter()
+        if now < self._next:
+            time.sleep(self._next - now)
+            now = time.perf_counter()
+        if self._last:
+            self._periods.add(now - self._last)
+        self._last = now
+        self._next += self._period_s
+        if self._next <= now:
+            self._next = now + self._period_s
+
+    def measured(self) -> Period:
+        """Percentiles of the periods so far."""
+        return self._periods.measured()
 
 
 class OtherWorld(RobolearnError):
-    """An episode that is played again comes out otherwise than the spool has it."""
+    """An episode that is played again differs from the outbox."""
 
 
 @dataclass(frozen=True)
-class Played:
-    """What an actor did in its time: episodes, control steps, how many an operator commanded, and whether a person
-    ended it."""
+class ActorResult:
+    """Episodes and control steps of an actor, those of them that an operator commanded; `quit`: the operator ended
+    it."""
 
     episodes: int
     steps: int
@@ -54,73 +109,73 @@ class Actor:
 
     Args:
       env: one world.
-      sets: what acts.
+      buffered: the policy that acts.
       name: of the actor.
-      make_operator: seed → who watches an episode, or None.
-      person: at a console, or None.
+      make_operator: seed → operator of an episode.
+      console: of the operator.
     """
 
     def __init__(
         self,
         env: Env,
-        sets: TwoSets,
+        buffered: DoubleBufferedPolicy,
         link: Link,
-        spool: Spool,
-        lesson: Lesson,
+        outbox: Outbox,
+        config: LearnerConfig,
         name: str,
         features: Sequence[str],
         make_operator: Callable[[int], Operator] | None = None,
-        person: Person | None = None,
+        console: OperatorConsole | None = None,
     ) -> None:
         self._env, self._engine = env, Engine(env)
-        self._sets, self._link, self._spool = sets, link, spool
-        self._lesson, self._name, self._features = lesson, name, tuple(features)
-        self._make_operator, self._person = make_operator, person
-        self._lockstep = lesson.pace == "lockstep"
-        self._curriculum = Curriculum(lesson.curriculum if make_operator else NO_CURRICULUM, lesson.seed, name)
+        self._buffered, self._link, self._outbox = buffered, link, outbox
+        self._config, self._name, self._features = config, name, tuple(features)
+        self._make_operator, self._console = make_operator, console
+        self._lockstep = config.pace == "lockstep"
+        self._curriculum = Curriculum(config.curriculum if make_operator else NO_CURRICULUM, config.seed, name)
         self._pacer = Pacer(None if self._lockstep else env.interface.control_hz)
-        delay = lesson.settings.acting_delay
+        delay = config.settings.acting_delay
         history = ExecutionHistory(delay, env.interface) if delay else None
-        self._agent = SteeredAgent(sets.act, self._before_chunk, self._before_step, history)
+        self._agent = SteeredAgent(buffered.act, self._before_chunk, self._before_step, history)
         self._episode = self._index = 0
-        self._asked_to_stop = False
+        self._quit = False
         link.measure = self._pacer.measured
 
-    def run(self, stop: Callable[[], bool]) -> Played:
-        """Play until the learner says that it is over, a person or `stop` says so.
+    def run(self, stop: Callable[[], bool]) -> ActorResult:
+        """Play until the learner's run is over, the operator quits or `stop` is true.
 
         Raises:
           BadInput: the learner refuses.
         """
-        number, first = self._spool.tail()
-        self._curriculum.replay(islice(self._spool.read(), first))
-        if first < len(self._spool) and not self._lockstep:
-            number, first = number + 1, len(self._spool)
+        number, first = self._outbox.tail()
+        self._curriculum.replay(islice(self._outbox.read(), first))
+        if first < len(self._outbox) and not self._lockstep:
+            number, first = number + 1, len(self._outbox)
         episodes = steps = interventions = 0
 
         def ends() -> bool:
-            return stop() or self._asked_to_stop
+            return stop() or self._quit
 
         while not ends() and (self._link.synchronize if self._lockstep else self._link.hold)(ends):
             try:
-                played, helped, whole = self._play(number, first, ends)
-                steps, interventions, episodes = steps + played, interventions + helped, episodes + whole
+                length, helped, whole = self._play(number, first, ends)
+                steps, interventions, episodes = steps + length, interventions + helped, episodes + whole
             except OtherWorld as other:
                 log.warning("episode %d: %s; it stays cut", number, other)
-            number, first = number + 1, len(self._spool)
+            number, first = number + 1, len(self._outbox)
         self._link.drain(1.0)
-        return Played(episodes, steps, interventions, self._asked_to_stop)
+        return ActorResult(episodes, steps, interventions, self._quit)
 
     def _play(self, number: int, first: int, stop: Callable[[], bool]) -> tuple[int, int, bool]:
-        """One episode, whose first record has the number `first`: (steps, of an operator, whether it came to its
-        end)."""
+        """One episode, whose first record has the number `first`: (steps, those of an operator, true where it
+        ended)."""
         starts, freely = self._curriculum.begin(number)
         of_use = ((starts, STARTS), (number, NOISE), (number, OPERATOR))
-        seeds = [episode_seed(self._lesson.seed, self._name, episode, use) for episode, use in of_use]
+        seeds = [episode_seed(self._config.seed, self._name, episode, use) for episode, use in of_use]
         self._engine.reset(seeds[0])
         if self._lockstep:
-            self._sets.swap()
-        self._sets.seed(seeds[1])
+            self._buffered.swap()
+        self._buffered.seed(seeds[1])
         self._agent.start(self._make_operator(seeds[2]) if self._make_operator is not None else None, freely)
         self._episode, self._index = number, 0
         self._pacer.begin()
@@ -129,7 +184,7 @@ class Actor:
             seen, helped = turn.decision.aux["observation"], turn.decision.aux["intervention"]
             label = self._agent.label
             labelled = label in ("success", "failure")
-            by_task = self._lesson.reward != KEY  # else the world may say what it likes: the person's key counts
+            by_task = self._config.reward != KEY  # else the operator's key alone counts
             step = Step(
                 number,
                 self._index,
@@ -142,12 +197,12 @@ class Actor:
             self._index += 1
             interventions += helped
             terminated, over = by_task and bool(turn.terminated[0]), bool(turn.ended[0])
-            if labelled or over or label in ("stop", "return"):
+            if labelled or over or label in ("quit", "return"):
                 success = label == "success" if labelled else by_task and bool(turn.solved[0])
                 ended = labelled or terminated
                 end = End(number, self._index, self._recorded(turn.observation), ended, not ended, success)
                 self._write(first + self._index, end)
-                self._asked_to_stop |= label == "stop"
+                self._quit |= label == "quit"
                 return self._index, interventions, True
             if stop():
                 return self._index, interventions, False
@@ -155,11 +210,11 @@ class Actor:
 
     def _write(self, number: int, record: Record) -> None:
         self._curriculum.take(record)
-        if number < len(self._spool):
-            if self._spool.encode(record) != self._spool.raw(number):
-                raise OtherWorld(f"record {number} comes out otherwise than before")
+        if number < len(self._outbox):
+            if self._outbox.encode(record) != self._outbox.raw(number):
+                raise OtherWorld(f"record {number} differs from the one before")
             return
-        self._spool.append(record)
+        self._outbox.append(record)
         self._link.notify()
 
     def _recorded(self, observation: Observation) -> dict[str, np.ndarray]:
@@ -167,29 +222,29 @@ class Actor:
 
     def _before_chunk(self) -> None:
         if not self._lockstep:
-            self._sets.swap()
+            self._buffered.swap()
 
-    def _before_step(self, observation: Observation, steering: bool) -> Sequence[Ask]:
+    def _before_step(self, observation: Observation, steering: bool) -> Sequence[OperatorCommand]:
         self._pacer.tick()
-        if self._person is None:
+        if self._console is None:
             return ()
-        self._person.show(
+        self._console.show(
             ActorStatus(
                 episode=self._episode,
                 step=self._index,
                 observation=observation,
                 operator=steering,
-                version=self._sets.version,
+                version=self._buffered.version,
                 period=self._link.period,
                 linked=self._link.alive,
-                unsent=len(self._spool) - self._link.acknowledged,
+                unsent=len(self._outbox) - self._link.acknowledged,
                 progress=self._link.progress,
                 executed=self._agent.executed,
-                asks_help=self._sets.unsure and not steering,
+                asks_help=self._buffered.uncertain and not steering,
             )
         )
         began = time.perf_counter()
-        asked = self._person.poll()
+        commands = self._console.poll()
         if time.perf_counter() - began > HELD_S:
-            self._pacer.begin()  # the person held the world: that is no control step
-        return asked
+            self._pacer.begin()  # the operator held the world: that is no control step
+        return commands

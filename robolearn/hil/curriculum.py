@@ -1,11 +1,11 @@
-"""When an operator helps beyond taking over from failures: freely at first, and by going back to what failed.
+"""Schedule of the operator's help beyond corrections: free demonstrations at first, and starts that failed before.
 
     P(episode is steered from its start) = free · max(0, 1 − steps / free_steps)
     P(episode begins as one that failed) = revisit, while there are any
 
-An operator who only corrects says nothing of the steps before things go wrong, and late corrections cannot save every
-episode: so they show the task freely at first, from the starts as they come. Who corrects later puts things back to
-where the policy failed or was helped, so that rare failures are seen often. Everything follows from the records and the
+An operator who only corrects demonstrates nothing of the steps before a failure, and late corrections cannot save every
+episode: so the task is demonstrated freely at first, from any start. Later episodes begin where the policy failed or
+was helped, so that rare failures are seen often. Everything follows from the records and the
 seed: after a kill the schedule goes on as it would have.
 """
 
@@ -23,10 +23,10 @@ REMEMBERED = 20  # failures that wait to be visited again
 
 
 class Curriculum:
-    """What each episode begins with.
+    """Start and operator of each episode.
 
     Args:
-      seed, actor: of whom.
+      seed, actor: of the episodes.
     """
 
     def __init__(self, config: CurriculumConfig, seed: int, actor: str) -> None:
@@ -48,7 +48,7 @@ class Curriculum:
         return self._starts, bool(freely < self._config.free * left)
 
     def take(self, record: Record) -> None:
-        """What happened next in the episode that was begun."""
+        """Take the next record of the episode that was begun."""
         if isinstance(record, Step):
             self._steps += 1
             self._helped |= record.intervention
@@ -58,7 +58,7 @@ class Curriculum:
             self._failed.append(self._starts)
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Come to where the schedule was after whole episodes, whose records these are."""
+        """Restore the schedule after whole episodes with these records."""
         for record in records:
             if isinstance(record, Step) and record.index == 0:
                 self.begin(record.episode)

@@ -1,11 +1,11 @@
-"""Two replay buffers, filled from the actors' records: what was done, and what is worth doing.
+"""Two replay buffers, filled from the actors' records.
 
     online           every episode
     demonstrations   the demonstrator's episodes, and of every other the windows in which an operator steered
 
-Which record came when between those of other actors decides where it lies in the buffers, and with that which windows
-a generator draws. So `order` remembers how the episodes were closed: from the logs and it the buffers are rebuilt bit
-for bit.
+The order in which records of several actors arrive decides where they lie in the buffers, and with that which windows
+a generator draws. So `order` records how the episodes were closed: from the logs and it the buffers are rebuilt bit for
+bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Closed:
 
     Attributes:
       actor: whose.
-      records: how many of that actor's records had been taken then.
+      records: number of that actor's records that had been taken then.
       cut: it was cut short by a crash.
     """
 
@@ -36,15 +36,15 @@ class Closed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an episode.
+    """Outcome of an episode.
 
     Attributes:
       steps: control steps.
       interventions: those of them that an operator commanded.
-      takeovers: how often one took over.
-      success: whether the task was solved.
+      takeovers: number of take-overs.
+      success: the task was solved.
       reward: sum.
-      cut: it was cut short by a crash; says nothing of success.
+      cut: it was cut short by a crash; its success is unknown.
     """
 
     steps: int
@@ -59,12 +59,12 @@ class Experience:
     """See the module.
 
     Args:
-      algorithm: whose settings say how windows are made and drawn.
+      algorithm: its settings define how windows are made and drawn.
       demonstrations: to begin with.
-      judge: gives an episode, shown or played, its rewards and its end, before anything is learned from it.
+      score: gives an episode its rewards and its end, before anything is learned from it.
 
     Attributes:
-      taken: actor → how many records of its were taken.
+      taken: actor → number of its records that were taken.
       order, outcomes: of the episodes, in the order in which they were closed.
     """
 
@@ -72,9 +72,9 @@ class Experience:
         self,
         algorithm: OffPolicy,
         demonstrations: Iterable[PlayedEpisode],
-        judge: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
     ) -> None:
-        self._algorithm, self._judge = algorithm, judge
+        self._algorithm, self._score = algorithm, score
         self._over: dict[str, int] = {}  # actor → the newest episode that was cut
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Experience:
             for _ in range(2)
         )
         for episode in demonstrations:
-            self.demonstrations.add(algorithm.keep(judge(episode)))
+            self.demonstrations.add(algorithm.keep(score(episode)))
 
     @property
     def env_steps(self) -> int:
@@ -104,7 +104,7 @@ class Experience:
         """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
         assembler = self._assemblers.setdefault(actor, Assembler())
         closed = []
-        if record.episode <= self._over.get(actor, -1):  # its rest comes after all, and nobody waits for it any more
+        if record.episode <= self._over.get(actor, -1):  # the rest of an episode that was cut
             self.taken[actor] = self.taken.get(actor, 0) + 1
             return closed
         if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:
@@ -116,7 +116,7 @@ class Experience:
         return closed
 
     def cut(self, actor: str) -> list[Outcome]:
-        """Close the running episode of an actor that will not go on with it."""
+        """Close the running episode of an actor that is gone."""
         assembler = self._assemblers[actor]
         self._over[actor] = assembler.expects[0] if assembler.expects[1] else self._over.get(actor, -1)
         episode = assembler.cut()
@@ -128,7 +128,7 @@ class Experience:
         return [actor for actor, assembler in self._assemblers.items() if assembler.expects[1] > 0]
 
     def sample(self, generator: torch.Generator) -> WindowBatch:
-        """A batch: the share of demonstrations that the settings say, as long as there are both."""
+        """A batch with the share of demonstrations of the settings, once there are both."""
         config = self._algorithm.config
         count = config.batch
         shown = round(config.demo_share * count) if len(self.online) else count
@@ -145,7 +145,7 @@ class Experience:
         return len(self.online) + len(self.demonstrations)
 
     def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> Outcome:
-        episode = self._judge(episode)
+        episode = self._score(episode)
         kept = self._algorithm.keep(episode)
         for buffer, only in ((self.online, False), (self.demonstrations, True)):
             if only and not episode.intervention.any():

@@ -5,7 +5,7 @@
 In lockstep the updates that an episode pays for are made before anything else is taken, so what is learned depends on
 the records and the seed alone; in real time records come first. A checkpoint holds networks, optimisers, generators,
 counters, and which records were in the buffers; the records are in the logs. After a kill the buffers are rebuilt from
-them up to the checkpoint, and what the logs have beyond it is taken as if it came then.
+them up to the checkpoint, and the records beyond it are taken as if they came then.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
-from robolearn.hil.board import Board
 from robolearn.hil.experience import Closed, Experience, Outcome
-from robolearn.hil.intake import Intake
-from robolearn.hil.settings import Budget, LearnerSettings, Lesson
+from robolearn.hil.learner_service import LearnerState
+from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
+from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import pack_weights
 from robolearn.io.atomic import replace_folder
 from robolearn.runs import Run
@@ -38,52 +38,52 @@ from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, u
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 0.05  # at most between two looks at whether to stop
-GOODBYE_S = 10.0  # for actors to hear that the run is over
-COMING_S = 60.0  # and for those who are still to come, to a learner that had nothing left to do
-ALIVE_S = 5.0  # an actor that was heard so long ago is waited for
+IDLE_S = 0.05  # longest time between two checks whether to stop
+INFORM_S = 10.0  # for actors to receive that the run is over
+COMING_S = 60.0  # the same where some are still to connect: the learner had nothing left to do
+ALIVE_S = 5.0  # an actor whose last heartbeat is older is silent
 
 
 class Learner:
     """See the module.
 
     Args:
-      run: where metrics and checkpoints go.
+      run: for metrics and checkpoints.
       base: the policy to begin with; its weights stay as they are.
-      intake: the actors' records.
-      board: what actors see.
+      receiver: the actors' records.
+      state: shared with the actors.
       demonstrations: to begin with.
-      judge: see `Experience`.
+      score: see `Experience`.
     """
 
     def __init__(
         self,
         run: Run,
         base: ChunkPolicy,
-        lesson: Lesson,
+        config: LearnerConfig,
         budget: Budget,
-        intake: Intake,
-        board: Board,
+        receiver: TransitionReceiver,
+        state: LearnerState,
         demonstrations: Iterable[PlayedEpisode],
-        settings: LearnerSettings | None = None,
-        judge: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        options: LearnerOptions | None = None,
+        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
     ) -> None:
-        self.run, self.lesson, self.budget, self.intake, self.board = run, lesson, budget, intake, board
-        self.settings = LearnerSettings() if settings is None else settings
-        self.algorithm = lesson.settings.build(base, seed=lesson.seed)
-        self.experience = Experience(self.algorithm, demonstrations, judge)
-        self.draws = torch.Generator().manual_seed(lesson.seed)
-        self._lockstep = lesson.pace == "lockstep"
-        self._waiting: deque[tuple[str, Iterator[Record]]] = deque()  # what the logs had beyond the checkpoint
+        self.run, self.config, self.budget, self.receiver, self.state = run, config, budget, receiver, state
+        self.options = LearnerOptions() if options is None else options
+        self.algorithm = config.settings.build(base, seed=config.seed)
+        self.experience = Experience(self.algorithm, demonstrations, score)
+        self.draws = torch.Generator().manual_seed(config.seed)
+        self._lockstep = config.pace == "lockstep"
+        self._waiting: deque[tuple[str, Iterator[Record]]] = deque()  # records beyond the checkpoint
         self._sums: dict[str, Tensor] = {}  # of the metrics since the last row
         self._summed = 0
-        self._silent: set[str] = set()  # actors that have not been heard for a while
+        self._silent: set[str] = set()  # actors whose last heartbeat is old
         self._worked_s, self._began = 0.0, time.monotonic()
         self._restore()
 
     @property
     def updates(self) -> int:
-        """So far."""
+        """Updates so far."""
         return self.algorithm.updates
 
     @property
@@ -94,12 +94,12 @@ class Learner:
 
     @property
     def due(self) -> bool:
-        """Whether an update is to be made."""
+        """True where an update is to be made."""
         return self.updates < self.allowed and len(self.experience) > 0
 
     @property
     def finished(self) -> bool:
-        """Whether the budget is spent; in lockstep all updates are made then that it pays for."""
+        """True once the budget is spent, and in lockstep all updates are made that it pays for."""
         spent = self.budget.spent(self.experience.env_steps, len(self.experience.order))
         return spent and not (self._lockstep and self.due)
 
@@ -109,7 +109,7 @@ class Learner:
         return self._worked_s + time.monotonic() - self._began
 
     def learn(self, stop: Callable[[], bool], progress: Callable[[int, dict[str, float]], None]) -> bool:
-        """Work until the budget is spent (true) or `stop` says so (false); saves at the end either way.
+        """Work until the budget is spent (true) or `stop` is true (false); saves at the end either way.
 
         Raises:
           RobolearnError: a log cannot be written.
@@ -119,25 +119,25 @@ class Learner:
         saved = time.monotonic()
         while not stop() and not self.finished:
             if not self._step():
-                self.intake.wait(IDLE_S)
-            if self.intake.failure is not None:
-                raise RobolearnError(f"the log of transitions cannot be written: {self.intake.failure.strerror}")
-            self._look_for_actors()
-            progress(self.experience.env_steps, vars(self.board.progress))
-            if time.monotonic() - saved >= self.settings.checkpoint_s:
+                self.receiver.wait(IDLE_S)
+            if self.receiver.failure is not None:
+                raise RobolearnError(f"the log of transitions cannot be written: {self.receiver.failure.strerror}")
+            self._check_actors()
+            progress(self.experience.env_steps, vars(self.state.progress))
+            if time.monotonic() - saved >= self.options.checkpoint_s:
                 self.save()
                 saved = time.monotonic()
         self.save()
         if not self.finished:
             return False
         self._publish()
-        self.board.finish(self.experience.taken)
-        self._say_goodbye(stop)
+        self.state.finish(self.experience.taken)
+        self._inform_actors(stop)
         return True
 
     def save(self) -> None:
         """Write a checkpoint; the one before it goes only then."""
-        self.intake.sync()
+        self.receiver.sync()
         tensors, meta = self.algorithm.state()
         tensors |= {"draws": self.draws.get_state()} | prefixed("sums", self._sums)
         order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
@@ -175,7 +175,7 @@ class Learner:
             if (record := next(stored, None)) is not None:
                 return actor, record
             self._waiting.popleft()
-        return self.intake.take()
+        return self.receiver.take()
 
     def _take(self, actor: str, record: Record) -> None:
         for outcome in self.experience.take(actor, record):
@@ -189,20 +189,20 @@ class Learner:
         self._show()
 
     def _show(self) -> None:
-        """What was done is shown; in lockstep only when all is done that was to be."""
-        behind = self.updates - self.board.version
-        if self._lockstep and (self.due or self.finished):  # its actors hear of the end at once with the last episode
+        """Publish progress; in lockstep only once all updates that are due are made."""
+        behind = self.updates - self.state.version
+        if self._lockstep and (self.due or self.finished):  # its actors receive the end together with the last episode
             return
-        if behind and (self._lockstep or behind >= self.settings.publish_every or not self.due):
+        if behind and (self._lockstep or behind >= self.options.publish_every or not self.due):
             self._publish()
         for actor, records in self.experience.taken.items():
-            self.board.process(actor, records)
+            self.state.process(actor, records)
 
     def _publish(self) -> None:
         if self._lockstep and self.due:
             return
         tensors = {key: value.cpu().numpy() for key, value in self.algorithm.acting().items()}
-        self.board.publish(self.updates, pack_weights(self.updates, tensors))
+        self.state.publish(pack_weights(self.updates, tensors))
 
     def _log(self, outcome: Outcome) -> None:
         """A row of metrics for the episode."""
@@ -225,10 +225,10 @@ class Learner:
             "wall_s": self.wall_s,
         }
         self.run.log(len(self.experience.order) - 1, row | updates)
-        self.board.show(q=updates.get("q", math.nan), **self._shown())
+        self.state.show(q=updates.get("q", math.nan), **self._shown())
 
     def _shown(self) -> dict[str, float]:
-        free, rate = summary(self.experience.outcomes, self.settings.success_window)
+        free, rate = summary(self.experience.outcomes, self.options.success_window)
         return {
             "success": sum(o.success for o in free) / len(free) if free else math.nan,
             "intervention_rate": rate,
@@ -236,41 +236,43 @@ class Learner:
             "updates": self.updates,
         }
 
-    def _look_for_actors(self) -> None:
-        """Say once when one is silent, and once when it is back; cut the episode of one that is silent for too long.
+    def _check_actors(self) -> None:
+        """Log once when one is silent, and once when it is back; cut the episode of one that is silent for too long.
 
-        In lockstep an actor plays its episode again from its start, whenever it comes back: there nothing is cut.
+        In lockstep nothing is cut: an actor that comes back plays its episode again from its start.
         """
         now = time.monotonic()
-        for actor, heard in tuple(self.board.heard.items()):
-            if (now - heard > ALIVE_S) != (actor in self._silent):
+        for actor, at in tuple(self.state.last_heartbeat.items()):
+            if (now - at > ALIVE_S) != (actor in self._silent):
                 back = actor in self._silent
                 (self._silent.discard if back else self._silent.add)(actor)
                 log.warning("actor %s %s", actor, "is back" if back else "is silent: waiting for it")
         for actor in () if self._lockstep else self.experience.running:
-            if now - self.board.heard.get(actor, self._began) > self.settings.cut_after_s and not self._more(actor):
+            silent_s = now - self.state.last_heartbeat.get(actor, self._began)
+            if silent_s > self.options.cut_after_s and not self._has_more(actor):
                 log.warning("actor %s is gone: its episode is cut", actor)
                 for outcome in self.experience.cut(actor):
                     self._log(outcome)
                 self._show()
 
-    def _more(self, actor: str) -> bool:
-        """Whether records of `actor` wait to be taken."""
-        return any(name == actor for name, _ in self._waiting) or self.intake.waits
+    def _has_more(self, actor: str) -> bool:
+        """True where records of `actor` wait to be taken."""
+        return any(name == actor for name, _ in self._waiting) or self.receiver.waits
 
-    def _say_goodbye(self, stop: Callable[[], bool]) -> None:
-        """Wait until the actors have heard that it is over; those that are awaited have to come first."""
-        heard, told = self.board.heard, self.board.told
-        until = time.monotonic() + (COMING_S if len(heard) < self.settings.awaited else GOODBYE_S)
+    def _inform_actors(self, stop: Callable[[], bool]) -> None:
+        """Wait until the actors have received that the run is over; those that are awaited have to connect first."""
+        beats, informed = self.state.last_heartbeat, self.state.informed
+        until = time.monotonic() + (COMING_S if len(beats) < self.options.awaited else INFORM_S)
         while not stop() and (now := time.monotonic()) < until:
-            if len(heard) >= self.settings.awaited and all(a in told or now - at > ALIVE_S for a, at in heard.items()):
+            gone = all(actor in informed or now - at > ALIVE_S for actor, at in beats.items())
+            if len(beats) >= self.options.awaited and gone:
                 return
             time.sleep(IDLE_S)
 
     # --- after a kill ---------------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        stored = {actor: self.intake.stored(actor) for actor in self.intake.actors}
+        stored = {actor: self.receiver.stored(actor) for actor in self.receiver.actors}
         found = load_latest_state(self.run.state_dir)
         if found is not None:
             tensors, meta = found
@@ -288,7 +290,7 @@ class Learner:
                     expected="the state of this run",
                 ) from error
         self.run.rewind(len(self.experience.order))
-        anew = {actor: self.intake.actors[actor].count - self.experience.taken.get(actor, 0) for actor in stored}
+        anew = {actor: self.receiver.actors[actor].count - self.experience.taken.get(actor, 0) for actor in stored}
         self._waiting.extend((actor, records) for actor, records in stored.items() if anew[actor])
         if found is not None or self._waiting:
             log.info("resumed %s: %d episodes, %d updates, %d records to be taken anew", self.run.path,
@@ -296,7 +298,7 @@ class Learner:
 
     def _rebuild(self, stored: dict[str, Iterator[Record]], closed: Closed) -> None:
         """Take the records of `closed`; those of its actor in `stored` go on after them."""
-        there = self.intake.actors[closed.actor].count if closed.actor in stored else 0
+        there = self.receiver.actors[closed.actor].count if closed.actor in stored else 0
         if there < closed.records:
             raise BadInput(
                 f"log of actor {closed.actor!r}", got=f"{there} records",
@@ -323,14 +325,14 @@ def result_of(learner: Learner) -> dict[str, Any]:
     from robolearn.eval.intervals import Success
 
     outcomes, steps = learner.experience.outcomes, learner.experience.env_steps
-    free, rate = summary(outcomes, learner.settings.success_window)
+    free, rate = summary(outcomes, learner.options.success_window)
     hz = learner.algorithm.base.interface.control_hz
-    periods = learner.board.periods
+    periods = learner.state.periods
     slowest = max(periods.values(), key=lambda period: period.p99, default=None)
     return {
         "run": str(learner.run.path),
         "policy": str(learner.run.policy_dir),
-        "algorithm": learner.lesson.algo,
+        "algorithm": learner.config.algo,
         "success": Success.of(sum(o.success for o in free), len(free)).to_json() if free else None,
         "episodes": len(outcomes),
         "env_steps": steps,

@@ -1,7 +1,7 @@
-"""The actor's side of the link: sends what is in the spool, fetches weights, and comes back whenever it is cut.
+"""The actor's side of the link: sends the outbox, fetches weights, and reconnects whenever the line is cut.
 
-Two threads: one sends records as they come, one beats, and fetches weights. Neither is ever waited for by the control
-loop; what the loop waits for between two episodes is said by `synchronize` and `hold`.
+Two threads: one sends records as they come, one sends heartbeats and fetches weights. The control loop never waits for
+them; between two episodes it waits in `synchronize` and `hold`.
 """
 
 from __future__ import annotations
@@ -13,131 +13,128 @@ import time
 from collections.abc import Callable, Iterator
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.board import Period, Progress
-from robolearn.hil.settings import Lesson
-from robolearn.hil.spool import Spool
-from robolearn.hil.weights import TwoSets
+from robolearn.hil.agent import DoubleBufferedPolicy
+from robolearn.hil.outbox import Outbox
+from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
 from robolearn.hil.wire.client import Client, LinkDown, SessionLost
+from robolearn.hil.wire.messages import Period, Progress
 
 log = logging.getLogger(__name__)
 
-BEAT_S = 0.5
-DEAD_S = 2.0  # without an answer to a beat the learner counts as dead
-CALL_S = 5.0  # an answer takes no longer, or the call is made again
+HEARTBEAT_S = 0.5
+DEAD_S = 2.0  # without a reply to a heartbeat the learner counts as dead
+CALL_S = 5.0  # a reply takes no longer, or the call is made again
 RETRY_S = 0.2
-NOTHING = Period(0.0, 0.0, 0)
 
-Caller = Callable[[int], Client]
-"""largest answer [bytes] → a connection"""
+Connector = Callable[[int], Client]
+"""largest reply [bytes] → a client"""
 
 
 class Link:
     """Connects the actor called `actor`.
 
     Args:
-      call: makes the connection.
-      spool: what is sent.
+      connector: makes the client.
+      outbox: of the records to send.
       interface, policy: hashes; the learner must have the same.
-      record_limit: no record is longer [bytes].
 
     Attributes:
-      measure: what the learner is told of the control steps; called by a thread of the link.
-      period: as it was told last.
-      progress: of the learner, as it said last.
-      finished: the learner has said that the run is over.
-      connections: how often a session was begun.
+      measure: returns the period of the control steps; called by a thread of the link.
+      period: as it was sent last.
+      progress: of the learner, as it was received last.
+      finished: the learner's run is over.
+      connections: number of sessions that were begun.
     """
 
-    def __init__(self, call: Caller, spool: Spool, actor: str, interface: str, policy: str, record_limit: int) -> None:
-        self._call, self._spool, self._actor = call, spool, actor
+    def __init__(self, connector: Connector, outbox: Outbox, actor: str, interface: str, policy: str) -> None:
+        self._connector, self._outbox, self._actor = connector, outbox, actor
         self._interface, self._policy = interface, policy
-        self._append = m.append_schema(record_limit)
-        self._client = call(m.WELCOME.limit)
-        self._sets: TwoSets | None = None
+        self._client = connector(m.CONNECT_REPLY_LIMIT)
+        self._buffered: DoubleBufferedPolicy | None = None
         self._session, self._next = 0, 0
-        self._task = ""
-        self._heard = -float("inf")
+        self._config = ""
+        self._answered = -float("inf")
         self._changed = threading.Condition()
-        self._wake_sender, self._wake_beat = threading.Event(), threading.Event()
+        self._wake_sender, self._wake_heartbeat = threading.Event(), threading.Event()
         self._wait_for = self._processed = -1
         self._closed = False
         self._failure: BadInput | None = None
         self._threads: list[threading.Thread] = []
-        self.measure: Callable[[], Period] = lambda: NOTHING
-        self.period = NOTHING
+        self.measure: Callable[[], Period] = Period
+        self.period = Period()
         self.progress = Progress()
         self.finished = False
         self.connections = 0
 
     @property
     def alive(self) -> bool:
-        """Whether the learner has answered lately."""
-        return time.monotonic() - self._heard < DEAD_S
+        """True where the learner has replied lately."""
+        return time.monotonic() - self._answered < DEAD_S
 
     @property
     def acknowledged(self) -> int:
-        """So many records are on the learner's disk."""
+        """Number of records on the learner's disk."""
         return self._next
 
-    def open(self, stop: Callable[[], bool]) -> Lesson | None:
-        """Connect for the first time, however long that takes; None if `stop` said so.
+    def open(self, stop: Callable[[], bool]) -> LearnerConfig | None:
+        """Connect for the first time, however long that takes; None once `stop` is true.
 
         Raises:
           BadInput: the learner refuses.
         """
-        said = False
+        logged = False
         while not stop():
             try:
                 self._connect()
-                return Lesson.from_text(self._task)
+                return LearnerConfig.from_text(self._config)
             except LinkDown as down:
-                if not said:
+                if not logged:
                     log.warning("waiting for the learner: %s", down)
-                    said = True
+                    logged = True
                 time.sleep(RETRY_S)
         return None
 
-    def start(self, sets: TwoSets) -> None:
-        """Begin to send, and to fetch weights into `sets`."""
-        first, self._client = self._client, self._call(max(m.weights_limit(sets.like), m.WELCOME.limit))
+    def start(self, buffered: DoubleBufferedPolicy) -> None:
+        """Begin to send, and to fetch weights into `buffered`."""
+        first, self._client = self._client, self._connector(max(m.weights_limit(buffered.like), m.CONNECT_REPLY_LIMIT))
         first.close()
-        self._sets = sets
+        self._buffered = buffered
         self._threads = [
             threading.Thread(target=self._run, args=(work,), name=f"hil-{work.__name__}", daemon=True)
-            for work in (self._send, self._beat)
+            for work in (self._send, self._heartbeat)
         ]
         for thread in self._threads:
             thread.start()
 
     def notify(self) -> None:
-        """There is something new in the spool."""
+        """Wake the sender: the outbox has a new record."""
         self._wake_sender.set()
 
     def synchronize(self, stop: Callable[[], bool]) -> bool:
-        """Wait until the learner has done all that the spool is good for, and its weights are loaded.
+        """Wait until the learner has made all updates that the outbox pays for, and its weights are loaded.
 
-        False where the run is over, or `stop` says so.
+        False where the run is over, or `stop` is true.
 
         Raises:
-          BadInput: the learner refuses what it is sent.
+          BadInput: the learner refuses a record.
         """
-        wanted = len(self._spool)
+        wanted = len(self._outbox)
         with self._changed:
             self._processed, self._wait_for = -1, wanted
-        self._wake_beat.set()
+        self._wake_heartbeat.set()
         done = self._until(lambda: self._processed >= wanted, stop)
         self._wait_for = -1
         return done
 
     def hold(self, stop: Callable[[], bool]) -> bool:
-        """Wait while the learner is dead, or has shown no weights yet; False as in `synchronize`."""
-        return self._until(lambda: self.alive and self._sets is not None and self._sets.loaded, stop)
+        """Wait while the learner is dead, or has published no weights yet; False as in `synchronize`."""
+        return self._until(lambda: self.alive and self._buffered is not None and self._buffered.loaded, stop)
 
     def drain(self, timeout_s: float) -> None:
         """Wait until all records are acknowledged, but no longer than that."""
         until = time.monotonic() + timeout_s
-        while self._next < len(self._spool) and time.monotonic() < until and self._failure is None:
+        while self._next < len(self._outbox) and time.monotonic() < until and self._failure is None:
             self._wake_sender.set()
             time.sleep(0.02)
 
@@ -145,21 +142,21 @@ class Link:
         """May be called twice."""
         self._closed = True
         self._wake_sender.set()
-        self._wake_beat.set()
+        self._wake_heartbeat.set()
         self._client.close()
         for thread in self._threads:
             thread.join(CALL_S)
 
     def _until(self, ready: Callable[[], bool], stop: Callable[[], bool]) -> bool:
-        said = False
+        logged = False
         while not ready():
             if self._failure is not None:
                 raise self._failure
             if self.finished or stop():
                 return False
-            if not said and not self.alive and self._heard > 0:
+            if not logged and not self.alive and self._answered > 0:
                 log.warning("the learner does not answer: holding")
-                said = True
+                logged = True
             with self._changed:
                 self._changed.wait(0.05)
         return not self.finished
@@ -182,67 +179,63 @@ class Link:
                 time.sleep(RETRY_S)
 
     def _connect(self) -> None:
-        hello = m.HELLO.pack(
+        request = m.CONNECT.request(
             protocol=m.PROTOCOL,
             actor=self._actor,
             interface=self._interface,
             policy=self._policy,
-            spooled=len(self._spool),
+            stored=len(self._outbox),
         )
-        answer = m.WELCOME.unpack(self._client.call(m.CONNECT, hello, CALL_S))
-        if self._task and answer["task"] != self._task:
+        reply = self._client.call(m.CONNECT, request, CALL_S)
+        if self._config and reply.config != self._config:
             raise BadInput("learner", got="other settings than before", hint="Start the actor anew")
-        self._spool.belongs_to(answer["run"])
-        self._task, self._next, self._session = answer["task"], answer["expects"], answer["session"]
+        self._outbox.belongs_to(reply.run)
+        self._config, self._next, self._session = reply.config, reply.expects, reply.session
         self.connections += 1
 
     def _send(self) -> None:
         if not self._session:
             self._connect()
         session, first = self._session, self._next
-        records = self._spool.batch(first, m.MOST_RECORDS, m.MOST_BYTES)
+        records = self._outbox.batch(first, m.MOST_RECORDS, m.MOST_BYTES)
         if not records:
-            self._wake_sender.wait(BEAT_S)
+            self._wake_sender.wait(HEARTBEAT_S)
             self._wake_sender.clear()
             return
-        message = m.pack_records(self._append, session, first, records)
-        count = m.ACKNOWLEDGED.unpack(self._client.call(m.APPEND, message, CALL_S))["records"]
-        if not first <= count <= len(self._spool):
-            raise BadInput("learner", got=f"{count} records acknowledged", expected=f"{first} to {len(self._spool)}")
+        request = m.APPEND.request(session=session, first=first, records=records)
+        count = self._client.call(m.APPEND, request, CALL_S).records
+        if not first <= count <= len(self._outbox):
+            raise BadInput("learner", got=f"{count} records acknowledged", expected=f"{first} to {len(self._outbox)}")
         self._next = count
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         session = self._session
         if not session:
             time.sleep(RETRY_S)
             return
         period = self.period = self.measure()
-        asked = m.BEAT_ASKED.pack(
+        request = m.HEARTBEAT.request(
             session=session,
             wait_for=self._wait_for,
             period_p50_ms=period.p50,
             period_p99_ms=period.p99,
             periods=period.count,
         )
-        answer = m.BEAT_ANSWERED.unpack(self._client.call(m.BEAT, asked, CALL_S))
-        self._heard = time.monotonic()
-        self.progress = Progress(**{key: _known(answer[key]) for key in vars(self.progress)})
-        assert self._sets is not None
-        if answer["version"] >= 0 and answer["version"] != self._sets.newest:
-            content = self._client.call(m.WEIGHTS, m.WEIGHTS_ASKED.pack(session=session), CALL_S)
-            self._sets.load(*m.unpack_weights(content, self._sets.like))
+        reply = self._client.call(m.HEARTBEAT, request, CALL_S)
+        self._answered = time.monotonic()
+        self.progress = Progress.of(reply)
+        assert self._buffered is not None
+        if reply.version >= 0 and reply.version != self._buffered.newest:
+            weights = self._client.call(m.WEIGHTS, m.WEIGHTS.request(session=session), CALL_S)
+            self._buffered.load(*m.unpack_weights(weights, self._buffered.like))
         with self._changed:
-            if answer["finished"]:
+            if reply.finished:
                 self.finished = True
-            self._processed = answer["processed"]
+            self._processed = reply.processed
             self._changed.notify_all()
         if self._wait_for < 0 or self._processed >= self._wait_for:
-            self._wake_beat.wait(BEAT_S)
-            self._wake_beat.clear()
-
-
-def _known(value: float) -> float:
-    return float("nan") if value == m.UNKNOWN else value
+            self._wake_heartbeat.wait(HEARTBEAT_S)
+            self._wake_heartbeat.clear()
 
 
 @contextlib.contextmanager

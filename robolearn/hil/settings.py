@@ -1,4 +1,4 @@
-"""What a run of the loop is: who learns, at which pace, for how long. Loads no torch."""
+"""Settings of a run: the algorithm, the pace, the budget. Loads no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ the actor keeps its rate, and the learner does what it can."""
 
 @dataclass(frozen=True, kw_only=True)
 class CurriculumConfig:
-    """What an operator does beyond taking over from failures; see `robolearn.hil.curriculum`."""
+    """The operator's help beyond corrections; see `robolearn.hil.curriculum`."""
 
     free: float = 0.8
     """Share of the first episodes that the operator steers from their start; it falls to 0 over --free-steps."""
@@ -39,8 +39,8 @@ NO_CURRICULUM = CurriculumConfig(free=0.0, free_steps=0, revisit=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson:
-    """What the learner decides, and its actors have to know.
+class LearnerConfig:
+    """Settings that the learner decides and its actors share.
 
     Attributes:
       algo: the name of an off-policy algorithm in `robolearn.rl.algorithms.ALGORITHMS`.
@@ -63,11 +63,11 @@ class Lesson:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_text(text: str) -> Lesson:
+    def from_text(text: str) -> LearnerConfig:
         """The inverse of `to_text`.
 
         Raises:
-          BadInput: it is not what this version of robolearn writes.
+          BadInput: text of another version of robolearn, or none.
         """
         try:
             values = json.loads(text)
@@ -75,7 +75,7 @@ class Lesson:
             settings = TypeAdapter(kind).validate_python(values["settings"])
             if values["pace"] not in ("lockstep", "realtime") or values["settings"].keys() != asdict(settings).keys():
                 raise ValueError("other settings")
-            return Lesson(
+            return LearnerConfig(
                 algo=values["algo"],
                 settings=settings,
                 pace=values["pace"],
@@ -89,7 +89,7 @@ class Lesson:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """When the run is over; at the end of the episode in which one of them is reached.
+    """Length of a run, which ends with the episode in which one of these is reached.
 
     Attributes:
       env_steps: control steps of all actors.
@@ -100,21 +100,21 @@ class Budget:
     episodes: int = 0
 
     def spent(self, env_steps: int, episodes: int) -> bool:
-        """Whether it is."""
+        """True once it is."""
         return env_steps >= self.env_steps or 0 < self.episodes <= episodes
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerSettings:
-    """How the learner works; nothing of this is in what it learns.
+class LearnerOptions:
+    """Options of the learner that change nothing of the outcome in lockstep.
 
     Attributes:
       publish_every: updates between two versions of the weights, in real time.
       checkpoint_s: seconds between two checkpoints.
-      success_window: how many of the last intervention-free episodes the success is of.
-      cut_after_s: in real time, the episode of an actor that is silent for so long is cut: what it did is learned from,
-        its outcome is not known.
-      awaited: actors that are started beside it: its end waits for them to come and hear of it, a minute at most.
+      success_window: number of last intervention-free episodes that the success is of.
+      cut_after_s: in real time, the episode of an actor that is silent for so long is cut: its steps are learned from,
+        its outcome is unknown.
+      awaited: actors that are started beside it: its end waits for them to connect, a minute at most.
     """
 
     publish_every: int = 50
@@ -131,17 +131,3 @@ def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:
 
 
 STARTS, NOISE, OPERATOR, CURRICULUM = range(4)
-
-__all__ = [
-    "CURRICULUM",
-    "NOISE",
-    "NO_CURRICULUM",
-    "OPERATOR",
-    "STARTS",
-    "Budget",
-    "CurriculumConfig",
-    "LearnerSettings",
-    "Lesson",
-    "Pace",
-    "episode_seed",
-]  # fmt: skip

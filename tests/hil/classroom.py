@@ -22,18 +22,17 @@ from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import PlayedEpisode, RecordSchema
 from robolearn.hil.actor import Actor
-from robolearn.hil.board import Board
-from robolearn.hil.desk import handlers
-from robolearn.hil.intake import Intake
+from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.learner import Learner
+from robolearn.hil.learner_service import LearnerState, learner_methods
 from robolearn.hil.link import Link
-from robolearn.hil.settings import Budget, LearnerSettings, Lesson
-from robolearn.hil.spool import Spool
-from robolearn.hil.weights import TwoSets
+from robolearn.hil.outbox import Outbox
+from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
+from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.client import Client
 from robolearn.hil.wire.messages import interface_hash
 from robolearn.hil.wire.security import Address
-from robolearn.hil.wire.server import Door
+from robolearn.hil.wire.server import GrpcServer
 from robolearn.rl.off_policy_settings import ProposalsConfig, RlpdConfig
 from robolearn.runs import Run
 
@@ -44,7 +43,7 @@ SMALL: dict[str, Any] = {"width": 16, "depth": 1, "critics": 2, "subset": 1, "ba
 WAIT_S = 60.0
 
 
-class Line:
+class LineWorld:
     """x moves by 0.2 a; beyond 1 the task is solved and ends, after `limit` steps the clock ends it.
 
     The observation is (x, steps). `final` keeps what was seen last of each episode, `executed` all actions.
@@ -124,32 +123,34 @@ def make_base() -> ChunkPolicy:
     return copy.deepcopy(_base())
 
 
-def make_lesson(pace: str = "lockstep", algo: str = "proposals", reward: str = "task", **settings: Any) -> Lesson:
+def make_lesson(
+    pace: str = "lockstep", algo: str = "proposals", reward: str = "task", **settings: Any
+) -> LearnerConfig:
     kind: Any = ProposalsConfig if algo == "proposals" else RlpdConfig
     own = {"proposals": 2, "backup_proposals": 1} if algo == "proposals" else {}
-    return Lesson(algo=algo, settings=kind(**{**SMALL, **own, **settings}), pace=pace, seed=3, reward=reward)  # type: ignore[arg-type]
+    return LearnerConfig(algo=algo, settings=kind(**{**SMALL, **own, **settings}), pace=pace, seed=3, reward=reward)  # type: ignore[arg-type]
 
 
 class Classroom:
     """A learner in a thread, behind its door. It can be stopped, and started again at the same address."""
 
     def __init__(
-        self, folder: Path, lesson: Lesson, *, env_steps: int = 150, port: int = 0,
-        judge: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode, **settings: Any,
+        self, folder: Path, config: LearnerConfig, *, env_steps: int = 150, port: int = 0,
+        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode, **settings: Any,
     ) -> None:  # fmt: skip
         resume = (folder / "run").exists()
         self.run = Run.create(folder / "run", {"test": True}, resume=resume)
-        self.intake = Intake(folder / "log", SCHEMA, single=lesson.pace == "lockstep")
-        self.board, self.lesson = Board(), lesson
-        given = LearnerSettings(**{"checkpoint_s": 1e9, "publish_every": 5, **settings})
+        self.receiver = TransitionReceiver(folder / "log", SCHEMA, single=config.pace == "lockstep")
+        self.shown, self.config = LearnerState(), config
+        given = LearnerOptions(**{"checkpoint_s": 1e9, "publish_every": 5, **settings})
         self.learner = Learner(
-            self.run, make_base(), lesson, Budget(env_steps=env_steps), self.intake, self.board, (), given, judge
+            self.run, make_base(), config, Budget(env_steps=env_steps), self.receiver, self.shown, (), given, score
         )
-        answers = handlers(
-            self.intake, self.board, run="a run", task=lesson.to_text(), interface=interface_hash(INTERFACE),
-            policy="a policy", limit=SCHEMA.limit,
+        answers = learner_methods(
+            self.receiver, self.shown, run="a run", config=config.to_text(), interface=interface_hash(INTERFACE),
+            policy="a policy", record_limit=SCHEMA.limit,
         )  # fmt: skip
-        self.door = Door(Address("127.0.0.1", port), answers, TOKEN)
+        self.door = GrpcServer(Address("127.0.0.1", port), answers, TOKEN)
         self.port = self.door.address.port
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._learn, daemon=True)
@@ -172,7 +173,7 @@ class Classroom:
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         self.door.close(0.1)
-        self.intake.close()
+        self.receiver.close()
         self.run.close()
         if self.error is not None:
             raise self.error
@@ -188,20 +189,20 @@ def client_of(port: int) -> Callable[[int], Client]:
 
 @contextmanager
 def desk(folder: Path, port: int, name: str = "actor", policy: str = "a policy") -> Iterator[SimpleNamespace]:
-    """An actor's spool and link, not yet opened."""
-    spool = Spool(folder, name, SCHEMA)
-    link = Link(client_of(port), spool, name, interface_hash(INTERFACE), policy, SCHEMA.limit)
+    """An actor's outbox and link, not yet opened."""
+    outbox = Outbox(folder, name, SCHEMA)
+    link = Link(client_of(port), outbox, name, interface_hash(INTERFACE), policy)
     try:
-        yield SimpleNamespace(spool=spool, link=link)
+        yield SimpleNamespace(outbox=outbox, link=link)
     finally:
         link.close()
-        spool.close()
+        outbox.close()
 
 
-def play(folder: Path, port: int, *, env: Line | None = None, name: str = "actor", helper: Any = Helper,
-         stop: Callable[[], bool] = lambda: False, person: Any = None) -> SimpleNamespace:  # fmt: skip
+def play(folder: Path, port: int, *, env: LineWorld | None = None, name: str = "actor", helper: Any = Helper,
+         stop: Callable[[], bool] = lambda: False, console: Any = None) -> SimpleNamespace:  # fmt: skip
     """Be an actor until the learner says that it is over; what was played."""
-    env = Line() if env is None else env
+    env = LineWorld() if env is None else env
     until = time.monotonic() + WAIT_S
 
     def ends() -> bool:
@@ -209,11 +210,16 @@ def play(folder: Path, port: int, *, env: Line | None = None, name: str = "actor
         return stop()
 
     with desk(folder, port, name) as ours:
-        lesson = ours.link.open(ends)
-        sets = TwoSets(lambda: lesson.settings.build(make_base(), seed=lesson.seed))
-        ours.link.start(sets)
-        actor = Actor(env, sets, ours.link, ours.spool, lesson, name, ("proprio",), helper, person)
+        config = ours.link.open(ends)
+        buffered = DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=config.seed))
+        ours.link.start(buffered)
+        actor = Actor(env, buffered, ours.link, ours.outbox, config, name, ("proprio",), helper, console)
         played = actor.run(ends)
         return SimpleNamespace(
-            played=played, records=list(ours.spool.read()), link=ours.link, sets=sets, env=env, spool=ours.spool
+            played=played,
+            records=list(ours.outbox.read()),
+            link=ours.link,
+            buffered=buffered,
+            env=env,
+            outbox=ours.outbox,
         )

@@ -15,7 +15,7 @@ from robolearn.hil.agent import SteeredAgent
 from robots.chunk_execution import Delayed, ExecutionHistory
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import Classroom, Helper, Line, make_lesson, play
+from classroom import Classroom, Helper, LineWorld, make_lesson, play
 
 ALL = np.ones(1, np.bool_)
 
@@ -108,13 +108,13 @@ def test_a_person_takes_over_and_hands_back() -> None:
         def command(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
             return np.array([False]), np.array([[-2.0]], np.float32)
 
-    out, policy, _ = run(6, Device(), {2: ["take over"], 4: ["hand back"]})
+    out, policy, _ = run(6, Device(), {2: ["take_over"], 4: ["hand_back"]})
     assert [a for a, _ in out] == [0.11, 0.12, -1.0, -1.0, 0.21, 0.22]  # never beyond ±1
     assert policy.asked == [0, 4]
 
 
 def test_without_a_device_there_is_nothing_to_take_over_with() -> None:
-    out, _, _ = run(3, None, {1: ["take over"]})
+    out, _, _ = run(3, None, {1: ["take_over"]})
     assert not any(helped for _, helped in out)
 
 
@@ -140,10 +140,10 @@ class Labels:
 
 
 def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
-    person = Labels({(0, 2): "success", (1, 3): "failure", (3, 4): "stop"})
+    person = Labels({(0, 2): "success", (1, 3): "failure", (3, 4): "quit"})
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
-    env = Line(limit=8)
-    played = play(tmp_path / "spool", room.port, env=env, helper=None, person=person)
+    env = LineWorld(limit=8)
+    played = play(tmp_path / "outbox", room.port, env=env, helper=None, console=person)
     room.stop()
     ends = {r.episode: r for r in played.records if isinstance(r, End)}
     steps = [r for r in played.records if isinstance(r, Step)]
@@ -161,10 +161,10 @@ def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
 
 def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
-    env = Line()
-    play(tmp_path / "spool", room.port, env=env, helper=None, stop=lambda: sum(map(len, env.executed)) >= 5)
-    env = Line()
-    played = play(tmp_path / "spool", room.port, env=env, helper=None, stop=lambda: len(env.final) >= 1)
+    env = LineWorld()
+    play(tmp_path / "outbox", room.port, env=env, helper=None, stop=lambda: sum(map(len, env.executed)) >= 5)
+    env = LineWorld()
+    played = play(tmp_path / "outbox", room.port, env=env, helper=None, stop=lambda: len(env.final) >= 1)
     room.stop()
     first = [r for r in played.records if r.episode == 0]
     assert all(isinstance(r, Step) for r in first) and 1 < len(first) < 12
@@ -178,15 +178,15 @@ def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path
 
 def test_with_a_key_alone_the_world_s_word_is_no_end(tmp_path: Path) -> None:
     """`--reward key`: the world ends an episode as solved, but nobody pressed the key: it was cut there."""
-    person = Labels({(1, 2): "success", (2, 3): "stop"})
+    person = Labels({(1, 2): "success", (2, 3): "quit"})
     room = Classroom(tmp_path, make_lesson("realtime", reward="key"), env_steps=10**6)
-    env = Line(limit=30)
+    env = LineWorld(limit=30)
 
     class Right(Helper):
         def command(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
             return np.array([True]), np.ones((1, 1), np.float32)
 
-    played = play(tmp_path / "spool", room.port, env=env, helper=lambda seed: Right(seed), person=person)
+    played = play(tmp_path / "outbox", room.port, env=env, helper=lambda seed: Right(seed), console=person)
     room.stop()
     ends = {r.episode: r for r in played.records if isinstance(r, End)}
     assert (ends[0].terminated, ends[0].truncated, ends[0].success) == (False, True, False)

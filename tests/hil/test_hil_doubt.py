@@ -16,9 +16,9 @@ from policies.policy import ChunkPolicy
 from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.hil.console.at_actor import PersonAtConsole
-from robolearn.hil.doubt import auroc, doubts_of, judge
-from robolearn.hil.weights import TwoSets
+from robolearn.hil.agent import DoubleBufferedPolicy
+from robolearn.hil.evaluation import auroc, failure_prediction, predict_failures
+from robolearn.hil.operator_console import PageConsole
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.off_policy_settings import ProposalsConfig
 
@@ -39,9 +39,9 @@ def test_auroc_is_the_share_of_pairs_in_the_right_order() -> None:
 
 def test_a_threshold_that_few_good_decisions_reach() -> None:
     doubt, positive = np.r_[np.arange(101.0), 94.0, 99.0, 200.0, 300.0], np.r_[np.zeros(101), np.ones(4)]
-    found = judge(doubt, positive)
+    found = failure_prediction(doubt, positive)
     assert found.threshold == 95.0 and found.recall == 0.75
-    assert judge([1.0, 2.0], [False, False]).recall is None
+    assert failure_prediction([1.0, 2.0], [False, False]).recall is None
 
 
 class TwoLines:
@@ -93,12 +93,12 @@ def test_decisions_shortly_before_a_failure_are_the_positive_ones() -> None:
     """World 1 decides at 0 2 4 6 8 10 and fails at 12: within 4 steps of it are those at 8 and 10."""
     policy: Any = Doubting()
     env: Any = TwoLines()
-    found, failures = doubts_of(env, policy, 0, within=4)
+    found, failures = predict_failures(env, policy, 0, within=4)
     assert failures == 1 and found["step"].auroc == 1.0 and found["opposite"].auroc == 0.0
     assert found["step"].recall == 1.0 and found["step"].threshold < 8.0
-    assert doubts_of(env, policy, 0, within=0)[0]["step"].auroc is None
+    assert predict_failures(env, policy, 0, within=0)[0]["step"].auroc is None
     # All six of world 1: those at 4 6 8 10 beat the 0 and 2 of world 0, 2 beats 0, and 0 and 2 tie once each.
-    assert doubts_of(env, policy, 0, within=12)[0]["step"].auroc == pytest.approx((4 * 2 + 1 + 2 * 0.5) / 12)
+    assert predict_failures(env, policy, 0, within=12)[0]["step"].auroc == pytest.approx((4 * 2 + 1 + 2 * 0.5) / 12)
 
 
 def test_a_policy_whose_critics_differ_is_unsure_and_the_person_is_told(tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ def test_a_policy_whose_critics_differ_is_unsure_and_the_person_is_told(tmp_path
     base = ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
     seen = {"proprio": np.zeros((1, 2), np.float32)}
 
-    def sets(limit: float) -> TwoSets:
-        return TwoSets(lambda: Proposals(base, ProposalsConfig(width=16, ask_for_help=limit), seed=0))
+    def buffered(limit: float) -> DoubleBufferedPolicy:
+        return DoubleBufferedPolicy(lambda: Proposals(base, ProposalsConfig(width=16, ask_for_help=limit), seed=0))
 
     for limit, unsure in ((0.0, False), (1e-6, True), (10.0, False)):
-        acting = sets(limit)
+        acting = buffered(limit)
         acting.act(seen)
-        assert acting.unsure is unsure
+        assert acting.uncertain is unsure
     # By hand: the mean over the proposals of the deviation over the critics.
     policy = Proposals(base, ProposalsConfig(width=16), seed=0).policy
     features, proposals = torch.zeros(1, 2), torch.rand(1, 4, 3)
@@ -130,9 +130,9 @@ def test_the_person_at_the_console_hears_of_it(tmp_path: Path, limit: float) -> 
     """From the learner's settings through the actor to the page."""
     shown: list[Any] = []
     console: Any = SimpleNamespace(show=shown.append, poll=lambda: ())
-    person = PersonAtConsole(console, INTERFACE, ())
+    person = PageConsole(console, INTERFACE, ())
     room = Classroom(tmp_path / "room", make_lesson(ask_for_help=limit), env_steps=30)
-    play(tmp_path / "spool", room.port, helper=None, person=person)
+    play(tmp_path / "outbox", room.port, helper=None, console=person)
     room.close()
     later = [status.asks_help for status in shown if status.seconds > 0]  # at the first step nothing is chosen yet
     assert len(later) >= 20 and set(later) == {limit < 1.0}

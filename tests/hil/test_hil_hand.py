@@ -20,9 +20,9 @@ from hardware.teleop.keyboard import Keyboard
 from hardware.teleop.wrapped import REST_S, Clutch, clutched
 from robolearn.core import Interface
 from robolearn.hil.agent import SteeredAgent
-from robolearn.hil.board import Period, Progress
-from robolearn.hil.hand import Hand
-from robolearn.hil.person import ActorStatus
+from robolearn.hil.device_operator import DeviceOperator
+from robolearn.hil.learner_service import Period, Progress
+from robolearn.hil.operator_console import ActorStatus
 from robots import PANDA
 from sim.registry import make_env
 
@@ -78,7 +78,7 @@ class Loop:
 
     def __init__(self, device: Any, console: Any = None, action_kind: str = "tcp_delta") -> None:
         self.env = make_env("lift", 1, threads=1, action_kind=action_kind)
-        self.hand = Hand(device, self.env.interface, PANDA, scene=self.env.scene, console=console)
+        self.hand = DeviceOperator(device, self.env.interface, PANDA, scene=self.env.scene, console=console)
         self.agent = SteeredAgent(self._act, lambda: None, self._before)
         self.chunks = self.step_count = 0
         self.agent.start(self.hand)
@@ -158,7 +158,7 @@ def test_start_is_waited_for_and_labels_end_episodes(stick: Stick) -> None:
     stick.events.append(E.START)
     assert done.wait(5.0)
     waiting.join()
-    for event, label in ((E.SUCCESS, "success"), (E.FAILURE, "failure"), (E.REDO, "return"), (E.QUIT, "stop")):
+    for event, label in ((E.SUCCESS, "success"), (E.FAILURE, "failure"), (E.REDO, "return"), (E.QUIT, "quit")):
         loop.agent.start(loop.hand)
         loop.step()
         assert loop.agent.label is None and stick.shown[-1].state == "recording"
@@ -212,7 +212,7 @@ def test_a_page_s_buttons_drive_the_hand(stick: Stick) -> None:
     loop = Loop(stick, page)
     stick.action = None  # its dead-man is off, and so it says nothing
     loop.steps(2)
-    page.asks.append("take over")
+    page.asks.append("take_over")
     held = loop.steps(3)
     assert all(helped for _, helped in held) and not any(a[:6].any() for a, _ in held), "the arm waits for the hand"
     assert {round(float(a[6]), 3) for a, _ in held} == {0.7}
@@ -220,7 +220,7 @@ def test_a_page_s_buttons_drive_the_hand(stick: Stick) -> None:
     assert np.array_equal(loop.step()[0][:6], STICK[:6])
     stick.engaged = False
     assert loop.step()[1], "it is the person's until they hand back on the page"
-    page.asks.append("hand back")
+    page.asks.append("hand_back")
     assert not loop.step()[1] and page.shown[-1].operator
     page.asks.append("success")
     loop.step()

@@ -15,13 +15,13 @@ import torch
 
 from robolearn.core import BadInput
 from robolearn.data.replay import End, PlayedEpisode, Record, Step
-from robolearn.hil import intake as intakes
-from robolearn.hil.board import Board, Period
+from robolearn.hil import transition_receiver as intakes
+from robolearn.hil.actor import Pacer
 from robolearn.hil.experience import Experience, Outcome
-from robolearn.hil.intake import Intake
 from robolearn.hil.learner import Learner, result_of, summary
-from robolearn.hil.pacing import Pacer
-from robolearn.hil.settings import Budget, LearnerSettings, Lesson, episode_seed
+from robolearn.hil.learner_service import LearnerState
+from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions, episode_seed
+from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.server import Refused
 from robolearn.runs import Run, read_metrics
 
@@ -49,19 +49,19 @@ def demonstration(length: int = 20) -> PlayedEpisode:
 class Bench:
     """A learner that is fed by hand."""
 
-    def __init__(self, folder: Path, lesson: Lesson, *, demos: Any = (), **settings: Any) -> None:
+    def __init__(self, folder: Path, config: LearnerConfig, *, demos: Any = (), **settings: Any) -> None:
         self.run = Run.create(folder / "run", {"test": True}, resume=(folder / "run").exists())
-        self.intake = Intake(folder / "log", SCHEMA, single=False)
-        self.board = Board()
-        self.learner = Learner(self.run, make_base(), lesson, Budget(env_steps=10**6), self.intake, self.board, demos,
-                               LearnerSettings(**settings))  # fmt: skip
+        self.receiver = TransitionReceiver(folder / "log", SCHEMA, single=False)
+        self.state = LearnerState()
+        self.learner = Learner(self.run, make_base(), config, Budget(env_steps=10**6), self.receiver, self.state, demos,
+                               LearnerOptions(**settings))  # fmt: skip
         self.logs: dict[str, Any] = {}
 
     def send(self, actor: str, records: list[Record]) -> None:
         if actor not in self.logs:
-            self.logs[actor] = self.intake.connect(actor)
+            self.logs[actor] = self.receiver.connect(actor)
         log = self.logs[actor]
-        self.intake.append(log, log.session, log.count, [SCHEMA.encode(record) for record in records])
+        self.receiver.append(log, log.session, log.count, [SCHEMA.encode(record) for record in records])
 
     def work(self) -> None:
         """All there is to do."""
@@ -69,7 +69,7 @@ class Bench:
             pass
 
     def close(self) -> None:
-        self.intake.close()
+        self.receiver.close()
         self.run.close()
 
 
@@ -112,8 +112,8 @@ def test_records_come_before_updates_in_real_time_and_after_them_in_lockstep(tmp
 def test_weights_are_published_every_so_many_updates(tmp_path: Path) -> None:
     bench, versions = Bench(tmp_path, make_lesson("realtime", utd=1.0), publish_every=8), []
     bench.learner._publish()
-    publish = bench.board.publish
-    bench.board.publish = lambda v, w: versions.append(v) or publish(v, w)  # type: ignore[method-assign]
+    publish = bench.state.publish
+    bench.state.publish = lambda w: versions.append(w.version) or publish(w)  # type: ignore[method-assign]
     bench.send("a", episode(0, 30))
     bench.work()
     assert versions == [8, 16, 20]
@@ -137,8 +137,8 @@ def test_half_of_a_batch_is_shown_and_interventions_count_as_shown(tmp_path: Pat
 
 
 def test_buffers_are_rebuilt_bit_for_bit_from_logs_of_two_actors_and_a_crash(tmp_path: Path) -> None:
-    lesson = make_lesson("realtime", utd=0.2)
-    bench = Bench(tmp_path, lesson, demos=[demonstration()])
+    config = make_lesson("realtime", utd=0.2)
+    bench = Bench(tmp_path, config, demos=[demonstration()])
     a, b = episode(0, 9, helped=(3, 4, 5, 6)), episode(0, 12, success=True)
     bench.send("a", a[:5])
     bench.send("b", b)
@@ -155,7 +155,7 @@ def test_buffers_are_rebuilt_bit_for_bit_from_logs_of_two_actors_and_a_crash(tmp
     before = everything(bench.learner.experience), bench.learner.algorithm.state()[0], bench.learner.draws.get_state()
     bench.close()
 
-    other = Bench(tmp_path, lesson, demos=[demonstration()])
+    other = Bench(tmp_path, config, demos=[demonstration()])
     after = everything(other.learner.experience), other.learner.algorithm.state()[0], other.learner.draws.get_state()
     for one, two in zip(before[:2], after[:2], strict=True):
         assert one.keys() == two.keys()
@@ -245,8 +245,8 @@ def test_seeds_of_episodes_differ_by_everything() -> None:
 
 def test_steps_keep_their_rate_and_are_not_hurried_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("robolearn.hil.pacing.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr("robolearn.hil.pacing.time.sleep", lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr("robolearn.hil.actor.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("robolearn.hil.actor.time.sleep", lambda s: now.__setitem__(0, now[0] + s))
     pacer, at = Pacer(20.0), []
     pacer.begin()
     for work_s in (0.01, 0.04, 0.2, 0.01, 0.01, 0.0):
@@ -265,19 +265,19 @@ def test_steps_keep_their_rate_and_are_not_hurried_after_a_delay(monkeypatch: py
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back: bool) -> None:
     """What it did is learned from without an outcome; its rest, should it come after all, is passed over."""
-    lesson = make_lesson("realtime", utd=0.2)
-    bench = Bench(tmp_path, lesson, demos=[demonstration()], cut_after_s=60.0)
+    config = make_lesson("realtime", utd=0.2)
+    bench = Bench(tmp_path, config, demos=[demonstration()], cut_after_s=60.0)
     told = episode(0, 12, success=True)
     bench.send("a", told[:8])
     bench.send("b", episode(0, 6)[:3])
     bench.work()
     for actor in ("a", "b"):
-        bench.board.hear(actor, Period(0.0, 0.0, 0))
-    bench.learner._look_for_actors()
+        bench.state.note_heartbeat(actor)
+    bench.learner._check_actors()
     assert not bench.learner.experience.outcomes, "it was heard a moment ago"
-    bench.board.heard["a"] -= 61.0  # silent for so long
-    bench.learner._look_for_actors()
-    bench.learner._look_for_actors()
+    bench.state.last_heartbeat["a"] -= 61.0  # silent for so long
+    bench.learner._check_actors()
+    bench.learner._check_actors()
     (outcome,) = bench.learner.experience.outcomes
     assert outcome.cut and outcome.steps == 7 and not outcome.success and bench.learner.experience.online.steps == 7
     assert not bench.learner.experience.online._windows.ends.any()
@@ -291,14 +291,14 @@ def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back:
     bench.learner.save()
     before = everything(bench.learner.experience)
     bench.close()
-    other = Bench(tmp_path, lesson, demos=[demonstration()], cut_after_s=60.0)
+    other = Bench(tmp_path, config, demos=[demonstration()], cut_after_s=60.0)
     for key, value in everything(other.learner.experience).items():
         assert torch.equal(before[key], value), key
     other.work()
-    other.learner._look_for_actors()
+    other.learner._check_actors()
     assert other.learner.experience.running == ["b"]
     other.learner._began -= 61.0  # b was never heard of by this learner
-    other.learner._look_for_actors()
+    other.learner._check_actors()
     assert other.learner.experience.outcomes[-1].cut and not other.learner.experience.running
     other.close()
 
@@ -314,9 +314,9 @@ def test_a_run_that_is_over_when_it_begins_waits_for_who_is_to_hear_of_it(tmp_pa
     learning.start()
     learning.join(2.0)
     assert learning.is_alive() == bool(awaited)
-    bench.board.hear("a", Period(0.0, 0.0, 0))
+    bench.state.note_heartbeat("a")
     learning.join(2.0)
-    assert not learning.is_alive() and bench.board.finished
+    assert not learning.is_alive() and bench.state.finished
     bench.close()
 
 
@@ -324,8 +324,8 @@ def test_in_lockstep_an_actor_is_waited_for_however_long_it_takes(tmp_path: Path
     bench = Bench(tmp_path, make_lesson(), cut_after_s=60.0)
     bench.send("a", episode(0, 12)[:8])
     bench.work()
-    bench.board.hear("a", Period(0.0, 0.0, 0))
-    bench.board.heard["a"] -= 61.0
-    bench.learner._look_for_actors()
+    bench.state.note_heartbeat("a")
+    bench.state.last_heartbeat["a"] -= 61.0
+    bench.learner._check_actors()
     assert not bench.learner.experience.outcomes and bench.learner.experience.running == ["a"]
     bench.close()

@@ -15,8 +15,8 @@ import pytest
 
 from robolearn.core import BadInput
 from robolearn.data.replay import End, Record, Step
+from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.link import Link
-from robolearn.hil.weights import TwoSets
 from robolearn.hil.wire import messages as m
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -81,19 +81,19 @@ def until(ready: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 def start(link: Link) -> None:
-    lesson = link.open(lambda: False)
-    assert lesson is not None
-    link.start(TwoSets(lambda: lesson.settings.build(make_base(), seed=lesson.seed)))
+    config = link.open(lambda: False)
+    assert config is not None
+    link.start(DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=config.seed)))
 
 
 def test_records_arrive_once_over_a_line_that_breaks(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime", utd=0.01), env_steps=10**6)
     cutter, sent = Cutter(room.port, seed=1), records(300)
     try:
-        with desk(tmp_path / "spool", cutter.port) as ours:
+        with desk(tmp_path / "outbox", cutter.port) as ours:
             start(ours.link)
             for record in sent:
-                ours.spool.append(record)
+                ours.outbox.append(record)
                 ours.link.notify()
                 time.sleep(0.002)
                 if cutter.cuts > 15:
@@ -103,8 +103,8 @@ def test_records_arrive_once_over_a_line_that_breaks(tmp_path: Path) -> None:
             cutter.gentle = True
             until(lambda: ours.link.acknowledged == len(sent))
             assert cutter.cuts > 3
-            log = room.intake.actors["actor"].log
-            assert log.path.read_bytes() == ours.spool._log.path.read_bytes()
+            log = room.receiver.actors["actor"].log
+            assert log.path.read_bytes() == ours.outbox._log.path.read_bytes()
             until(lambda: room.learner.experience.taken["actor"] == len(sent))
     finally:
         cutter.close()
@@ -116,23 +116,23 @@ def test_a_learner_that_comes_back_says_what_it_expects_next(tmp_path: Path) -> 
     sent = records(60)
     room = Classroom(tmp_path, make_lesson("realtime", utd=0.01), env_steps=10**6)
     port = room.port
-    with desk(tmp_path / "spool", port) as ours:
+    with desk(tmp_path / "outbox", port) as ours:
         start(ours.link)
         for part in range(2):
             for record in sent[30 * part : 30 * part + 20]:
-                ours.spool.append(record)
+                ours.outbox.append(record)
             ours.link.notify()
             until(lambda part=part: ours.link.acknowledged == 30 * part + 20)
             room.stop()
             for record in sent[30 * part + 20 : 30 * part + 30]:  # nobody listens: they wait on the disk
-                ours.spool.append(record)
+                ours.outbox.append(record)
                 ours.link.notify()
             until(lambda: not ours.link.alive)
             room = Classroom(tmp_path, make_lesson("realtime", utd=0.01), env_steps=10**6, port=port)
             until(lambda part=part: ours.link.acknowledged == 30 * part + 30)
         until(lambda: ours.link.alive)
         assert ours.link.connections == 3
-        assert [SCHEMA.encode(r) for r in room.intake.actors["actor"].log.read()] == [SCHEMA.encode(r) for r in sent]
+        assert [SCHEMA.encode(r) for r in room.receiver.actors["actor"].log.read()] == [SCHEMA.encode(r) for r in sent]
     room.stop()
 
 
@@ -140,19 +140,19 @@ def test_a_learner_that_comes_back_says_what_it_expects_next(tmp_path: Path) -> 
 def test_the_actor_holds_while_the_learner_is_dead_and_goes_on_after(tmp_path: Path) -> None:
     room, played = Classroom(tmp_path, make_lesson("realtime"), env_steps=60), []
     port = room.port
-    thread = threading.Thread(target=lambda: played.append(play(tmp_path / "spool", port, helper=None)))
+    thread = threading.Thread(target=lambda: played.append(play(tmp_path / "outbox", port, helper=None)))
     thread.start()
     until(lambda: room.learner.experience.taken.get("actor", 0) > 15)
     room.stop()
-    spool, sizes = tmp_path / "spool" / "actor.transitions", [-1]
+    outbox, sizes = tmp_path / "outbox" / "actor.transitions", [-1]
 
     def rests() -> bool:
         time.sleep(1.0)  # twenty control steps
-        sizes.append(spool.stat().st_size)
+        sizes.append(outbox.stat().st_size)
         return sizes[-1] == sizes[-2]
 
     until(rests)
-    assert isinstance(list(_read(spool))[-1], End)  # the episode has ended, and the next does not begin
+    assert isinstance(list(_read(outbox))[-1], End)  # the episode has ended, and the next does not begin
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=60, port=port)
     thread.join(30)
     room.close()
@@ -195,14 +195,14 @@ def test_who_does_not_belong_is_told_why(tmp_path: Path) -> None:
         ours.link._interface = "another"
         with pytest.raises(BadInput, match="interface of the world"):
             start(ours.link)
-    # A spool that was lost: numbers that the learner knows would come again.
+    # An outbox that was lost: numbers that the learner knows would come again.
     with desk(tmp_path / "three", room.port, name="third") as ours:
         start(ours.link)
-        ours.spool.append(records(1)[0])
+        ours.outbox.append(records(1)[0])
         ours.link.notify()
         until(lambda: ours.link.acknowledged == 1)
     (tmp_path / "three" / "third.transitions").unlink()
-    with pytest.raises(BadInput, match="its spool has 0"):
+    with pytest.raises(BadInput, match="its outbox has 0"):
         opened("three", name="third")
     room.stop()
 
@@ -210,18 +210,16 @@ def test_who_does_not_belong_is_told_why(tmp_path: Path) -> None:
 def test_records_that_are_none_are_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
     client = client_of(room.port)(10**6)
-    hello = m.HELLO.pack(protocol=m.PROTOCOL, actor="odd", interface=_hash(), policy="a policy", spooled=0)
-    session = m.WELCOME.unpack(client.call(m.CONNECT, hello, 5.0))["session"]
-    schema, good = m.append_schema(SCHEMA.limit), [SCHEMA.encode(r) for r in records(9)]
+    hello = {"actor": "odd", "interface": _hash(), "policy": "a policy"}
+    session = client.call(m.CONNECT, m.CONNECT.request(protocol=m.PROTOCOL, stored=0, **hello), 5.0).session
+    good = [SCHEMA.encode(r) for r in records(9)]
 
     def send(first: int, *contents: bytes, session: int = session) -> int:
-        return m.ACKNOWLEDGED.unpack(
-            client.call(m.APPEND, m.pack_records(schema, session, first, contents), 5.0)
-        )["records"]  # fmt: skip
+        return client.call(m.APPEND, m.APPEND.request(session=session, first=first, records=contents), 5.0).records
 
     assert send(0, *good[:2]) == 2
     assert send(0, *good[:3]) == 3  # again, with one more
-    for wrong in (b"pickle", good[0], good[1], good[5], good[7]):
+    for wrong in (b"pickle", b"", good[0], good[1], good[5], good[7]):
         with pytest.raises(BadInput, match="refuses"):
             send(3, wrong)
     with pytest.raises(Exception, match="3 is next"):
@@ -229,8 +227,8 @@ def test_records_that_are_none_are_refused_and_nothing_is_stored(tmp_path: Path)
     with pytest.raises(Exception, match="unknown session"):
         send(3, good[3], session=session + 1)
     assert send(3, *good[3:]) == 9
-    assert [SCHEMA.encode(r) for r in room.intake.actors["odd"].log.read()] == good
-    other = m.HELLO.pack(protocol=m.PROTOCOL + 1, actor="odd", interface=_hash(), policy="a policy", spooled=9)
+    assert [SCHEMA.encode(r) for r in room.receiver.actors["odd"].log.read()] == good
+    other = m.CONNECT.request(protocol=m.PROTOCOL + 1, stored=9, **hello)
     with pytest.raises(BadInput, match="version of the wire"):
         client.call(m.CONNECT, other, 5.0)
     client.close()
@@ -245,13 +243,13 @@ def _hash() -> str:
 
 def test_a_full_disk_stops_the_learner_and_leaves_a_whole_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
-    with desk(tmp_path / "spool", room.port) as ours:
+    with desk(tmp_path / "outbox", room.port) as ours:
         start(ours.link)
         for record in records(20):
-            ours.spool.append(record)
+            ours.outbox.append(record)
         ours.link.notify()
         until(lambda: ours.link.acknowledged == 20)
-        log = room.intake.actors["actor"].log
+        log = room.receiver.actors["actor"].log
 
         def full(content: bytes) -> None:
             with log.path.open("ab") as file:
@@ -259,32 +257,32 @@ def test_a_full_disk_stops_the_learner_and_leaves_a_whole_log(tmp_path: Path, mo
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(log, "append", full)
-        ours.spool.append(records(21)[20])
+        ours.outbox.append(records(21)[20])
         ours.link.notify()
         with pytest.raises(Exception, match="No space left"):
             room._thread.join(20)
             room.close()
         assert ours.link.acknowledged == 20
     again = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
-    assert again.intake.actors["actor"].count == 20
+    assert again.receiver.actors["actor"].count == 20
     again.stop()
 
 
 def test_weights_are_loaded_beside_those_in_use() -> None:
-    sets = TwoSets(lambda: make_lesson().settings.build(make_base(), seed=3))
+    buffered = DoubleBufferedPolicy(lambda: make_lesson().settings.build(make_base(), seed=3))
     seen = {"proprio": np.zeros((1, 2), np.float32)}
-    sets.seed(1)
-    before = sets.act(seen)
-    changed = {key: value + 0.5 for key, value in sets.like.items()}
-    sets.load(7, changed)
-    sets.seed(1)
-    np.testing.assert_array_equal(sets.act(seen), before)
-    assert (sets.version, sets.newest) == (-1, 7)
-    with sets._lock:  # somebody is loading: the control loop does not wait for it
+    buffered.seed(1)
+    before = buffered.act(seen)
+    changed = {key: value + 0.5 for key, value in buffered.like.items()}
+    buffered.load(7, changed)
+    buffered.seed(1)
+    np.testing.assert_array_equal(buffered.act(seen), before)
+    assert (buffered.version, buffered.newest) == (-1, 7)
+    with buffered._lock:  # somebody is loading: the control loop does not wait for it
         began = time.monotonic()
-        assert not sets.swap() and time.monotonic() - began < 1.0
-    assert sets.swap() and not sets.swap() and sets.version == 7
-    sets.seed(1)
-    assert not np.array_equal(sets.act(seen), before)
+        assert not buffered.swap() and time.monotonic() - began < 1.0
+    assert buffered.swap() and not buffered.swap() and buffered.version == 7
+    buffered.seed(1)
+    assert not np.array_equal(buffered.act(seen), before)
     for key, value in changed.items():
-        np.testing.assert_array_equal(sets.like[key], value)
+        np.testing.assert_array_equal(buffered.like[key], value)

@@ -19,12 +19,12 @@ from robolearn.rewards.scoring import scored
 from robolearn.runs import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import Classroom, Helper, Line, make_base, make_lesson, play
+from classroom import Classroom, Helper, LineWorld, make_base, make_lesson, play
 
 
-def whole_run(folder: Path, **lesson: object) -> tuple[Classroom, object]:
-    room = Classroom(folder, make_lesson(**lesson))  # type: ignore[arg-type]
-    played = play(folder / "spool", room.port)
+def whole_run(folder: Path, **config: object) -> tuple[Classroom, object]:
+    room = Classroom(folder, make_lesson(**config))  # type: ignore[arg-type]
+    played = play(folder / "outbox", room.port)
     room.close()
     return room, played
 
@@ -67,8 +67,8 @@ def test_each_episode_has_a_start_of_its_own(run) -> None:
 def test_the_learner_has_every_record_and_keeps_the_ratio(run) -> None:
     room, played = run
     learner = room.learner
-    assert list(room.intake.actors["actor"].log.read())[-1].observation.keys() == {"proprio"}
-    assert room.intake.actors["actor"].log.path.read_bytes() == played.spool._log.path.read_bytes()
+    assert list(room.receiver.actors["actor"].log.read())[-1].observation.keys() == {"proprio"}
+    assert room.receiver.actors["actor"].log.path.read_bytes() == played.outbox._log.path.read_bytes()
     steps = sum(isinstance(record, Step) for record in played.records)
     assert learner.experience.env_steps == steps >= 150
     assert learner.updates == int(0.5 * (steps - 10)) == learner.allowed
@@ -93,11 +93,13 @@ def test_interventions_are_in_both_buffers(run) -> None:
 def test_the_actor_acts_by_the_learner_s_last_weights(run) -> None:
     room, played = run
     rows = list(read_metrics(room.run.path))
-    assert played.sets.version == rows[-1]["updates"] > rows[-2]["updates"]  # all that was learned before the episode
-    assert played.sets.newest == room.learner.updates
-    played.sets.swap()
+    assert (
+        played.buffered.version == rows[-1]["updates"] > rows[-2]["updates"]
+    )  # all that was learned before the episode
+    assert played.buffered.newest == room.learner.updates
+    played.buffered.swap()
     for key, value in room.learner.algorithm.acting().items():
-        np.testing.assert_array_equal(value.numpy(), played.sets.like[key])
+        np.testing.assert_array_equal(value.numpy(), played.buffered.like[key])
 
 
 def test_what_was_learned_is_one_policy_folder(run) -> None:
@@ -113,7 +115,7 @@ def test_what_was_learned_is_one_policy_folder(run) -> None:
 def test_in_lockstep_one_seed_gives_one_run(tmp_path: Path, algo: str) -> None:
     first, one = whole_run(tmp_path / "one", algo=algo)
     second, other = whole_run(tmp_path / "other", algo=algo)
-    assert one.spool._log.path.read_bytes() == other.spool._log.path.read_bytes()
+    assert one.outbox._log.path.read_bytes() == other.outbox._log.path.read_bytes()
     assert first.learner.updates > 40
     for key, value in first.state().items():
         assert torch.equal(value, second.state()[key]), key
@@ -125,10 +127,10 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
     room = Classroom(tmp_path, make_lesson())
     port, parts = room.port, []
     for steps in (25, 40, 10**6):
-        env = Line()
+        env = LineWorld()
         thread = threading.Thread(
             target=lambda env=env, steps=steps: parts.append(
-                play(tmp_path / "spool", port, env=env, stop=lambda: sum(map(len, env.executed)) >= steps)
+                play(tmp_path / "outbox", port, env=env, stop=lambda: sum(map(len, env.executed)) >= steps)
             )
         )
         thread.start()
@@ -139,7 +141,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
         thread.join(30)
         assert not thread.is_alive()
     room.close()
-    assert parts[-1].spool._log.path.read_bytes() == whole.spool._log.path.read_bytes()
+    assert parts[-1].outbox._log.path.read_bytes() == whole.outbox._log.path.read_bytes()
     for key, value in unbroken.state().items():
         assert torch.equal(value, room.state()[key]), key
     ours, theirs = (
@@ -151,19 +153,19 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
 
 def test_an_episode_that_comes_out_otherwise_stays_cut(tmp_path: Path) -> None:
     """In lockstep the second part of an episode is played in a world that has changed meanwhile."""
-    room, env = Classroom(tmp_path, make_lesson(), env_steps=60), Line()
-    play(tmp_path / "spool", room.port, env=env, helper=None, stop=lambda: sum(map(len, env.executed)) >= 17)
+    room, env = Classroom(tmp_path, make_lesson(), env_steps=60), LineWorld()
+    play(tmp_path / "outbox", room.port, env=env, helper=None, stop=lambda: sum(map(len, env.executed)) >= 17)
     number, first = len(env.executed) - 1, sum(map(len, env.executed[:-1])) + len(env.executed) - 1
     before = len(env.executed[-1])
     assert before >= 2
 
-    class Moved(Line):
+    class Moved(LineWorld):
         def reset(self, **given: object) -> tuple[dict, dict]:
             _, infos = super().reset(**given)  # type: ignore[arg-type]
             self.x += 0.125
             return self._seen(), infos
 
-    played = play(tmp_path / "spool", room.port, env=Moved(), helper=None)
+    played = play(tmp_path / "outbox", room.port, env=Moved(), helper=None)
     room.close()
     cut = [r for r in played.records if r.episode == number]
     assert len(cut) == before and all(isinstance(r, Step) for r in cut)
@@ -178,9 +180,9 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> Non
     _, whole = run
     for env_steps in (60, 150):
         room = Classroom(tmp_path, make_lesson(), env_steps=env_steps)
-        played = play(tmp_path / "spool", room.port)
+        played = play(tmp_path / "outbox", room.port)
         room.close()
-    assert played.spool._log.path.read_bytes() == whole.spool._log.path.read_bytes()
+    assert played.outbox._log.path.read_bytes() == whole.outbox._log.path.read_bytes()
 
 
 @pytest.mark.long
@@ -207,9 +209,9 @@ def test_two_actors_in_real_time(tmp_path: Path) -> None:
 
 def test_lockstep_takes_one_actor_alone(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson(), env_steps=30)
-    play(tmp_path / "spool", room.port)
+    play(tmp_path / "outbox", room.port)
     with pytest.raises(BadInput, match="alone, in lockstep"):
-        room.intake.connect("another")
+        room.receiver.connect("another")
     room.close()
 
 
@@ -230,8 +232,8 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     def judge(episode: PlayedEpisode) -> PlayedEpisode:
         return scored(episode, Halfway(), "go right")
 
-    room = Classroom(tmp_path, make_lesson(), env_steps=150, judge=judge)
-    played = play(tmp_path / "spool", room.port)
+    room = Classroom(tmp_path, make_lesson(), env_steps=150, score=judge)
+    played = play(tmp_path / "outbox", room.port)
     room.close()
     episodes: dict[int, list[float]] = {}  # episode → x after each step, from the records
     for record in played.records:
@@ -246,7 +248,7 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     )
     batch = room.learner.experience.sample(torch.Generator().manual_seed(0))
     assert (batch.reward < 0).all(), "the world's own rewards are 0 or 1"
-    again = Classroom(tmp_path, make_lesson(), env_steps=150, judge=judge)
+    again = Classroom(tmp_path, make_lesson(), env_steps=150, score=judge)
     again.close()
     assert [(o.steps, o.reward) for o in again.learner.experience.outcomes] == [(o.steps, o.reward) for o in outcomes]
 

@@ -15,10 +15,10 @@ from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import End, RecordSchema, Step, TransitionLog
-from robolearn.hil.board import Board
-from robolearn.hil.intake import Intake
 from robolearn.hil.learner import Learner
-from robolearn.hil.settings import Budget, LearnerSettings
+from robolearn.hil.learner_service import LearnerState
+from robolearn.hil.settings import Budget, LearnerOptions
+from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.io import json_files
 from robolearn.runs import Run
 
@@ -51,7 +51,7 @@ def write_log(folder: Path) -> None:
 class Desk:
     """A learner of a policy that sees, on the log in `folder`."""
 
-    intake: Intake | None = None
+    receiver: TransitionReceiver | None = None
 
     def __init__(self, folder: Path) -> None:
         config = FlowConfig(horizon=3, execute=3, network=NetworkConfig(width=8, depth=1, image_features=4))
@@ -61,15 +61,15 @@ class Desk:
 
     def open(self) -> None:
         """Read the log and take what is in it."""
-        self.intake = Intake(self.folder / "log", RecordSchema(INTERFACE), single=False)
-        lesson, budget = make_lesson("realtime", warmup=10**6), Budget(env_steps=10**6)
-        self.learner = Learner(self.run, self.base, lesson, budget, self.intake, Board(), (), LearnerSettings())
+        self.receiver = TransitionReceiver(self.folder / "log", RecordSchema(INTERFACE), single=False)
+        config, budget = make_lesson("realtime", warmup=10**6), Budget(env_steps=10**6)
+        self.learner = Learner(self.run, self.base, config, budget, self.receiver, LearnerState(), (), LearnerOptions())
         while self.learner._step():
             pass
 
     def close(self) -> None:
-        if self.intake is not None:
-            self.intake.close()
+        if self.receiver is not None:
+            self.receiver.close()
         self.run.close()
 
 

@@ -1,6 +1,6 @@
 """The actor on an arm, on a fake clock: the safety supervisor, a limit monitor, a hand, a policy, and a learner's line.
 
-What reached the spool is read back and judged against the commands that the arm was given.
+What reached the outbox is read back and judged against the commands that the arm was given.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hardware.safety import SafetyState
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
 from robolearn.data.replay import End, RecordSchema, Step
-from robolearn.hil.board import Period, Progress
-from robolearn.hil.pacing import Periods
-from robolearn.hil.spool import Spool
-from robolearn.hil.station import HilRecording, LearnedPolicy, SpoolWriter
+from robolearn.hil.actor import Periods
+from robolearn.hil.arm_recording import HilRecording, LearnedPolicy, OutboxWriter
+from robolearn.hil.learner_service import Period, Progress
+from robolearn.hil.outbox import Outbox
 
 INTERFACE = CONTRACT.interface
 SCHEMA = RecordSchema(dataclasses.replace(INTERFACE, observation={"proprio": INTERFACE.observation["proprio"]}))
@@ -39,7 +39,7 @@ def move(**parts: float) -> np.ndarray:
     return np.array([parts.get(name, 0.0) for name in NAMES], np.float32)
 
 
-class Line:
+class LinkState:
     """A learner that answers, or does not."""
 
     period, progress = Period(50.0, 51.0, 9), Progress(env_steps=10, updates=5)
@@ -84,12 +84,12 @@ class Page:
 
 
 class Rig(RecordingRig):
-    """The rig of a recording, its writer a spool."""
+    """The rig of a recording, its writer an outbox."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        self.line, self.page, self.periods = Line(), Page(), Periods()
-        self.spool = Spool(folder, "arm", SCHEMA)
-        self.writer = SpoolWriter(self.spool, ("proprio",), self.line)
+        self.line, self.page, self.periods = LinkState(), Page(), Periods()
+        self.outbox = Outbox(folder, "arm", SCHEMA)
+        self.writer = OutboxWriter(self.outbox, ("proprio",), self.line)
         self.supervised: Supervised
 
         def wrap(hand: Hand) -> Supervised:
@@ -98,15 +98,15 @@ class Rig(RecordingRig):
             return self.supervised
 
         make = partial(
-            HilRecording, link=self.line, sets=Sets(), hold=lambda on: self.supervised.hold(on), periods=self.periods,
-            person=self.page,
+            HilRecording, link=self.line, buffered=Sets(), hold=lambda on: self.supervised.hold(on),
+            periods=self.periods, console=self.page,
         )  # type: ignore[arg-type]  # fmt: skip
         super().__init__(wrap=wrap, make=make, paper=self.writer, **{"episodes": 10**9, **options})
         self.until(lambda: self.phase is Phase.WAITING)
 
     def episodes(self) -> list[tuple[list[Step], End | None]]:
         found: list[tuple[list[Step], End | None]] = []
-        for record in self.spool.read():
+        for record in self.outbox.read():
             if isinstance(record, End):
                 found[-1] = (found[-1][0], record)
             elif record.index == 0:
@@ -233,11 +233,11 @@ def test_the_learner_is_done(rig: Rig) -> None:
 def test_a_page_takes_over_hands_back_labels_and_stops(rig: Rig) -> None:
     rig.record()
     rig.steps(10)
-    rig.page.asks.append("take over")
+    rig.page.asks.append("take_over")
     rig.hand.action = None  # the device is at rest, its dead-man off
     rig.steps(5)
     assert rig.logic.sample.intervention and rig.page.shown[-1].operator is True
-    rig.page.asks.append("hand back")
+    rig.page.asks.append("hand_back")
     rig.steps(5)
     assert not rig.logic.sample.intervention and rig.page.shown[-1].operator is False
     rig.page.asks.append("success")
@@ -247,10 +247,10 @@ def test_a_page_takes_over_hands_back_labels_and_stops(rig: Rig) -> None:
     assert rig.page.shown[-1].operator is None
     rig.record()
     rig.steps(10)
-    rig.page.asks.append("halt")
+    rig.page.asks.append("stop")
     rig.until(lambda: rig.state is not SafetyState.ARMED, 1.0)
     for _ in range(3):
-        rig.page.asks.append("halt")  # the page repeats it as long as it lasts
+        rig.page.asks.append("stop")  # the page repeats it as long as it lasts
         rig.press(E.START)
         rig.run(0.5)
     commands = len(rig.commands)
@@ -281,10 +281,10 @@ def test_an_actor_that_comes_back_begins_another_episode(rig: Rig, tmp_path: Pat
     rig.record()
     rig.steps(20)
     rig.run(0.2)
-    assert len(rig.spool) > 10
-    rig.spool.close()  # killed
-    again = Spool(tmp_path, "arm", SCHEMA)
-    writer = SpoolWriter(again, ("proprio",), rig.line)
+    assert len(rig.outbox) > 10
+    rig.outbox.close()  # killed
+    again = Outbox(tmp_path, "arm", SCHEMA)
+    writer = OutboxWriter(again, ("proprio",), rig.line)
     seen = {"proprio": np.zeros(INTERFACE.observation["proprio"].shape, np.float32)}
     for _ in range(3):
         writer.add(seen, move())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from robolearn.hil.watched import WatchedAgent, watch
+from robolearn.hil.evaluation import HelpedAgent, measure_help
 from sim.experts import make_expert, make_operator
 from sim.registry import make_env
 
@@ -46,7 +46,7 @@ class Steers:
 
 
 def test_help_voids_the_rest_of_a_chunk_in_its_world_alone() -> None:
-    agent: Any = WatchedAgent(Counting(), Steers(), 2)  # type: ignore[arg-type]
+    agent: Any = HelpedAgent(Counting(), Steers(), 2)  # type: ignore[arg-type]
     agent.begin(np.ones(2, bool))
     decided = [agent.decide({}, np.ones(2, bool)) for _ in range(5)]
     actions = np.round([d.chunk[:, 0] * 10 for d in decided]).astype(int)
@@ -72,7 +72,7 @@ def test_who_does_well_needs_no_help(good: bool) -> None:
         def act(self, observation: Any) -> NDArray[np.float32]:
             return (expert.command(observation) if good else np.zeros((12, 7), np.float32))[:, None]
 
-    found = watch(env, Acts(), make_operator("lift", env.interface, 12, 0), 5)  # type: ignore[arg-type]
+    found = measure_help(env, Acts(), make_operator("lift", env.interface, 12, 0), 5)  # type: ignore[arg-type]
     env.close()
     assert (found["intervention_rate"] < 0.05) == good
     assert (found["unaided"] > 0.8) == good

@@ -150,7 +150,7 @@ def halves(folder: Path, policy: Path, steps: int, port: int) -> tuple[Half, Hal
     )  # fmt: skip
     actor = Half(
         folder / "actor.log", "hil", "actor", "--policy", policy, "--task", TASK, "--operator", "scripted",
-        "--out", folder / "spool", "--learner", f"127.0.0.1:{port}", "--json",
+        "--out", folder / "outbox", "--learner", f"127.0.0.1:{port}", "--json",
     )  # fmt: skip
     return learner, actor
 
@@ -171,8 +171,8 @@ def play(folder: Path, policy: Path, steps: int, kills: int, rng: np.random.Gene
             half = both[victims.pop()]
             half.kill()
             killed += 1
-            log, spool = (read_log(folder / name / "actor.transitions") for name in ("run/log", "spool"))
-            assert log == spool[: len(log)], "the learner has what its actor never did"
+            log, outbox = (read_log(folder / name / "actor.transitions") for name in ("run/log", "outbox"))
+            assert log == outbox[: len(log)], "the learner has what its actor never did"
             assert len(log) >= kept, f"{kept} records were in the log, {len(log)} are left"
             kept = len(log)
             half.start()
@@ -181,8 +181,8 @@ def play(folder: Path, policy: Path, steps: int, kills: int, rng: np.random.Gene
     assert not victims, f"the run was over after {killed} kills: a longer one is needed"
     (state,) = (folder / "run" / "state").glob("state-*")
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
-    log, spool = (read_log(folder / name / "actor.transitions") for name in ("run/log", "spool"))
-    assert log == spool, "log and spool differ at the end"
+    log, outbox = (read_log(folder / name / "actor.transitions") for name in ("run/log", "outbox"))
+    assert log == outbox, "log and outbox differ at the end"
     return {
         "state": load_file(state / "tensors.safetensors"),
         "rows": [{key: value for key, value in row.items() if key not in WALL} for row in rows],
@@ -268,18 +268,18 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
                 at = time.monotonic() + rng.uniform(4.0, 9.0)
             try:
                 if not session:
-                    hello = m.HELLO.pack(
+                    hello = m.CONNECT.request(
                         protocol=m.PROTOCOL, actor="sender", interface=m.interface_hash(base.interface),
-                        policy=policy_hash(base), spooled=len(sent),
+                        policy=policy_hash(base), stored=len(sent),
                     )  # fmt: skip
-                    welcome = m.WELCOME.unpack(client.call(m.CONNECT, hello, 2.0))
-                    assert welcome["expects"] >= acked, "what was acknowledged is gone"
-                    session, acked = welcome["session"], welcome["expects"]
+                    welcome = client.call(m.CONNECT, hello, 2.0)
+                    assert welcome.expects >= acked, "what was acknowledged is gone"
+                    session, acked = welcome.session, welcome.expects
                 if acked == len(sent) and restarts < kills:
                     sent.append(record())
                 batch = sent[acked : acked + 50]
-                message = m.pack_records(m.append_schema(schema.limit), session, acked, batch)
-                acked = m.ACKNOWLEDGED.unpack(client.call(m.APPEND, message, 2.0))["records"]
+                request = m.APPEND.request(session=session, first=acked, records=batch)
+                acked = client.call(m.APPEND, request, 2.0).records
             except LinkDown:
                 time.sleep(0.1)
             except SessionLost:

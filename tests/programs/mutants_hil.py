@@ -46,10 +46,10 @@ SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "unplugged-and-the-policy-goes-on": Mutant(
-        f"{HIL}/hand.py", "lost = slipped or bool(self._gone)", "lost = slipped", HAND
+        f"{HIL}/device_operator.py", "lost = slipped or bool(self._gone)", "lost = slipped", HAND
     ),
     "start-without-a-device": Mutant(
-        f"{HIL}/hand.py", "EpisodeEvent.START in events and not self._gone:", "EpisodeEvent.START in events:", HAND
+        f"{HIL}/device_operator.py", "EpisodeEvent.START in events and not self._gone:", "EpisodeEvent.START in events:", HAND
     ),
     "unplugged-pads-hand-back": Mutant(
         "hardware/teleop/gamepad.py", "released=None if held else alive", "released=None if held else True", PAD
@@ -62,7 +62,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/teleop/wrapped.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_reconnecting.py",)
     ),
     "nobody-is-awaited": Mutant(
-        "robolearn/hil/learner.py", "len(heard) >= self.settings.awaited and ", "",
+        "robolearn/hil/learner.py", "len(beats) >= self.options.awaited and ", "",
         ("tests/hil/test_hil_learner.py",),
     ),
     "record-leaves-a-dead-device": Mutant(
@@ -81,11 +81,11 @@ MUTANTS: dict[str, Mutant] = {
         "policies/stateless.py", "self.eyes.looked(key, ", "self.eyes.looked(self._pictures[0], ", SEES
     ),
     "pictures-are-kept": Mutant("robolearn/rl/algorithms/off_policy.py", "if not is_image(spec)}", "}", SEES),
-    "doubt-ties-in-order": Mutant(f"{HIL}/doubt.py", " - (count - 1) / 2.0", "", DOUBT),
-    "doubt-every-failure-whenever": Mutant(f"{HIL}/doubt.py", " <= within)", " <= 10**9)", DOUBT),
-    "doubt-of-successes": Mutant(f"{HIL}/doubt.py", "~turn.solved[over]", "turn.solved[over]", DOUBT),
-    "doubt-is-not-said": Mutant(f"{HIL}/console/at_actor.py", "asks_help=status.asks_help", "asks_help=False", DOUBT),
-    "doubt-of-the-set-before": Mutant(f"{HIL}/weights.py", "self.unsure = self._used.unsure", "pass", DOUBT),
+    "doubt-ties-in-order": Mutant(f"{HIL}/evaluation.py", "rankdata(uncertainty)", "rankdata(uncertainty, method='ordinal')", DOUBT),
+    "doubt-every-failure-whenever": Mutant(f"{HIL}/evaluation.py", " <= within)", " <= 10**9)", DOUBT),
+    "doubt-of-successes": Mutant(f"{HIL}/evaluation.py", "~turn.solved[over]", "turn.solved[over]", DOUBT),
+    "doubt-is-not-said": Mutant(f"{HIL}/operator_console.py", "asks_help=status.asks_help", "asks_help=False", DOUBT),
+    "doubt-of-the-set-before": Mutant(f"{HIL}/agent.py", "self.uncertain = self._used.unsure", "pass", DOUBT),
     "chunk-goes-on-after-a-take-over": Mutant(
         f"{HIL}/agent.py", "if action is not None:\n            self._chunk = []",
         "if action is not None:\n            pass", AGENT,
@@ -106,26 +106,26 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/actor.py", 'success = label == "success" if labelled', 'success = labelled if labelled', LABELS
     ),
     "spool-not-compared": Mutant(
-        f"{HIL}/actor.py", "if self._spool.encode(record) != self._spool.raw(number):", "if False:", OTHERWISE
+        f"{HIL}/actor.py", "if self._outbox.encode(record) != self._outbox.raw(number):", "if False:", OTHERWISE
     ),
     "one-start-for-all-episodes": Mutant(
         f"{HIL}/actor.py", "self._engine.reset(seeds[0])", "self._engine.reset(0)",
         STARTS,
     ),
-    "noise-goes-on-from-episode-to-episode": Mutant(f"{HIL}/actor.py", "self._sets.seed(seeds[1])", "pass", STOPPED),
+    "noise-goes-on-from-episode-to-episode": Mutant(f"{HIL}/actor.py", "self._buffered.seed(seeds[1])", "pass", STOPPED),
     "weights-stay-in-lockstep": Mutant(
-        f"{HIL}/actor.py", "if self._lockstep:\n            self._sets.swap()", "if False:\n            pass", NEWEST
+        f"{HIL}/actor.py", "if self._lockstep:\n            self._buffered.swap()", "if False:\n            pass", NEWEST
     ),
-    "acknowledged-before-the-disk": Mutant(f"{HIL}/intake.py", "log.log.append(content)", "pass", REFUSED),
+    "acknowledged-before-the-disk": Mutant(f"{HIL}/transition_receiver.py", "log.log.append(content)", "pass", REFUSED),
     "records-that-are-known-come-again": Mutant(
-        f"{HIL}/intake.py", "contents[log.count - first :]", "contents", REFUSED
+        f"{HIL}/transition_receiver.py", "contents[log.count - first :]", "contents", REFUSED
     ),
-    "gaps-are-taken": Mutant(f"{HIL}/intake.py", "if not 0 <= first <= log.count:", "if False:", REFUSED),
-    "order-not-looked-at": Mutant(f"{HIL}/intake.py", "if begins or goes_on:", "if True:", REFUSED),
-    "old-sessions-go-on": Mutant(f"{HIL}/intake.py", "log.ended.add(log.session)", "pass", SECOND),
-    "queue-without-end": Mutant(f"{HIL}/intake.py", "max(QUEUED_BYTES, self._schema.limit)", "1e18", LEARNER),
-    "two-actors-in-lockstep": Mutant(f"{HIL}/intake.py", "if self._single and self.actors:", "if False:", ALONE),
-    "full-disk-goes-on": Mutant(f"{HIL}/intake.py", "self.failure = error", "pass", FULL),
+    "gaps-are-taken": Mutant(f"{HIL}/transition_receiver.py", "if not 0 <= first <= log.count:", "if False:", REFUSED),
+    "order-not-looked-at": Mutant(f"{HIL}/transition_receiver.py", "if begins or goes_on:", "if True:", REFUSED),
+    "old-sessions-go-on": Mutant(f"{HIL}/transition_receiver.py", "log.ended.add(log.session)", "pass", SECOND),
+    "queue-without-end": Mutant(f"{HIL}/transition_receiver.py", "max(QUEUED_BYTES, self._schema.limit)", "1e18", LEARNER),
+    "two-actors-in-lockstep": Mutant(f"{HIL}/transition_receiver.py", "if self._single and self.actors:", "if False:", ALONE),
+    "full-disk-goes-on": Mutant(f"{HIL}/transition_receiver.py", "self.failure = error", "pass", FULL),
     "interventions-are-not-shown": Mutant(
         f"{HIL}/experience.py", "if only and not episode.intervention.any():", "if only:", BOTH
     ),
@@ -163,32 +163,34 @@ MUTANTS: dict[str, Mutant] = {
     "success-with-help-counts": Mutant(
         f"{HIL}/learner.py", "if not o.interventions and not o.cut]", "if not o.cut]", LEARNER,
     ),
-    "spool-of-another-run": Mutant(f"{HIL}/link.py", 'self._spool.belongs_to(answer["run"])', "pass", TOLD),
+    "spool-of-another-run": Mutant(f"{HIL}/link.py", 'self._outbox.belongs_to(reply.run)', "pass", TOLD),
     "weights-loaded-over-those-in-use": Mutant(
-        f"{HIL}/weights.py", "self._spare.load_acting(", "self._used.load_acting(", SETS,
+        f"{HIL}/agent.py", "self._spare.load_acting(", "self._used.load_acting(", SETS,
     ),
     "control-loop-waits-for-weights": Mutant(
-        f"{HIL}/weights.py", "not self._lock.acquire(blocking=False)", "not self._lock.acquire(timeout=2)", SETS
+        f"{HIL}/agent.py", "not self._lock.acquire(blocking=False)", "not self._lock.acquire(timeout=2)", SETS
     ),
-    "hurried-after-a-delay": Mutant(f"{HIL}/pacing.py", "self._next = now + self._period_s", "pass", LEARNER),
+    "hurried-after-a-delay": Mutant(f"{HIL}/actor.py", "self._next = now + self._period_s", "pass", LEARNER),
     "any-token": Mutant(f"{WIRE}/server.py", "if not hmac.compare_digest(given, self._header):", "if False:", DOOR),
-    "no-limit-of-a-method": Mutant(f"{WIRE}/server.py", "if len(message) > handler.limit:", "if False:", DOOR),
+    "no-limit-of-a-method": Mutant(f"{WIRE}/server.py", "if len(content) > handler.limit:", "if False:", DOOR),
     "door-beyond-loopback": Mutant(
-        f"{WIRE}/server.py", "check_door(address, certificates)\n        self.refusals", "self.refusals", DOOR,
+        f"{WIRE}/server.py", "check_encryption(address, certificates)\n        self.refusals", "self.refusals", DOOR,
     ),
     "caller-without-certificate": Mutant(
         f"{WIRE}/security.py", "require_client_auth=True", "require_client_auth=False", DOOR,
     ),
     "NaN-passes": Mutant(
-        f"{WIRE}/schema.py", 'if value.dtype.kind == "f" and not np.isfinite(value).all():', "if False:", DOOR,
+        f"{WIRE}/messages.py", 'words.endswith("double") and not math.isfinite(', 'False and not math.isfinite(', DOOR,
     ),
-    "any-shape-passes": Mutant(f"{WIRE}/schema.py", "or not fits or", "or", DOOR),
+    "missing-fields-pass": Mutant(
+        f"{WIRE}/messages.py", 'if " " not in words and not message.HasField(field):', "if False:", DOOR,
+    ),
     "NaN-weights": Mutant(
         f"{WIRE}/messages.py", 'if value.dtype.kind == "f" and not np.isfinite(value).all():', "if False:", DOOR,
     ),
-    "each-refusal-is-said": Mutant(f"{WIRE}/refusals.py", "if now - self._last < self._every_s:", "if False:", DOOR),
+    "each-refusal-is-said": Mutant(f"{WIRE}/server.py", "if now - self._last < self._every_s:", "if False:", DOOR),
     "another-interface": Mutant(
-        f"{HIL}/desk.py", '"interface": interface, "policy": policy}', '"policy": policy}', TOLD,
+        f"{HIL}/learner_service.py", '"interface": interface, "policy": policy}', '"policy": policy}', TOLD,
     ),
     "curriculum-what-an-operator-did-alone-comes-again": Mutant(
         f"{HIL}/curriculum.py", "if self._alone and (self._helped", "if (self._helped", CURRICULUM
@@ -212,12 +214,12 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/teleop/supervised.py", "action[self._gripper] = self._grip\n", "pass\n", HAND
     ),
     "hand-lost-hands-to-the-policy": Mutant(
-        f"{HIL}/hand.py", 'return [*asks, "return"]', "return asks", HAND
+        f"{HIL}/device_operator.py", 'return [*commands, OperatorCommand.RETURN]', "return commands", HAND
     ),
     "hand-does-not-wait-for-start": Mutant(
-        f"{HIL}/hand.py", "self._waits = True  # for START", "self._waits = False", HAND
+        f"{HIL}/device_operator.py", "self._waits = True  # for START", "self._waits = False", HAND
     ),
-    "page-does-not-hold-the-hand": Mutant(f"{HIL}/hand.py", 'self._held = ask == "take over"', "pass", HAND),
+    "page-does-not-hold-the-hand": Mutant(f"{HIL}/device_operator.py", "self._held = command == OperatorCommand.TAKE_OVER", "pass", HAND),
     "clutch-without-hysteresis": Mutant("hardware/teleop/wrapped.py", "engaged = now - self._moved_at < self._rest_s",
         "engaged = self._device.moving", HAND),
     "clutch-of-a-device-that-is-gone-was-let-go": Mutant(
@@ -228,26 +230,26 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/teleop/teleoperation.py", "counts = not sample.automatic or", "counts = True or", STATION
     ),
     "arm-final-observation-is-the-last-step-s": Mutant(
-        f"{HIL}/station.py", "if len(self._rows) > 1:\n            self._step(float(success))",
+        f"{HIL}/arm_recording.py", "if len(self._rows) > 1:\n            self._step(float(success))",
         "self._step(float(success))", STATION,
     ),
-    "arm-success-earns-nothing": Mutant(f"{HIL}/station.py", "self._step(float(success))", "self._step(0.0)", STATION),
+    "arm-success-earns-nothing": Mutant(f"{HIL}/arm_recording.py", "self._step(float(success))", "self._step(0.0)", STATION),
     "arm-a-stop-is-an-end-of-the-task": Mutant(
-        f"{HIL}/station.py", "self.end(success=False, truncated=True)",
+        f"{HIL}/arm_recording.py", "self.end(success=False, truncated=True)",
         "self.end(success=False, terminated=True)", STATION,
     ),
     "arm-goes-on-without-a-learner": Mutant(
-        f"{HIL}/station.py", "elif self.episodes.phase is Phase.RECORDING and not self._link.alive:",
+        f"{HIL}/arm_recording.py", "elif self.episodes.phase is Phase.RECORDING and not self._link.alive:",
         "elif False:", STATION,
     ),
     "arm-begins-without-a-learner": Mutant(
-        f"{HIL}/station.py", "if Do.BEGIN in dos and not self._link.alive:", "if False:", STATION
+        f"{HIL}/arm_recording.py", "if Do.BEGIN in dos and not self._link.alive:", "if False:", STATION
     ),
     "arm-moves-though-the-page-says-stop": Mutant(
-        f"{HIL}/station.py", "self.do(self.episodes.stopped(STOPPED))", "pass", STATION
+        f"{HIL}/arm_recording.py", "self.do(self.episodes.stopped(STOPPED))", "pass", STATION
     ),
     "arm-an-intervention-is-the-policy-s": Mutant(
-        f"{HIL}/station.py", "Step(self._episode, self._index, seen, action, reward, intervention)",
+        f"{HIL}/arm_recording.py", "Step(self._episode, self._index, seen, action, reward, intervention)",
         "Step(self._episode, self._index, seen, action, reward, False)", STATION,
     ),
     "reward-of-the-world-beside-a-model-s": Mutant(
@@ -257,9 +259,9 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/scoring.py", "steps = int(ends[0]) + 1", "steps = len(episode)", REWARDS
     ),
     "reward-of-demonstrations-is-left": Mutant(
-        f"{HIL}/experience.py", "algorithm.keep(judge(episode))", "algorithm.keep(episode)", REWARDS
+        f"{HIL}/experience.py", "algorithm.keep(score(episode))", "algorithm.keep(episode)", REWARDS
     ),
-    "reward-comes-too-late": Mutant(f"{HIL}/experience.py", "episode = self._judge(episode)\n", "pass\n", REWARDS),
+    "reward-comes-too-late": Mutant(f"{HIL}/experience.py", "episode = self._score(episode)\n", "pass\n", REWARDS),
     "reward-by-key-ends-with-the-world": Mutant(
         f"{HIL}/actor.py", "by_task and bool(turn.terminated[0])", "bool(turn.terminated[0])", KEY
     ),
@@ -273,7 +275,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/experience.py", "if record.episode <= self._over.get(actor, -1):", "if False:", GONE
     ),
     "watched-chunk-goes-on-after-help": Mutant(
-        f"{HIL}/watched.py", "self._cursor[steers] = self._policy.execute_steps", "pass", WATCHED
+        f"{HIL}/evaluation.py", "self._cursor[steers] = self._policy.execute_steps", "pass", WATCHED
     ),
 }  # fmt: skip
 

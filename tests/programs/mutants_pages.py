@@ -13,7 +13,7 @@ MARKERS, LOGIC = ("tests/hardware/test_scene_markers.py",), ("tests/hil/console/
 GEOMS, WORLD = ("tests/robots/test_geoms.py",), ("tests/sim/test_realtime.py",)
 TAKING = ("tests/hardware/teleop/test_supervised.py",)
 PAGE, CONSOLE = ("tests/hardware/teleop/test_browser_scene.py",), ("tests/hil/console/test_console_chromium.py",)
-ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/latches.py", "hardware/teleop/supervised.py"
+ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/logic.py", "hardware/teleop/supervised.py"
 REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
 TAKE_OVER = "hardware/teleop/supervised.py"
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
@@ -49,14 +49,14 @@ MUTANTS: dict[str, Mutant] = {
     "stop-released-at-once": Mutant(LATCHES, "if self._clock() > self._sure_until:", "if False:", LOGIC),
     "two-labels": Mutant(LATCHES, "free = able and label is None", "free = able", LOGIC),
     "label-for-ever": Mutant(LATCHES, "self._label[1] != status.episode", "False", LOGIC),
-    "free-for-ever": Mutant("robolearn/hil/console/schedule.py", "if left > 0:", "if True:", LOGIC),
-    "long-help": Mutant("robolearn/hil/console/schedule.py", "status.in_control_s > self.long_s", "False", LOGIC),
+    "free-for-ever": Mutant("robolearn/hil/console/logic.py", "if left > 0:", "if True:", LOGIC),
+    "long-help": Mutant("robolearn/hil/console/logic.py", "status.in_control_s > self.long_s", "False", LOGIC),
     "markup-of-others": Mutant("robolearn/hil/console/page.py", "{escape(message)}", "{message}", CONSOLE),
     "shares-as-they-are": Mutant("robolearn/hil/console/page.py", "100.0 * y if", "1.0 * y if", CONSOLE),
     "wrong-button": Mutant(
-        "robolearn/hil/console/page.py", "self._press(command)", "self._press(HilCommand.RETURN)", CONSOLE
+        "robolearn/hil/console/page.py", "self._press(command)", "self._press(OperatorCommand.RETURN)", CONSOLE
     ),
-    "stop-unheard": Mutant("robolearn/hil/console/stop_socket.py", "                stop()\n", "", CONSOLE),
+    "stop-unheard": Mutant("robolearn/hil/console/page.py", "                stop()\n", "", CONSOLE),
     "no-interventions": Mutant(SUPERVISED, "intervention=True", "intervention=False", TAKING),
     "policy-goes-on-where-it-was": Mutant(
         SUPERVISED, "not meant\n            self._player.begin()", "not meant", TAKING

@@ -22,7 +22,7 @@ class Acting(Playing):
     policy: Path
     """A run folder or a checkpoint folder: the one that the learner has."""
     out: Path
-    """The folder of the spool."""
+    """The folder of the outbox."""
     name: str = "actor"
     """Unlike that of the learner's other actors."""
     learner: str = "127.0.0.1:7350"
@@ -35,32 +35,32 @@ class Acting(Playing):
     """Where the policy computes: auto, cpu, cuda or cuda:<i>."""
 
     def reach(self, base: Any) -> tuple[Any, Any]:
-        """(spool, line to the learner, not yet open) of an actor of the policy `base`; the spool is to be closed."""
+        """(outbox, line to the learner, not yet open) of an actor of the policy `base`; the outbox is to be closed."""
         from robolearn.cli.hil.learner import policy_hash
         from robolearn.data.replay import RecordSchema
         from robolearn.hil.link import Link
-        from robolearn.hil.spool import Spool
+        from robolearn.hil.outbox import Outbox
         from robolearn.hil.wire.client import Client
         from robolearn.hil.wire.messages import interface_hash
-        from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
+        from robolearn.hil.wire.security import Address, Certificates, check_encryption, find_token
 
         certificates = Certificates(self.certs) if self.certs else None
         address, token = Address.parse(self.learner, "--learner"), find_token(self.token, certificates)
         if token is None:
             raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
-        check_door(address, certificates)
+        check_encryption(address, certificates)
         schema = RecordSchema(base.interface)
-        spool = Spool(self.out, self.name, schema)
+        outbox = Outbox(self.out, self.name, schema)
         link = Link(
-            lambda limit: Client(address, token, certificates, limit), spool, self.name,
-            interface_hash(base.interface), policy_hash(base), schema.limit,
+            lambda limit: Client(address, token, certificates, limit), outbox, self.name,
+            interface_hash(base.interface), policy_hash(base),
         )  # fmt: skip
-        return spool, link
+        return outbox, link
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         print_lines(actor_lines(self, result), console)
 
-    def result(self, played: Any, spool: Any, link: Any, period: Any) -> dict[str, Any]:
+    def result(self, played: Any, outbox: Any, link: Any, period: Any) -> dict[str, Any]:
         """What was played, for ``--json``."""
         from robolearn.io.atomic import write_text
 
@@ -71,7 +71,7 @@ class Acting(Playing):
             "episodes": played.episodes,
             "env_steps": played.steps,
             "interventions": played.interventions,
-            "records": len(spool),
+            "records": len(outbox),
             "acknowledged": link.acknowledged,
             "connections": link.connections,
             "finished": not played.quit,

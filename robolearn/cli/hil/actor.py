@@ -43,11 +43,11 @@ class HilActor(Acting):
         from robolearn.cli.hil.stopping import stopping
         from robolearn.core import bind_policy
         from robolearn.hil.actor import Actor
+        from robolearn.hil.agent import DoubleBufferedPolicy
         from robolearn.hil.link import opened
-        from robolearn.hil.weights import TwoSets
         from sim.registry import WorldConfig
 
-        spool, link = self.reach(base)
+        outbox, link = self.reach(base)
         env = None
         try:
             world = WorldConfig(self.task, threads=1).matching(base.interface)
@@ -56,15 +56,15 @@ class HilActor(Acting):
                 env.max_episode_steps = round(self.seconds * env.interface.control_hz)
             bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
             with stopping() as stop, opened(link), self._people(env, stop) as (person, hand):
-                lesson = link.open(stop)
-                if lesson is None:
+                config = link.open(stop)
+                if config is None:
                     raise KeyboardInterrupt
-                if hand is not None and lesson.pace != "realtime":
-                    raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside a person")
-                sets = TwoSets(lambda: lesson.settings.build(base, seed=lesson.seed))
-                link.start(sets)
+                if hand is not None and config.pace != "realtime":
+                    raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside a person")
+                buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
+                link.start(buffered)
                 actor = Actor(
-                    env, sets, link, spool, lesson, self.name, tuple(base.interface.observation),
+                    env, buffered, link, outbox, config, self.name, tuple(base.interface.observation),
                     self._operators(env) if hand is None else lambda _: hand, person,
                 )  # fmt: skip
                 sys.setswitchinterval(SWITCH_S)
@@ -73,16 +73,16 @@ class HilActor(Acting):
                 if stop():
                     raise KeyboardInterrupt
         finally:
-            spool.close()
+            outbox.close()
             if env is not None:
                 env.close()
-        return self.result(played, spool, link, period)
+        return self.result(played, outbox, link, period)
 
     @contextlib.contextmanager
     def _people(self, env: Any, stop: Callable[[], bool]) -> Iterator[tuple[Any, Any]]:
         """(who is shown each step and asked, the person with a device), each or None."""
         from robolearn.cli.hil.hands import opened_device, opened_page
-        from robolearn.hil.hand import Hand
+        from robolearn.hil.device_operator import DeviceOperator
         from robots import ROBOTS
 
         with opened_page(self.console, self.out, env.interface, getattr(env, "scene", None), stop) as page:
@@ -94,7 +94,7 @@ class HilActor(Acting):
                 raise BadInput("--teleop", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
             with opened_device(self.teleop, teleop_values(self), env.interface, robot, self.out) as device:
                 scene = None if self.screen else getattr(env, "scene", None)
-                hand = Hand(device, env.interface, robot, scene=scene, ending=stop, console=page)
+                hand = DeviceOperator(device, env.interface, robot, scene=scene, ending=stop, console=page)
                 yield hand, hand
 
     def _operators(self, env: Any) -> Callable[[int], Any] | None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hardware.recording import Session
     from policies.policy import ChunkPolicy
     from robolearn.cli.hil.acting import Acting
-    from robolearn.hil.pacing import Periods
-    from robolearn.hil.station import HilRecording, SpoolWriter
+    from robolearn.hil.actor import Periods
+    from robolearn.hil.arm_recording import HilRecording, OutboxWriter
     from robots.stations import Contract
 
 START_S = 120.0  # for everything to come up
@@ -45,15 +45,15 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     prepare()
     choose_domain(actor.domain, contract.simulated)
-    spool, link = actor.reach(base)
+    outbox, link = actor.reach(base)
     try:
         with stopping() as stop, opened(link):
-            lesson = link.open(stop)
-            if lesson is None:
+            config = link.open(stop)
+            if config is None:
                 raise KeyboardInterrupt
-            return _teach(actor, base, contract, spool, link, lesson)
+            return _teach(actor, base, contract, outbox, link, config)
     finally:
-        spool.close()
+        outbox.close()
 
 
 def station_of(robot: str, task: str, needed: Interface) -> Contract:
@@ -74,19 +74,19 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
     return contract.with_picture_sizes(needed.observation)
 
 
-def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, link: Any, lesson: Any) -> dict[str, Any]:
+def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, outbox: Any, link: Any, config: Any) -> dict[str, Any]:
     from hardware.ros2.process import host
     from hardware.ros2.record_node import RecordNode
     from hardware.ros2.shared_memory import make_room_for_pictures
     from robolearn.cli.record import unhurried_logs
     from robolearn.deploy.programs import enclave, may_be_realtime
-    from robolearn.hil.actor import Played
+    from robolearn.hil.actor import ActorResult
 
     make_room_for_pictures()
     node: RecordNode | None = None
     with contextlib.ExitStack() as stack:
-        check = stack.enter_context(_nodes(actor, contract, lesson.seed * 1_000_003 + len(spool)))
-        taught = open_lesson(actor, base, contract, spool, link, lesson, stack, check)
+        check = stack.enter_context(_nodes(actor, contract, config.seed * 1_000_003 + len(outbox)))
+        taught = open_lesson(actor, base, contract, outbox, link, config, stack, check)
 
         def make_node() -> RecordNode:
             nonlocal node
@@ -105,8 +105,8 @@ def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, spool: Any, lin
     if node.interrupted:
         raise KeyboardInterrupt
     writer = taught.writer
-    played = Played(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
-    result = actor.result(played, spool, link, taught.periods.measured())
+    played = ActorResult(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
+    result = actor.result(played, outbox, link, taught.periods.measured())
     return _keep(actor, result | _arm_result(contract, node))
 
 
@@ -116,7 +116,7 @@ class Taught:
 
     session: Session
     make: Callable[..., HilRecording]
-    writer: SpoolWriter
+    writer: OutboxWriter
     periods: Periods
 
 
@@ -124,9 +124,9 @@ def open_lesson(
     actor: Acting,
     base: ChunkPolicy,
     contract: Contract,
-    spool: Any,
+    outbox: Any,
     link: Any,
-    lesson: Any,
+    config: Any,
     stack: contextlib.ExitStack,
     check: Callable[[], None] = lambda: None,
 ) -> Taught:
@@ -141,33 +141,39 @@ def open_lesson(
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
     from robolearn.cli.hil.hands import opened_device, opened_page
-    from robolearn.hil.pacing import Periods
-    from robolearn.hil.station import ENDLESS, HilRecording, LearnedPolicy, SpoolWriter
-    from robolearn.hil.weights import TwoSets
+    from robolearn.hil.actor import Periods
+    from robolearn.hil.agent import DoubleBufferedPolicy
+    from robolearn.hil.arm_recording import ENDLESS, HilRecording, LearnedPolicy, OutboxWriter
 
-    if lesson.pace != "realtime":
-        raise BadInput("learner", got=f"--pace {lesson.pace}", expected="realtime beside an arm")
-    if delay := lesson.settings.acting_delay:
+    if config.pace != "realtime":
+        raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
+    if delay := getattr(config.settings, "delay_steps", 0):
         raise BadInput("learner", got=f"--delay-steps {delay}", expected=f"0: {OWN_DELAY}")
     interface, periods = _observed(contract, base), Periods()
-    sets = TwoSets(lambda: lesson.settings.build(base, seed=lesson.seed))
+    buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
     link.measure = periods.measured
-    link.start(sets)
+    link.start(buffered)
     device = stack.enter_context(
         opened_device(actor.teleop, teleop_values(actor), contract.interface, contract.robot, actor.out)
     )
-    person = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
-    policy = LearnedPolicy(sets, base.interface, base.execute_steps)
-    supervised = Supervised(device, ChunkPlayer(policy, lesson.seed), contract.interface)
+    console = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
+    policy = LearnedPolicy(buffered, base.interface, base.execute_steps)
+    supervised = Supervised(device, ChunkPlayer(policy, config.seed), contract.interface)
     stack.callback(supervised.close)
-    writer = SpoolWriter(spool, tuple(base.interface.observation), link)
+    writer = OutboxWriter(outbox, tuple(base.interface.observation), link)
     session = Session(
         contract, supervised, interface, writer, actor.task, ENDLESS, limit_s=actor.seconds, start_s=START_S,
         simulated=contract.simulated, watch=lambda _: check(),
     )  # fmt: skip
-    by_task = contract.simulated and lesson.reward == TASK
+    by_task = contract.simulated and config.reward == TASK
     make = partial(
-        HilRecording, link=link, sets=sets, hold=supervised.hold, periods=periods, person=person, by_task=by_task
+        HilRecording,
+        link=link,
+        buffered=buffered,
+        hold=supervised.hold,
+        periods=periods,
+        console=console,
+        by_task=by_task,
     )
     return Taught(session, make, writer, periods)
 
@@ -219,7 +225,7 @@ def _arm_result(contract: Contract, node: Any) -> dict[str, Any]:
 
 
 def _keep(actor: Acting, result: dict[str, Any]) -> dict[str, Any]:
-    """Leave the result beside the spool, where `hil run` finds it."""
+    """Leave the result beside the outbox, where `hil run` finds it."""
     from robolearn.cli.hil.acting import ARM
     from robolearn.io.json_files import write_json
 

@@ -48,7 +48,7 @@ def tidied(out: Path) -> Iterator[None]:
 
 
 def _played(out: Path) -> bool:
-    """Whether there are an episode in the metrics or a step in a spool."""
+    """Whether there are an episode in the metrics or a step in an outbox."""
     from robolearn.data.replay.records import SUFFIX
     from robolearn.io.append_only import records
     from robolearn.runs import read_metrics

@@ -70,13 +70,13 @@ def opened_page(
     *,
     holds: bool = True,
 ) -> Iterator[Any]:
-    """The person at the console's page, or None where no `port` is given; see `PersonAtConsole`."""
+    """The person at the console's page, or None where no `port` is given; see `PageConsole`."""
     if port is None:
         yield None
         return
     from robolearn.cli.hil.learner import write_own
-    from robolearn.hil.console.at_actor import PersonAtConsole
     from robolearn.hil.console.web_console import WebConsole
+    from robolearn.hil.operator_console import PageConsole
     from robots import ROBOTS
 
     robot = ROBOTS.get(interface.embodiment)
@@ -87,7 +87,7 @@ def opened_page(
         write_own(folder / CONSOLE, console.url + "\n")
         log.info("the console is at the address in %s", folder / CONSOLE)
         try:
-            yield PersonAtConsole(console, interface, robot.joints, scene, ending, holds)
+            yield PageConsole(console, interface, robot.joints, scene, ending, holds)
         finally:
             (folder / CONSOLE).unlink(missing_ok=True)
 

@@ -15,7 +15,7 @@ from robolearn.cli.choices import OffPolicyAlgorithm
 from robolearn.cli.hil.playing import pace_of
 from robolearn.cli.hil.shown import learner_lines, print_lines
 from robolearn.core import BadInput, check_compatible
-from robolearn.hil.settings import Budget, CurriculumConfig, LearnerSettings, Lesson, Pace
+from robolearn.hil.settings import Budget, CurriculumConfig, LearnerConfig, LearnerOptions, Pace
 from robolearn.rewards.choice import TASK, check_reward
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -107,15 +107,12 @@ class HilLearner(Teaching):
         from robolearn.core.device import resolve_device
         from robolearn.data import Dataset
         from robolearn.data.replay import PlayedEpisode, RecordSchema
-        from robolearn.hil.board import Board
-        from robolearn.hil.desk import handlers
-        from robolearn.hil.intake import Intake
         from robolearn.hil.learner import Learner, result_of
-        from robolearn.hil.wire.handshakes import heard
+        from robolearn.hil.learner_service import LearnerState, learner_methods
+        from robolearn.hil.transition_receiver import TransitionReceiver
         from robolearn.hil.wire.messages import interface_hash
-        from robolearn.hil.wire.refusals import Refusals
-        from robolearn.hil.wire.security import Address, Certificates, check_door, find_token
-        from robolearn.hil.wire.server import Door
+        from robolearn.hil.wire.security import Address, Certificates, check_encryption, find_token
+        from robolearn.hil.wire.server import GrpcServer, Refusals, handshake_refusals
         from robolearn.io.atomic import write_text
         from robolearn.io.json_files import plain
         from robolearn.rewards.choice import make_reward
@@ -126,11 +123,11 @@ class HilLearner(Teaching):
         self.check()
         certificates = Certificates(self.certs) if self.certs else None
         address, token = Address.parse(self.listen, "--listen"), find_token(self.token, certificates)
-        check_door(address, certificates)
+        check_encryption(address, certificates)
         os.nice(self.nice)
         torch.set_num_threads(1)
         base = load_chunk_policy(self.policy, resolve_device(self.device))
-        lesson = Lesson(
+        config = LearnerConfig(
             algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed, curriculum=self.curriculum,
             reward=self.reward,
         )  # fmt: skip
@@ -159,12 +156,15 @@ class HilLearner(Teaching):
         making = Run.create(self.out, stored, resume=resume, may_differ=may_differ, beside=BESIDE)
         with making as run, stopping() as stop:
             schema = RecordSchema(base.interface)
-            intake, board = Intake(self.out / "log", schema, single=self.pace == "lockstep"), Board()
+            receiver, state = (
+                TransitionReceiver(self.out / "log", schema, single=self.pace == "lockstep"),
+                LearnerState(),
+            )
             shown = () if demos is None else (demos.episode(i) for i in range(demos.episodes))
             demonstrations = (PlayedEpisode.of_demonstration(episode) for episode in shown)
             words = demos.episode(0).task if demos is not None and demos.episodes else ""
 
-            def judge(episode: PlayedEpisode) -> PlayedEpisode:
+            def score(episode: PlayedEpisode) -> PlayedEpisode:
                 return episode if model is None else scored(episode, model, words)
 
             name = self.out / "run"
@@ -173,20 +173,20 @@ class HilLearner(Teaching):
             if token is None:
                 token = own_token(self.out / "token")
             learner = Learner(
-                run, base, lesson, Budget(env_steps=self.env_steps, episodes=self.episodes), intake, board,
+                run, base, config, Budget(env_steps=self.env_steps, episodes=self.episodes), receiver, state,
                 demonstrations,
-                LearnerSettings(publish_every=self.publish_every, checkpoint_s=self.checkpoint_s,
+                LearnerOptions(publish_every=self.publish_every, checkpoint_s=self.checkpoint_s,
                                 success_window=self.success_window, cut_after_s=self.cut_after_s,
                                 awaited=int(self.go_on)),
-                judge=judge,
+                score=score,
             )  # fmt: skip
-            answers = handlers(
-                intake, board, run=name.read_text().strip(), task=lesson.to_text(),
-                interface=interface_hash(base.interface), policy=digest, limit=schema.limit,
+            answers = learner_methods(
+                receiver, state, run=name.read_text().strip(), config=config.to_text(),
+                interface=interface_hash(base.interface), policy=digest, record_limit=schema.limit,
             )  # fmt: skip
             refusals = Refusals()
-            hearing = heard(refusals) if certificates else contextlib.nullcontext()
-            door = Door(address, answers, token, certificates, refusals)
+            hearing = handshake_refusals(refusals) if certificates else contextlib.nullcontext()
+            door = GrpcServer(address, answers, token, certificates, refusals)
             try:
                 log.info("the learner listens at %s", door.address)
                 keys = ("success", "intervention_rate", "updates")
@@ -195,7 +195,7 @@ class HilLearner(Teaching):
                     done = learner.learn(stop, progress)
             finally:
                 door.close()
-                intake.close()
+                receiver.close()
             if not done:
                 raise KeyboardInterrupt
             result = result_of(learner)

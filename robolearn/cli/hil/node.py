@@ -83,8 +83,8 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     environment = {TOKEN_VARIABLE: token, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     processes = stack.enter_context(Processes((Program("learner", learner),), out / LOGS, environment))
     stack.callback(processes.stop, 30.0)
-    spool, link = actor.reach(base)
-    stack.enter_context(closing(spool))
+    outbox, link = actor.reach(base)
+    stack.enter_context(closing(outbox))
     stack.enter_context(opened(link))
     until = time.monotonic() + WAIT_S
 
@@ -92,15 +92,15 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         processes.check()
         return time.monotonic() > until
 
-    lesson = link.open(late)
-    if lesson is None:
+    config = link.open(late)
+    if config is None:
         raise RobolearnError(f"the learner does not answer after {WAIT_S:g} s; logs: {out / LOGS}")
 
     def check() -> None:
         if not link.finished:
             processes.check()
 
-    return open_lesson(actor, base, contract, spool, link, lesson, stack, check)
+    return open_lesson(actor, base, contract, outbox, link, config, stack, check)
 
 
 if __name__ == "__main__":

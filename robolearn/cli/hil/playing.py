@@ -36,11 +36,11 @@ class Playing(Command):
     """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
     console: int | None = None
     """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
-    address, with its token, is written into the file console beside the spool."""
+    address, with its token, is written into the file console beside the outbox."""
     host: str = "127.0.0.1"
     """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
     port: int = 8070
-    """Its port; 0 takes a free one. The address, with its token, is written into the file teleop beside the spool."""
+    """Its port; 0 takes a free one. The address, with its token, is written into the file teleop beside the outbox."""
     realtime_priority: int = 10
     """With --robot, of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     enclaves: bool = False

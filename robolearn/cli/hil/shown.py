@@ -27,7 +27,7 @@ class Taught(Protocol):
     def out(self) -> Path: ...
 
 
-class Played(Protocol):
+class ActorResult(Protocol):
     """Where an actor played."""
 
     @property
@@ -38,7 +38,7 @@ class Played(Protocol):
     def rehearse(self) -> bool: ...
 
 
-class Acted(Played, Protocol):
+class Acted(ActorResult, Protocol):
     """What was asked of an actor that was started by itself."""
 
     @property
@@ -49,7 +49,7 @@ class Acted(Played, Protocol):
     def out(self) -> Path: ...
 
 
-def lines(teaching: Taught, playing: Played, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def lines(teaching: Taught, playing: ActorResult, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(word, what there is to say) of the `result` of a run that was told so."""
     r = result if result["finished"] else {**so_far(teaching.out, teaching.success_window), **result}
     yield from _taught(teaching, r, r["wall_s"]["run"])
@@ -138,7 +138,7 @@ def _arm(arm: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _next(playing: Played, policy: Path, run: str) -> str:
+def _next(playing: ActorResult, policy: Path, run: str) -> str:
     from robots.stations import load_contract
 
     if playing.robot and not load_contract(playing.robot).simulated:  # no world shows how good it is on that arm

@@ -1,6 +1,6 @@
-"""The console of the human-in-the-loop loop: a page that shows it, and hands on what the person asks."""
+"""The operator's console as a web page: the state of the loop, and buttons for the operator's commands."""
 
-from robolearn.hil.console.schedule import HelpSchedule
+from robolearn.hil.console.logic import HelpSchedule
 from robolearn.hil.console.web_console import WebConsole
 
 __all__ = ["HelpSchedule", "WebConsole"]

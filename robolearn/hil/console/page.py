@@ -1,35 +1,38 @@
-"""What viser shows of the loop: scene and cameras, who is in control, buttons, when to help, curves.
+"""Widgets of the console in viser: scene and cameras, who is in control, buttons, when to help, curves.
 
-STOP is no button of viser's: it lies above the page (`stop.html`) and has a websocket of its own (`stop_socket`).
+STOP is no button of viser's: it lies above the page (`stop.html`) and has a websocket of its own (`serve_stop`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
 from html import escape
 
 import numpy as np
 import viser
+from aiohttp import WSMsgType, web
 from viser import uplot
 
 from hardware.teleop.browser.auth_proxy import overlay
 from hardware.teleop.browser.guarded_viser import GuardedViser
 from hardware.teleop.browser.pictures import Pictures
 from hardware.teleop.browser.stage import Stage
-from robolearn.hil.console.curves import Curves
-from robolearn.hil.console.latches import ButtonView, ConsoleView
-from robolearn.hil.console.schedule import HelpSchedule
-from robolearn.hil.status import CURVES, HilCommand, HilStatus
+from robolearn.hil.console.logic import ButtonView, ConsoleView, Curves, HelpSchedule
+from robolearn.hil.operator_console import CURVES, HilStatus, OperatorCommand
 from robots import RobotSpec
 
+STOP_PATH = "/stop"
+STATUS_S = 0.1  # between two messages to a page
 BLUE, GREEN, ORANGE, GREY = (23, 92, 211), (6, 118, 71), (181, 71, 8), (71, 84, 103)
 COLOURS = {  # from top to bottom, below a banner whose height does not change
-    HilCommand.TAKE_OVER: BLUE,
-    HilCommand.HAND_BACK: BLUE,
-    HilCommand.SUCCESS: GREEN,
-    HilCommand.FAILURE: ORANGE,
-    HilCommand.RETURN: GREY,
-    HilCommand.RELEASE: GREY,
+    OperatorCommand.TAKE_OVER: BLUE,
+    OperatorCommand.HAND_BACK: BLUE,
+    OperatorCommand.SUCCESS: GREEN,
+    OperatorCommand.FAILURE: ORANGE,
+    OperatorCommand.RETURN: GREY,
+    OperatorCommand.RELEASE: GREY,
 }
 TITLES = {
     "success": ("Success without help", "%"),
@@ -43,7 +46,7 @@ SHARES = ("success", "intervention_rate")  # shown in per cent
 
 
 def overlays() -> list[str]:
-    """What lies on top of viser's page: STOP, and pictures that grow at a click."""
+    """HTML on top of viser's page: STOP, and pictures that grow at a click."""
     return [overlay("robolearn.hil.console", "stop.html"), overlay("hardware.teleop.browser", "pictures.html")]
 
 
@@ -53,10 +56,10 @@ class ConsolePage:
     Args:
       robot: the arm to draw.
       schedule: when to help.
-      press: takes what a button asks for; called in threads of viser.
+      press: takes the command of a button; called in threads of viser.
     """
 
-    def __init__(self, robot: RobotSpec, schedule: HelpSchedule, press: Callable[[HilCommand], None]) -> None:
+    def __init__(self, robot: RobotSpec, schedule: HelpSchedule, press: Callable[[OperatorCommand], None]) -> None:
         self.guarded = GuardedViser()
         server = self.guarded.server
         self._schedule, self._press = schedule, press
@@ -64,8 +67,8 @@ class ConsolePage:
         server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
         self._banner = server.gui.add_html("", order=0.0)
         self._banner_shown = ""
-        self._buttons: dict[HilCommand, viser.GuiButtonHandle] = {}
-        self._shown: dict[HilCommand, ButtonView] = {}
+        self._buttons: dict[OperatorCommand, viser.GuiButtonHandle] = {}
+        self._shown: dict[OperatorCommand, ButtonView] = {}
         for number, (command, colour) in enumerate(COLOURS.items()):
             self._buttons[command] = server.gui.add_button(command, color=colour, order=10.0 + number)
             self._buttons[command].on_click(self._on_click(command))
@@ -84,7 +87,7 @@ class ConsolePage:
                 )
 
     def update(self, status: HilStatus | None, view: ConsoleView) -> None:
-        """Show how things are; called by one thread."""
+        """Show the newest status; called by one thread."""
         self._show_banner(status, view)
         for command in COLOURS:
             button = view.buttons[command]
@@ -106,7 +109,7 @@ class ConsolePage:
 
     # ---------------------------------------------------------------------------------------------------------
 
-    def _on_click(self, command: HilCommand) -> Callable[[object], None]:
+    def _on_click(self, command: OperatorCommand) -> Callable[[object], None]:
         def pressed(_: object) -> None:
             self._press(command)
 
@@ -147,3 +150,33 @@ class ConsolePage:
             plot.title = f"{title}: {y[-1]:.3g}{f' {unit}' if unit else ''}"
             if not plot.visible:
                 plot.visible = True
+
+
+async def serve_stop(page: web.WebSocketResponse, stop: Callable[[], None], stopped: Callable[[], bool]) -> None:
+    """Serve one page until it is gone.
+
+    Args:
+      page: the open websocket.
+      stop: called at every press.
+      stopped: true while the arm is stopped.
+    """
+    sending = asyncio.create_task(_send(page, stopped))
+    try:
+        async for message in page:
+            if message.type is not WSMsgType.TEXT:
+                continue
+            try:
+                content = json.loads(message.data)
+            except ValueError:
+                continue
+            if isinstance(content, dict) and content.get("press") == "stop":
+                stop()
+                await page.send_str(json.dumps({"stopped": stopped()}))
+    finally:
+        sending.cancel()
+
+
+async def _send(page: web.WebSocketResponse, stopped: Callable[[], bool]) -> None:
+    while not page.closed:
+        await page.send_str(json.dumps({"stopped": stopped()}))
+        await asyncio.sleep(STATUS_S)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from hardware.teleop.browser.served_page import ServedPage, viser_needed
 from robolearn.core.errors import BadInput
-from robolearn.hil.console.latches import Latches
-from robolearn.hil.console.schedule import HelpSchedule
-from robolearn.hil.status import HilCommand, HilStatus
+from robolearn.hil.console.logic import HelpSchedule, Latches
+from robolearn.hil.operator_console import HilStatus, OperatorCommand
 from robots import RobotSpec
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ UPDATE_HZ = 10.0  # of what the page shows; a press is shown at once
 
 
 class WebConsole(ServedPage["ConsolePage"]):
-    """A `robolearn.hil.status.Console`.
+    """A `robolearn.hil.operator_console.StatusPage`.
 
     Args:
       robot: the arm.
@@ -72,8 +71,7 @@ class WebConsole(ServedPage["ConsolePage"]):
             return
         with viser_needed("console"):
             from hardware.teleop.browser.guarded_viser import Place
-            from robolearn.hil.console.page import ConsolePage, overlays
-            from robolearn.hil.console.stop_socket import STOP_PATH, serve_stop
+            from robolearn.hil.console.page import STOP_PATH, ConsolePage, overlays, serve_stop
 
         def serve(guarded: GuardedViser) -> None:
             sockets = {STOP_PATH: lambda socket: serve_stop(socket, self._stop, lambda: self._latches.view().stopped)}
@@ -89,22 +87,22 @@ class WebConsole(ServedPage["ConsolePage"]):
         super().close()
 
     def show(self, status: HilStatus) -> None:
-        """See `Console.show`."""
+        """See `StatusPage.show`."""
         self._latches.update(status)
         self._status = status
 
-    def poll(self) -> tuple[HilCommand, ...]:
-        """See `Console.poll`."""
+    def poll(self) -> tuple[OperatorCommand, ...]:
+        """See `StatusPage.poll`."""
         return self._latches.poll()
 
     # ---------------------------------------------------------------------------------------------------------
 
-    def _pressed(self, command: HilCommand) -> None:
+    def _pressed(self, command: OperatorCommand) -> None:
         self._latches.press(command)
         self._wake.set()
 
     def _stop(self) -> None:
-        self._pressed(HilCommand.STOP)
+        self._pressed(OperatorCommand.STOP)
 
     def _refresh(self, page: ConsolePage) -> None:
         while not self._end.is_set():

@@ -1,1 +1,1 @@
-"""The wire between actors and learner: gRPC with safetensors, tokens, certificates; no pickle, no protoc."""
+"""The wire between actors and learner: gRPC with protocol buffers, tokens and certificates; no pickle."""

@@ -1,4 +1,4 @@
-"""The actor's side of the wire: one message there, one back; errors sorted by what can be done about them."""
+"""The actor's gRPC client: one message there, one back; errors sorted by whether to try again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import grpc
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.wire.messages import SERVICE
-from robolearn.hil.wire.security import Address, Certificates, check_door
+from robolearn.hil.wire.messages import SERVICE, Method, parse
+from robolearn.hil.wire.security import Address, Certificates, check_encryption
 from robolearn.hil.wire.server import HEADER
 
 _AGAIN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
-_BUSY = grpc.StatusCode.UNAVAILABLE
 
 
 class LinkDown(RobolearnError):
@@ -28,14 +27,14 @@ class Client:
     """Calls the learner at `address`.
 
     Args:
-      limit: no answer is longer [bytes].
+      limit: no reply is longer [bytes].
 
     Raises:
-      BadInput: an address beyond loopback without certificates: the token would be read on the way.
+      BadInput: an address beyond loopback without certificates: the token could be read on the way.
     """
 
     def __init__(self, address: Address, token: str, certificates: Certificates | None, limit: int) -> None:
-        check_door(address, certificates)
+        check_encryption(address, certificates)
         options = [
             ("grpc.max_receive_message_length", limit),
             ("grpc.initial_reconnect_backoff_ms", 100),
@@ -49,28 +48,30 @@ class Client:
             else grpc.insecure_channel(str(address), options)
         )
         self._header = ((HEADER, f"Bearer {token}"),)
-        self._methods: dict[str, Callable[..., Any]] = {}
+        self._calls: dict[str, Callable[..., Any]] = {}
 
-    def call(self, method: str, message: bytes, timeout_s: float) -> bytes:
-        """The answer.
+    def call(self, method: Method, request: Any, timeout_s: float) -> Any:
+        """The reply.
 
         Raises:
           LinkDown, SessionLost: see there.
           BadInput: the learner refuses, and would do so again.
         """
-        if method not in self._methods:
-            self._methods[method] = self._channel.stream_unary(f"/{SERVICE}/{method}")
+        name = method.name
+        if name not in self._calls:
+            self._calls[name] = self._channel.stream_unary(f"/{SERVICE}/{name}")
         try:
-            return self._methods[method](iter((message,)), timeout=timeout_s, metadata=self._header)
+            reply = self._calls[name](iter((request.SerializeToString(),)), timeout=timeout_s, metadata=self._header)
         except grpc.RpcError as error:
             code, details = error.code(), error.details()  # type: ignore[attr-defined]
             if code in _AGAIN:
-                raise LinkDown(f"{method}: {code.name} ({details})") from None
+                raise LinkDown(f"{name}: {code.name} ({details})") from None
             if code is grpc.StatusCode.ABORTED:
-                raise SessionLost(f"{method}: {details}") from None
+                raise SessionLost(f"{name}: {details}") from None
             raise BadInput("the learner refuses", got=details or code.name) from None
-        except ValueError as error:  # the channel was closed beside us
-            raise LinkDown(f"{method}: {error}") from None
+        except ValueError as error:  # the channel was closed by another thread
+            raise LinkDown(f"{name}: {error}") from None
+        return parse(method.reply, reply)
 
     def close(self) -> None:
         """May be called twice; calls that are running end with `LinkDown`."""

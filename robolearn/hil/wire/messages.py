@@ -1,130 +1,191 @@
-"""What actor and learner say to each other.
+"""Messages between actor and learner: protocol buffers, with weights as safetensors inside. Never pickle.
 
-    Connect   an actor's name, what it can do  →  a session, how many records of its are known, what is to be learned
-    Append    records, in order                →  how many records of this actor are on the learner's disk
-    Beat      which weights the actor has      →  which there are, how much was learned from, whether it is over
-    Weights   –                                →  the newest weights that `act` needs, with their version
+    Connect     an actor's name, what it can do  →  a session, how many of its records are known, the learner's config
+    Append      records, in order                →  how many records of this actor are on the learner's disk
+    Heartbeat   version of the actor's weights   →  the newest version, how much was learned from, whether it is over
+    Weights     –                                →  the newest weights that `act` needs, with their version
 
 A record is one step or the end of an episode, see `robolearn.data.replay.records`; the n-th of an actor has the number
-n, from 0, for ever.
+n, from 0, for ever. The descriptors are made here, so no code is generated and any version of protobuf will do.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from google.protobuf.descriptor_pb2 import Edition, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from robolearn.core import BadInput, Interface
-from robolearn.hil.wire.schema import FLAG, NUMBER, WHOLE, Field, Schema, parse, text
 from robolearn.io.hashes import sha256
 
-PROTOCOL = 1
+PROTOCOL = 2
 SERVICE = "robolearn.Hil"
-CONNECT, APPEND, BEAT, WEIGHTS = "Connect", "Append", "Beat", "Weights"
 MOST_RECORDS = 256  # in one message
 MOST_BYTES = 2_000_000  # of several records in one message; a single one may be longer, up to its own limit
-VERSION, ACTING = "version", "acting/"
-UNKNOWN = -1e9  # stands for a number that is not known
+SHORT = 4096  # bytes of a message without records, config or weights
+CONNECT_REPLY_LIMIT = 100_000 + SHORT  # bytes, with the config
 
-HELLO = Schema(
-    "connect",
-    {"protocol": WHOLE, "actor": text(64), "interface": text(64), "policy": text(64), "spooled": WHOLE},
-)
-WELCOME = Schema("welcome", {"session": WHOLE, "run": text(64), "expects": WHOLE, "task": text(100_000)})
-ACKNOWLEDGED = Schema("acknowledged", {"records": WHOLE})
-BEAT_ASKED = Schema(
-    "beat",
-    {"session": WHOLE, "wait_for": WHOLE, "period_p50_ms": NUMBER, "period_p99_ms": NUMBER, "periods": WHOLE},
-)
-BEAT_ANSWERED = Schema(
-    "beat answered",
-    {
-        "version": WHOLE,
-        "processed": WHOLE,
-        "finished": FLAG,
-        "env_steps": WHOLE,
-        "updates": WHOLE,
-        "success": NUMBER,
-        "intervention_rate": NUMBER,
-        "q": NUMBER,
+# Message → field → type. Fields are numbered in their order: add new ones at the end.
+FIELDS = {
+    "ConnectRequest": {
+        "protocol": "int64", "actor": "string", "interface": "string", "policy": "string", "stored": "int64",
     },
-)
-WEIGHTS_ASKED = Schema("weights", {"session": WHOLE})
+    "ConnectReply": {"session": "int64", "run": "string", "expects": "int64", "config": "string"},
+    "AppendRequest": {"session": "int64", "first": "int64", "records": "repeated bytes"},
+    "AppendReply": {"records": "int64"},
+    "HeartbeatRequest": {
+        "session": "int64", "wait_for": "int64", "period_p50_ms": "double", "period_p99_ms": "double",
+        "periods": "int64",
+    },
+    "HeartbeatReply": {
+        "version": "int64", "processed": "int64", "finished": "bool", "env_steps": "int64", "updates": "int64",
+        "success": "optional double", "intervention_rate": "optional double", "q": "optional double",
+    },
+    "WeightsRequest": {"session": "int64"},
+    "WeightsReply": {"version": "int64", "tensors": "bytes"},
+}  # fmt: skip
 
 
-def append_schema(limit: int) -> Schema:
-    """Of records that are no longer than `limit` bytes each."""
-    return Schema(
-        "append",
-        {
-            "session": WHOLE,
-            "first": WHOLE,
-            "lengths": Field("int64", (None,), MOST_RECORDS),
-            "records": Field("uint8", (None,), max(MOST_BYTES, limit)),
-        },
-    )
+@dataclass(frozen=True)
+class Method:
+    """One method of the service: the classes of its request and of its reply."""
+
+    name: str
+    request: Any
+    reply: Any
 
 
-def pack_records(schema: Schema, session: int, first: int, records: Sequence[bytes]) -> bytes:
-    """Records, the first of which has the number `first`, as a message."""
-    return schema.pack(
-        session=session,
-        first=first,
-        lengths=[len(record) for record in records],
-        records=np.frombuffer(b"".join(records), np.uint8),
-    )
+def _make_methods() -> list[Method]:
+    file = FileDescriptorProto(name="robolearn/hil.proto", package="robolearn.hil", syntax="editions")
+    file.edition = Edition.EDITION_2023
+    for name, fields in FIELDS.items():
+        message = file.message_type.add(name=name)
+        for number, (field, words) in enumerate(fields.items(), 1):
+            label, kind = ("optional", words) if " " not in words else words.split()
+            message.field.add(
+                name=field,
+                number=number,
+                type=FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}"),
+                label=FieldDescriptorProto.Label.Value(f"LABEL_{label.upper()}"),
+            )
+    pool = DescriptorPool()
+    pool.Add(file)
+    kinds = [GetMessageClass(pool.FindMessageTypeByName(f"robolearn.hil.{name}")) for name in FIELDS]
+    names = [name.removesuffix("Request") for name in FIELDS if name.endswith("Request")]
+    return [Method(name, *pair) for name, *pair in zip(names, kinds[::2], kinds[1::2], strict=True)]
 
 
-def unpack_records(message: Mapping[str, Any]) -> list[bytes]:
-    """The records of a message that `schema` has unpacked.
+CONNECT, APPEND, HEARTBEAT, WEIGHTS = _make_methods()
+
+
+def parse(kind: Any, content: bytes) -> Any:
+    """The message of class `kind` in `content`, which may be anything.
 
     Raises:
-      BadInput: lengths that do not add up.
+      BadInput: no protocol buffer, a field that is missing, a number that is not finite.
     """
-    lengths, content = message["lengths"], message["records"].tobytes()
-    if (lengths <= 0).any() or int(lengths.astype(object).sum() if len(lengths) else 0) != len(content):
-        raise BadInput("message append: lengths", got="others", expected=f"positive, {len(content)} in all")
-    ends = np.cumsum(lengths)
-    return [content[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    name = kind.DESCRIPTOR.name
+    try:
+        message = kind.FromString(content)
+    except DecodeError as error:
+        raise BadInput(f"message {name}", got=f"no protocol buffer ({error})", expected="one") from None
+    for field, words in FIELDS[name].items():
+        if " " not in words and not message.HasField(field):
+            raise BadInput(f"message {name}", got=f"no {field}", available=FIELDS[name])
+        if words.endswith("double") and not math.isfinite(getattr(message, field)):
+            raise BadInput(f"message {name}: {field}", got=getattr(message, field), expected="a finite number")
+    return message
 
 
-def pack_weights(version: int, tensors: Mapping[str, NDArray]) -> bytes:
-    """Weights of version `version`."""
-    return save({VERSION: np.array(version, np.int64)} | {ACTING + key: value for key, value in tensors.items()})
+def append_limit(record_limit: int) -> int:
+    """Most bytes of an AppendRequest with records of at most `record_limit` bytes."""
+    return max(MOST_BYTES, record_limit) + 16 * MOST_RECORDS + SHORT
 
 
-def unpack_weights(content: bytes, like: Mapping[str, NDArray]) -> tuple[int, dict[str, NDArray]]:
-    """(version, tensors) with the names, types and shapes of `like`.
+def pack_weights(version: int, tensors: Mapping[str, NDArray]) -> Any:
+    """A WeightsReply."""
+    return WEIGHTS.reply(version=version, tensors=save(dict(tensors)))
+
+
+def unpack_weights(message: Any, like: Mapping[str, NDArray]) -> tuple[int, dict[str, NDArray]]:
+    """(version, tensors) of a WeightsReply, with the names, types and shapes of `like`.
 
     Raises:
       BadInput: others, or numbers that are not finite.
     """
-    if len(content) > weights_limit(like):
-        raise BadInput("weights", got=f"{len(content)} bytes", expected=f"at most {weights_limit(like)}")
-    tensors = parse(content, "weights")
-    version = tensors.pop(VERSION, np.zeros(1))
-    found = {key.removeprefix(ACTING): value for key, value in tensors.items() if key.startswith(ACTING)}
-    if version.dtype != np.int64 or version.shape != () or len(found) != len(tensors) or found.keys() != like.keys():
-        raise BadInput("weights: names", got="others", expected=f"{VERSION} and those of this algorithm")
+    try:
+        tensors = load(message.tensors)
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
+        raise BadInput("weights", got=f"no safetensors ({error})", expected="safetensors") from None
+    if tensors.keys() != like.keys():
+        raise BadInput("weights: names", got="others", expected="those of this algorithm")
     for key, wanted in like.items():
-        value = found[key]
+        value = tensors[key]
         if value.dtype != wanted.dtype or value.shape != wanted.shape:
             raise BadInput(f"weights: {key}", got=f"{value.dtype} {value.shape}", expected=wanted.shape)
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise BadInput(f"weights: {key}", got="NaN or infinity", expected="finite numbers")
-    return version.item(), found
+    return message.version, tensors
 
 
 def weights_limit(like: Mapping[str, NDArray]) -> int:
-    """No message with such weights is longer [bytes]."""
-    return 4096 + sum(value.nbytes + len(key) + 256 for key, value in like.items())
+    """Most bytes of a WeightsReply with such weights."""
+    return SHORT + sum(value.nbytes + len(key) + 256 for key, value in like.items())
 
 
 def interface_hash(interface: Interface) -> str:
-    """Of everything that records depend on."""
+    """Hash of everything that records depend on."""
     return sha256(json.dumps(interface.to_json(), sort_keys=True))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a learner; NaN where unknown.
+
+    Attributes:
+      env_steps: control steps that are learned from.
+      updates: of the critics.
+      success: share of the last intervention-free episodes that solved the task.
+      intervention_rate: share of the steps of the last episodes that an operator commanded.
+      q: mean value of the executed actions.
+    """
+
+    env_steps: int = 0
+    updates: int = 0
+    success: float = math.nan
+    intervention_rate: float = math.nan
+    q: float = math.nan
+
+    def fields(self) -> dict[str, float]:
+        """Fields of a HeartbeatReply."""
+        return {key: value for key, value in vars(self).items() if math.isfinite(value)}
+
+    @staticmethod
+    def of(reply: Any) -> Progress:
+        """The inverse of `fields`."""
+        return Progress(**{key: getattr(reply, key) for key in vars(Progress()) if reply.HasField(key)})
+
+
+@dataclass(frozen=True)
+class Period:
+    """Regularity of an actor's control steps.
+
+    Attributes:
+      p50, p99: time between two control steps [ms].
+      count: number of such times.
+    """
+
+    p50: float = 0.0
+    p99: float = 0.0
+    count: int = 0

@@ -1,4 +1,4 @@
-"""Addresses, tokens and certificates: who may talk to whom, and how."""
+"""Addresses, tokens and certificates of learners and actors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CA, TOKEN = "ca.pem", "token"
 
 @dataclass(frozen=True)
 class Address:
-    """Where a learner listens.
+    """Address of a learner.
 
     Attributes:
       host: a name or a number.
@@ -44,7 +44,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody but this machine can reach it. Names are looked up by others: only ``localhost`` counts."""
+        """True where only this machine can reach it. Of names, which others look up, only ``localhost`` counts."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -90,8 +90,9 @@ class Certificates:
             raise BadInput(f"certificates {path}", got=error.strerror, hint=hint) from error
 
 
-def check_door(address: Address, certificates: Certificates | None) -> None:
-    """Raise `BadInput` for an address beyond loopback without certificates: what is said there, others hear."""
+def check_encryption(address: Address, certificates: Certificates | None) -> None:
+    """Raise `BadInput` for an address beyond loopback without certificates, where the token could be read on the
+    way."""
     if certificates is None and not address.is_loopback:
         raise BadInput(
             f"address {address}", got="no certificates", expected="--certs FOLDER beyond loopback",
@@ -100,15 +101,15 @@ def check_door(address: Address, certificates: Certificates | None) -> None:
 
 
 def new_token() -> str:
-    """A token that nobody guesses."""
+    """A new random token."""
     return secrets.token_urlsafe(32)
 
 
 def find_token(given: str, certificates: Certificates | None) -> str | None:
-    """What --token says, or the environment, or the folder of certificates; None where nothing does.
+    """The token of --token, the environment or the folder of certificates, in this order; None without any.
 
     Raises:
-      BadInput: it can be guessed, or no header of HTTP can hold it.
+      BadInput: it is short, or no header of HTTP can hold it.
     """
     token = given or os.environ.get(TOKEN_VARIABLE, "") or (certificates.token() if certificates else None)
     if token is not None and not (len(token) >= LEAST_TOKEN and token.isascii() and token.isprintable()):

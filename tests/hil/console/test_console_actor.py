@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.hil.board import Period, Progress
-from robolearn.hil.console.at_actor import PersonAtConsole
-from robolearn.hil.person import ActorStatus
-from robolearn.hil.status import HilCommand, HilStatus, InControl
+from robolearn.hil.learner_service import Period, Progress
+from robolearn.hil.operator_console import ActorStatus, HilStatus, InControl, OperatorCommand, PageConsole
 from robots import PANDA
 from sim.registry import make_env
 
@@ -22,16 +20,16 @@ class Page:
 
     def __init__(self) -> None:
         self.shown: list[HilStatus] = []
-        self.pressed: deque[HilCommand] = deque()
+        self.pressed: deque[OperatorCommand] = deque()
         self.stopped = False
 
     def show(self, status: HilStatus) -> None:
         self.shown.append(status)
 
-    def poll(self) -> tuple[HilCommand, ...]:
+    def poll(self) -> tuple[OperatorCommand, ...]:
         asked = tuple(self.pressed.popleft() for _ in range(len(self.pressed)))
-        self.stopped = (self.stopped or HilCommand.STOP in asked) and HilCommand.RELEASE not in asked
-        return (*asked, HilCommand.STOP) if self.stopped and HilCommand.STOP not in asked else asked
+        self.stopped = (self.stopped or OperatorCommand.STOP in asked) and OperatorCommand.RELEASE not in asked
+        return (*asked, OperatorCommand.STOP) if self.stopped and OperatorCommand.STOP not in asked else asked
 
 
 def status(observation: Any, **changes: Any) -> ActorStatus:
@@ -45,20 +43,20 @@ def status(observation: Any, **changes: Any) -> ActorStatus:
 
 def test_buttons_become_asks_and_stop_holds_the_world() -> None:
     env, page = make_env("lift", 1, threads=1), Page()
-    person = PersonAtConsole(page, env.interface, PANDA.joints, env.scene)
+    person = PageConsole(page, env.interface, PANDA.joints, env.scene)
     assert person.poll() == []
-    page.pressed.extend([HilCommand.TAKE_OVER, HilCommand.SUCCESS])
-    assert person.poll() == ["take over", "success"]
-    page.pressed.extend([HilCommand.RETURN, HilCommand.HAND_BACK, HilCommand.FAILURE])
-    assert person.poll() == ["return", "hand back", "failure"]
+    page.pressed.extend([OperatorCommand.TAKE_OVER, OperatorCommand.SUCCESS])
+    assert person.poll() == ["take_over", "success"]
+    page.pressed.extend([OperatorCommand.RETURN, OperatorCommand.HAND_BACK, OperatorCommand.FAILURE])
+    assert person.poll() == ["return", "hand_back", "failure"]
 
-    page.pressed.append(HilCommand.STOP)
+    page.pressed.append(OperatorCommand.STOP)
     found: list[Any] = []
     waiting = threading.Thread(target=lambda: found.append(person.poll()))
     waiting.start()
     time.sleep(0.3)
     assert waiting.is_alive() and not found
-    page.pressed.append(HilCommand.RELEASE)
+    page.pressed.append(OperatorCommand.RELEASE)
     waiting.join(5.0)
     assert found == [[]]
     env.close()
@@ -66,15 +64,15 @@ def test_buttons_become_asks_and_stop_holds_the_world() -> None:
 
 def test_an_actor_that_is_to_end_is_not_held() -> None:
     env, page = make_env("lift", 1, threads=1), Page()
-    page.pressed.append(HilCommand.STOP)
-    assert PersonAtConsole(page, env.interface, PANDA.joints, ending=lambda: True).poll() == []
+    page.pressed.append(OperatorCommand.STOP)
+    assert PageConsole(page, env.interface, PANDA.joints, ending=lambda: True).poll() == []
     env.close()
 
 
 def test_the_page_shows_the_step() -> None:
     env, page = make_env("lift", 1, threads=1), Page()
     observation, _ = env.reset(seed=1)
-    person = PersonAtConsole(page, env.interface, PANDA.joints, env.scene)
+    person = PageConsole(page, env.interface, PANDA.joints, env.scene)
     for operator in (False, True, True):
         person.show(status(observation, operator=operator))
     first, _, last = page.shown

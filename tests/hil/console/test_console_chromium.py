@@ -18,8 +18,8 @@ from browser_driver import Chromium, Tab
 
 from robolearn.core.scene import Scene, Shape
 from robolearn.hil.console import WebConsole
-from robolearn.hil.console.latches import CALM_S
-from robolearn.hil.status import HilCommand, HilMetrics, HilStatus, InControl
+from robolearn.hil.console.logic import CALM_S
+from robolearn.hil.operator_console import HilMetrics, HilStatus, InControl, OperatorCommand
 from robots import PANDA
 
 pytestmark = pytest.mark.realtime
@@ -65,14 +65,22 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = 20.0) -> Non
         time.sleep(0.02)
 
 
-def hears(console: WebConsole, *wanted: HilCommand) -> None:
-    heard: list[HilCommand] = []
+def hears(console: WebConsole, *wanted: OperatorCommand) -> None:
+    heard: list[OperatorCommand] = []
     until(lambda: heard.extend(console.poll()) or heard, f"{wanted}")
     assert tuple(heard) == wanted
 
 
 def enabled(tab: Tab) -> set[str]:
-    labels = ["STOP (space)", "Take over", "Hand back", "Success", "Failure", "Return to start", "Release the stop"]
+    labels = [
+        "STOP (space)",
+        "Take over",
+        "Hand back",
+        "Success",
+        "Failure",
+        "Return to start",
+        "Release the stop",
+    ]
     found = tab.js("[...document.querySelectorAll('button')].filter((e) => !e.disabled).map((e) => e.textContent)")
     return set(labels) & set(found)
 
@@ -108,18 +116,22 @@ def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -
     console.show(status())
     tab.wait(f"{BANNER}.dataset.inControl === 'policy'")
     tab.press("button", "Take over")
-    hears(console, HilCommand.TAKE_OVER)
+    hears(console, OperatorCommand.TAKE_OVER)
     tab.wait("[...document.querySelectorAll('button')].some((e) => e.textContent === 'Taking over …' && e.disabled)")
     console.show(status(in_control=InControl.PERSON, in_control_s=20.0))
     tab.wait(f"{BANNER}.dataset.inControl === 'person' && {BANNER}.innerText.includes('Hand back now')")
     until(lambda: "Hand back" in enabled(tab), "hand back")
     assert "Take over" not in enabled(tab)
     tab.press("button", "Hand back")
-    hears(console, HilCommand.HAND_BACK)
+    hears(console, OperatorCommand.HAND_BACK)
     console.show(status())
     tab.wait(f"{BANNER}.dataset.inControl === 'policy'")
 
-    endings = {"Success": HilCommand.SUCCESS, "Failure": HilCommand.FAILURE, "Return to start": HilCommand.RETURN}
+    endings = {
+        "Success": OperatorCommand.SUCCESS,
+        "Failure": OperatorCommand.FAILURE,
+        "Return to start": OperatorCommand.RETURN,
+    }
     for episode, (label, command) in enumerate(endings.items(), start=4):
         console.show(status(episode=episode))
         until(lambda: set(endings) <= enabled(tab), "a new episode can be judged")
@@ -141,17 +153,17 @@ def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -
         page.wait("document.querySelector('#robolearn-stop').textContent === 'STOPPED'")
         page.wait(f"{BANNER}.dataset.stopped === 'true' && {BANNER}.innerText.includes('STOPPED')")
         until(lambda page=page: enabled(page) == {"Release the stop"}, "nothing but the release")
-    assert console.poll() == console.poll() == (HilCommand.STOP,)
+    assert console.poll() == console.poll() == (OperatorCommand.STOP,)
     console.show(status(in_control=InControl.PERSON, episode=9))
     time.sleep(CALM_S)
-    assert tab.js(f"{BANNER}.dataset.stopped") == "true" and console.poll() == (HilCommand.STOP,)
+    assert tab.js(f"{BANNER}.dataset.stopped") == "true" and console.poll() == (OperatorCommand.STOP,)
     other.press("button", "Release the stop")
     other.press("button", "Sure? Release the stop")
-    until(lambda: console.poll() == (HilCommand.RELEASE,), "the release")
+    until(lambda: console.poll() == (OperatorCommand.RELEASE,), "the release")
     tab.wait(f"{BANNER}.dataset.stopped === 'false'")
 
     tab.key(" ")
-    hears(console, HilCommand.STOP)
+    hears(console, OperatorCommand.STOP)
     tab.wait("document.querySelector('#robolearn-stop').textContent === 'STOPPED'")
     console.close()
     tab.wait("document.querySelector('#robolearn-stop').textContent === 'not connected'")

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from robolearn.hil.console.curves import MOST, Curves
-from robolearn.hil.console.latches import CALM_S, SURE_S, Latches
-from robolearn.hil.console.schedule import HelpSchedule
-from robolearn.hil.status import CURVES, HilCommand, HilMetrics, HilStatus, InControl
+from robolearn.hil.console.logic import CALM_S, MOST, SURE_S, Curves, HelpSchedule, Latches
+from robolearn.hil.operator_console import CURVES, HilMetrics, HilStatus, InControl, OperatorCommand
 
-C = HilCommand
+C = OperatorCommand
 POLICY = HilStatus(InControl.POLICY, episode=3, seconds=1.0, robot_minutes=10.0)
 PERSON = replace(POLICY, in_control=InControl.PERSON)
 NOBODY = replace(POLICY, in_control=InControl.NOBODY)

@@ -1,16 +1,16 @@
 """A person with a device in a simulated world: watches, takes over, hands back, and labels how an episode ended.
 
-The dead-man of the device decides whose turn it is; a device without one is given a clutch (`hardware.teleop.wrapped`).
-Whoever takes over begins with one step at rest, its gripper as it was, so that nothing jumps; whoever hands back leaves
-the arm to a new chunk of the policy. The device is asked once before each control step, with the observation of that
-step: the frame of the tcp that its motion is turned into is that *before* the action is executed.
+The dead-man's switch of the device decides who is in control; a device without one has a clutch
+(`hardware.teleop.wrapped`). A take-over begins with one step at rest, the gripper as it was, so that nothing jumps;
+after the hand-back the policy begins a new chunk. The device is sampled once before each control step, with the
+observation of that step: its motion is in the frame of the tcp *before* the action is executed.
 
     SUCCESS, FAILURE   the episode ends with that label
     DISCARD, REDO      it ends without one; after DISCARD the next waits for START
     QUIT               the actor ends
 
-The first episode waits for START, and so does the next after a device that went silent while it steered, or was
-unplugged: that ends the episode, as the safety filter does on an arm.
+The first episode waits for START. A device that went silent while it steered, or was unplugged, ends the episode, as
+the safety filter does on an arm, and the next one waits for START.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from hardware.teleop.mapping import RobotState, joint_action, resting_opening
 from hardware.teleop.supervised import TakeOver
 from robolearn.core import Interface, Observation
 from robolearn.core.scene import Scene
-from robolearn.hil.person import ActorStatus, Ask, Person
+from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robots import RobotSpec
 
-LABELS: dict[EpisodeEvent, Ask] = {
-    EpisodeEvent.SUCCESS: "success",
-    EpisodeEvent.FAILURE: "failure",
-    EpisodeEvent.DISCARD: "return",
-    EpisodeEvent.REDO: "return",
-    EpisodeEvent.QUIT: "stop",
+COMMANDS = {
+    EpisodeEvent.SUCCESS: OperatorCommand.SUCCESS,
+    EpisodeEvent.FAILURE: OperatorCommand.FAILURE,
+    EpisodeEvent.DISCARD: OperatorCommand.RETURN,
+    EpisodeEvent.REDO: OperatorCommand.RETURN,
+    EpisodeEvent.QUIT: OperatorCommand.QUIT,
 }
-LOOK_S = 0.05  # between two looks at a device that is waited for
-SHOW_EVERY = 2  # control steps between two looks of the person: 10 Hz
+POLL_S = 0.05  # between two samples of a device while START is awaited
+SHOW_EVERY = 2  # control steps between two displays: 10 Hz
 WATCHING = "the policy moves the arm"
 ASKED = "show the whole way yourself"
 BACK = "START when it is back"
 START_KEY = "press START when you are at the device"
 
 
-class Hand:
-    """A `robolearn.hil.agent.Operator` and a `Person`.
+class DeviceOperator:
+    """A `robolearn.hil.agent.Operator` and an `OperatorConsole`: a person with a teleoperation device.
 
     Args:
       device: open; its owner closes it.
       interface, robot: of the world.
-      scene: what stands around the arm, as it is now; None where the device shows no scene.
-      ending: whether the actor is to end; nobody is waited for then.
+      scene: returns the bodies around the arm, as they are now; None where the device shows no scene.
+      ending: true once the actor is to end; START is not awaited then.
       console: a page beside the device, whose buttons count too.
     """
 
@@ -63,7 +63,7 @@ class Hand:
         *,
         scene: Callable[[], Scene] | None = None,
         ending: Callable[[], bool] = lambda: False,
-        console: Person | None = None,
+        console: OperatorConsole | None = None,
     ) -> None:
         self._device, self._interface, self._robot = device, interface, robot
         self._scene, self._ending, self._console = scene, ending, console
@@ -85,52 +85,52 @@ class Hand:
         self._device.prepared()
 
     def steer(self) -> None:
-        """The person is asked to show the whole way."""
+        """Ask the person to show the whole way."""
         self._freely = True
 
     def command(self, observation: Observation) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """What `poll` has found for this step."""
+        """The result of `poll` for this step."""
         steers = self._action is not None
         action = np.zeros(self._interface.action.size, np.float32) if self._action is None else self._action
         return np.array([steers]), action[None]
 
-    # --- Person -------------------------------------------------------------------------------------------------
+    # --- OperatorConsole ----------------------------------------------------------------------------------------
 
     def show(self, status: ActorStatus) -> None:
-        """See `Person.show`."""
+        """See `OperatorConsole.show`."""
         self._status = status
         if self._console is not None:
             self._console.show(status)
         if status.step % SHOW_EVERY == 0:
             self._present(RECORDING, self._message)
 
-    def poll(self) -> Sequence[Ask]:
-        """Ask the device; waits for START where the person is to say when."""
+    def poll(self) -> Sequence[OperatorCommand]:
+        """Sample the device; waits for START where an episode needs it."""
         status = self._status
         assert status is not None
-        asks: list[Ask] = []  # in order
+        commands: list[OperatorCommand] = []
         if self._waits and not self._wait():
-            asks = ["stop"]
-        for ask in () if self._console is None else self._console.poll():
-            asks.append(ask)
-            if ask in ("take over", "hand back"):
-                self._held = ask == "take over"
+            commands = [OperatorCommand.QUIT]
+        for command in () if self._console is None else self._console.poll():
+            commands.append(command)
+            if command in (OperatorCommand.TAKE_OVER, OperatorCommand.HAND_BACK):
+                self._held = command == OperatorCommand.TAKE_OVER
         sample = self._device.sample(self._seen)
-        asks.extend(LABELS[event] for event in sample.events if event in LABELS)
+        commands.extend(COMMANDS[event] for event in sample.events if event in COMMANDS)
         self._waits |= EpisodeEvent.DISCARD in sample.events
         slipped = self._turns.mine and not sample.engaged and not self._held and sample.released is False
         lost = slipped or bool(self._gone)
         self._action = self._still(status) if lost else self._turn(sample, status)
         if not lost:
-            return asks
+            return commands
         self._message, self._waits = sample.note or "the device was lost", True
-        return [*asks, "return"]
+        return [*commands, OperatorCommand.RETURN]
 
     # ------------------------------------------------------------------------------------------------------------
 
     @property
     def _gone(self) -> str:
-        """What the device died of, where it can say; it is opened anew while START is waited for."""
+        """Reason why the device is gone, or empty; it is opened anew while START is awaited."""
         return getattr(self._device, "gone", "")
 
     @property
@@ -140,7 +140,7 @@ class Hand:
         return {key: np.asarray(value[0]) for key, value in self._status.observation.items()}
 
     def _turn(self, sample: Sample, status: ActorStatus) -> NDArray[np.float32] | None:
-        """(Da,) of the person's turn; None in the policy's."""
+        """Action (Da,) of the person; None where the policy is in control."""
         if not self._turns.mine:
             self._turns.policy(status.executed)
         if sample.engaged or self._held:
@@ -166,7 +166,7 @@ class Hand:
         return action
 
     def _wait(self) -> bool:
-        """Wait for START; false where the person or somebody else ends it all."""
+        """Wait for START; false where the run ends first."""
         while not self._ending():
             self._present(WAITING, f"{self._gone}. {BACK}" if self._gone else START_KEY)
             events = self._device.sample(self._seen).events
@@ -177,7 +177,7 @@ class Hand:
                 self._device.prepared()
                 self._present(RECORDING, WATCHING)
                 return True
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return False
 
     def _present(self, state: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""What actors send: checked, appended to the learner's log, acknowledged, and queued for learning.
+"""Receiver of transitions: checks records, appends them to the learner's log, acknowledges and queues them.
 
 A record counts when it is in the log. Records that are sent again are passed over, a gap is refused, and so is a
 record that is not the next of its episode: the log of an actor always reads as episodes, one after the other, of which
@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,8 @@ QUEUED_BYTES = 64_000_000  # records that wait to be learned from; beyond that a
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the next record of an actor may be.
+class EpisodeOrder:
+    """Position of the next record of an actor.
 
     Attributes:
       episode: the newest.
@@ -36,21 +36,21 @@ class Order:
     episode: int = -1
     index: int = 0
 
-    def after(self, record: Record) -> Order:
-        """What may come after `record`.
+    def after(self, record: Record) -> EpisodeOrder:
+        """The position after `record`.
 
         Raises:
-          BadInput: that one may not come.
+          BadInput: `record` may not come here.
         """
         if isinstance(record, Step):
             begins = record.index == 0 and record.episode > self.episode
             goes_on = record.index == self.index > 0 and record.episode == self.episode
             if begins or goes_on:
-                return Order(record.episode, record.index + 1)
+                return EpisodeOrder(record.episode, record.index + 1)
             got = f"step {record.index} of episode {record.episode}"
         else:
             if self.index > 0 and record.episode == self.episode and record.length == self.index:
-                return Order(record.episode, 0)
+                return EpisodeOrder(record.episode, 0)
             got = f"the end of episode {record.episode} after {record.length} steps"
         on = f"step {self.index} of episode {self.episode}, its end, or " if self.index else ""
         raise BadInput("record", got=got, expected=f"{on}a later episode's first step")
@@ -65,22 +65,22 @@ class ActorLog:
         self.count = 0
         self.lock = threading.Lock()
         self.session, self.ended = 0, set[int]()  # the sessions of this actor that are over
-        self.order = Order()
+        self.order = EpisodeOrder()
         for record in self.log.read():
             self.order = self.order.after(record)
             self.count += 1
 
 
-class Intake:
-    """The logs of all actors, and the queue.
+class TransitionReceiver:
+    """Logs of all actors, and the queue of records to learn from.
 
     Args:
       folder: of the logs.
-      single: whether there may be only one actor.
+      single: there may be only one actor.
 
     Attributes:
       arrived: notified when a record has been queued.
-      failure: why a log could not be written; nothing is taken any more then.
+      failure: error of a log that could not be written; no record is accepted after it.
     """
 
     def __init__(self, folder: Path, schema: RecordSchema, *, single: bool) -> None:
@@ -118,7 +118,7 @@ class Intake:
         return log
 
     def of_session(self, session: int) -> ActorLog:
-        """The actor whose session it is.
+        """The log of the actor with this session.
 
         Raises:
           Refused: it is over, or of a learner that has ended.
@@ -128,24 +128,24 @@ class Intake:
                 return log
             if session in log.ended:
                 raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"another process is actor {log.actor!r} now")
-        raise Refused(grpc.StatusCode.ABORTED, "an unknown session", said=False)
+        raise Refused(grpc.StatusCode.ABORTED, "an unknown session", logged=False)
 
-    def append(self, log: ActorLog, session: int, first: int, contents: list[bytes]) -> int:
+    def append(self, log: ActorLog, session: int, first: int, contents: Sequence[bytes]) -> int:
         """Store records; returns how many there are of this actor now.
 
         Raises:
-          BadInput: a record that is none, or not the next one. Those before it are stored.
+          BadInput: no record, or not the next one. Those before it are stored.
           Refused: a gap; the session is over; the queue is full.
         """
         with log.lock:
             if log.session != session:
-                raise Refused(grpc.StatusCode.ABORTED, "the session is over", said=False)
+                raise Refused(grpc.StatusCode.ABORTED, "the session is over", logged=False)
             if not 0 <= first <= log.count:
                 raise Refused(grpc.StatusCode.ABORTED, f"record {first}, {log.count} is next")
             for content in contents[log.count - first :]:
                 record = self._schema.decode(content)
                 if self._queued + len(content) > max(QUEUED_BYTES, self._schema.limit):
-                    raise Refused(grpc.StatusCode.UNAVAILABLE, "the queue is full", said=False)
+                    raise Refused(grpc.StatusCode.UNAVAILABLE, "the queue is full", logged=False)
                 order = log.order.after(record)
                 try:
                     log.log.append(content)
@@ -172,17 +172,17 @@ class Intake:
 
     @property
     def waits(self) -> bool:
-        """Whether records wait to be learned from."""
+        """True where records wait to be learned from."""
         return bool(self._queue)
 
     def wait(self, timeout_s: float) -> None:
-        """Until something has arrived."""
+        """Wait until a record has arrived."""
         with self.arrived:
             if not self._queue:
                 self.arrived.wait(timeout_s)
 
     def sync(self) -> None:
-        """What was appended survives a power cut from here on."""
+        """Make what was appended survive a power cut."""
         for log in list(self.actors.values()):
             log.log.sync()
 

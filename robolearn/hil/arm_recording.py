@@ -1,12 +1,12 @@
-"""The actor on an arm: a recording whose steps go to the learner, and whose policy comes from it.
+"""The actor on an arm: a recording whose steps go to the learner, with the learner's policy.
 
-Everything that moves the arm goes the way of `hardware.recording`: the person's device or the policy's chunks become
-set-points by the same control, and the safety node lets them through, moves them, or stops the arm. What is stored is
-what it accepted. So the loop is the same on the simulated arm, on an emulator of a driver and on the real one.
+All motion goes the way of `hardware.recording`: the operator's device or the policy's chunks become set-points by the
+same control, and the safety node passes them, changes them, or stops the arm. The accepted set-points are stored. So
+the loop is the same on the simulated arm, on an emulated driver and on the real one.
 
     the success key, or the failure key   the episode ends with that label
     the clock                             it is truncated
-    a stop, DISCARD, REDO                 it is cut: what was done is learned from, its outcome is not known
+    a stop, DISCARD, REDO                 it is cut: its steps are learned from, its outcome is unknown
     the learner does not answer           it is truncated; the arm holds, and none begins until it answers
     this program dies                     no target and no heartbeat come any more: the safety node stops the arm
 """
@@ -27,27 +27,27 @@ from hardware.teleop.arm_link import Steps
 from hardware.teleop.device import EpisodeEvent, Status
 from robolearn.core import ActionChunk, Interface, Observation, Policy
 from robolearn.data.replay import End, Record, Step
-from robolearn.hil.board import Period, Progress
-from robolearn.hil.pacing import Periods
-from robolearn.hil.person import ActorStatus, Ask, Person
-from robolearn.hil.spool import Spool
-from robolearn.hil.weights import TwoSets
+from robolearn.hil.actor import Periods
+from robolearn.hil.agent import DoubleBufferedPolicy
+from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
+from robolearn.hil.outbox import Outbox
+from robolearn.hil.wire.messages import Period, Progress
 
 log = logging.getLogger(__name__)
 
 ENDLESS = 10**9  # episodes of a session that the learner ends
 ANSWER_S = 5.0  # for the learner to answer, after START
-EVENTS: dict[Ask, EpisodeEvent] = {
-    "success": EpisodeEvent.SUCCESS,
-    "failure": EpisodeEvent.FAILURE,
-    "return": EpisodeEvent.DISCARD,
+EVENTS = {
+    OperatorCommand.SUCCESS: EpisodeEvent.SUCCESS,
+    OperatorCommand.FAILURE: EpisodeEvent.FAILURE,
+    OperatorCommand.RETURN: EpisodeEvent.DISCARD,
 }
 SILENT = "the learner does not answer"
 STOPPED = "somebody pressed STOP on the page"
 
 
-class Line(Protocol):
-    """What a session needs of `robolearn.hil.link.Link`."""
+class LinkState(Protocol):
+    """State of a `robolearn.hil.link.Link`."""
 
     period: Period
     progress: Progress
@@ -62,44 +62,44 @@ class Line(Protocol):
 
 
 class LearnedPolicy(Policy):
-    """The weights that came last, as a policy: chunks of H actions, taken at the border of two chunks.
+    """The newest weights as a policy; they are swapped between two chunks.
 
     Args:
       interface: of the policy that it was made from.
-      steps: H.
+      steps: actions of a chunk.
     """
 
-    def __init__(self, sets: TwoSets, interface: Interface, steps: int) -> None:
-        self._sets, self.interface, self.execute_steps = sets, interface, steps
+    def __init__(self, buffered: DoubleBufferedPolicy, interface: Interface, steps: int) -> None:
+        self._buffered, self.interface, self.execute_steps = buffered, interface, steps
 
     def reset(self, seed: int) -> None:
         """See `Policy.reset`."""
-        self._sets.seed(seed)
+        self._buffered.seed(seed)
 
     def act(self, observation: Observation) -> ActionChunk:
         """See `Policy.act`."""
-        self._sets.swap()
-        return self._sets.act(observation)[None]
+        self._buffered.swap()
+        return self._buffered.act(observation)[None]
 
 
-class SpoolWriter:
-    """A `hardware.recording.session.Writer`: rows become the records that a learner is sent.
+class OutboxWriter:
+    """A `hardware.recording.session.Writer`: rows become records for the learner.
 
-    The newest two rows are held back: the last one of an episode is its final observation, whose own action leads to
-    nothing that was seen, and the one before it gets the reward.
+    The newest two rows are held back: the last one of an episode is its final observation, whose action has no observed
+    result, and the one before it gets the reward.
 
     Args:
       features: of the observations.
-      link: is told of each record.
+      link: notified of each record.
 
     Attributes:
       episodes, steps, interventions: written so far.
     """
 
-    def __init__(self, spool: Spool, features: Sequence[str], link: Line) -> None:
-        self._spool, self._features, self._link = spool, tuple(features), link
-        number, first = spool.tail()
-        self._episode = number + (first < len(spool))  # one that a kill cut short stays cut
+    def __init__(self, outbox: Outbox, features: Sequence[str], link: LinkState) -> None:
+        self._outbox, self._features, self._link = outbox, tuple(features), link
+        number, first = outbox.tail()
+        self._episode = number + (first < len(outbox))  # one that a kill cut short stays cut
         self._rows: list[tuple[dict[str, NDArray], NDArray[np.float32], bool]] = []
         self._index = 0
         self.episodes = self.steps = self.interventions = 0
@@ -113,7 +113,7 @@ class SpoolWriter:
         intervention: bool = False,
         stamps: Mapping[str, float] | None = None,
     ) -> None:
-        """See `Writer.add`; the verdict is the reward, and comes with `end`."""
+        """See `Writer.add`; the reward is the verdict of `end`."""
         seen = {key: np.array(observation[key]) for key in self._features}
         self._rows.append((seen, np.array(action, np.float32), intervention))
         if len(self._rows) > 2:
@@ -131,7 +131,7 @@ class SpoolWriter:
         return self._episode - 1
 
     def discard(self) -> None:
-        """The episode was cut: nothing is known of its outcome, what was done is learned from."""
+        """Cut the episode: its steps are learned from, its outcome is unknown."""
         self.end(success=False, truncated=True)
 
     def _step(self, reward: float) -> None:
@@ -142,36 +142,36 @@ class SpoolWriter:
         self.interventions += intervention
 
     def _write(self, record: Record) -> None:
-        self._spool.append(record)
+        self._outbox.append(record)
         self._link.notify()
 
 
 class HilRecording(Recording):
-    """A recording whose episodes a learner is taught by.
+    """A recording whose episodes go to a learner.
 
     Args:
       link: to the learner.
-      sets: the weights that the session's device plays.
-      hold: gives the arm to the person's device, or back, beside its dead-man.
+      buffered: the policy of the session's device.
+      hold: gives control to the operator's device, or back, beside its dead-man's switch.
       periods: of the control steps, added to.
-      person: at a page, or None.
+      console: of the operator, or None.
       by_task: the simulated arm's own success ends an episode.
     """
 
     def __init__(
         self,
         *recording: Any,
-        link: Line,
-        sets: TwoSets,
+        link: LinkState,
+        buffered: DoubleBufferedPolicy,
         hold: Callable[[bool], None],
         periods: Periods,
-        person: Person | None = None,
+        console: OperatorConsole | None = None,
         by_task: bool = False,
         **named: Any,
     ) -> None:
         super().__init__(*recording, **named)
-        self._link, self._sets, self._hold = link, sets, hold
-        self._periods, self._person, self._by_task = periods, person, by_task
+        self._link, self._buffered, self._hold = link, buffered, hold
+        self._periods, self._console, self._by_task = periods, console, by_task
         self._halted = False  # STOP was pressed, and not released
         self._stepped = 0.0
         self._shown: ActorStatus | None = None
@@ -199,49 +199,48 @@ class HilRecording(Recording):
         if recording and self.step_count and self._stepped:
             self._periods.add(now - self._stepped)
         self._stepped = now if recording else 0.0
-        if self._person is not None and self._shown is not None:
+        if self._console is not None and self._shown is not None:
             if not recording:
-                self._person.show(dataclasses.replace(self._shown, operator=None))
-            for ask in self._person.poll():
-                self._hear(ask)
+                self._console.show(dataclasses.replace(self._shown, operator=None))
+            for command in self._console.poll():
+                self._obey(command)
 
     def add_row(
         self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
     ) -> None:
         super().add_row(observation, q, target, action, stamp_ns)
-        if self._person is None:
+        if self._console is None:
             return
         self._shown = ActorStatus(
             episode=self.episodes.number,
             step=self.step_count,
             observation={key: value[None] for key, value in observation.items()},
             operator=self.sample.intervention,
-            version=self._sets.version,
+            version=self._buffered.version,
             period=self._link.period,
             linked=self._link.alive,
             unsent=0,
             progress=self._link.progress,
             executed=None,
         )
-        self._person.show(self._shown)
+        self._console.show(self._shown)
 
     def place(self) -> Steps:
         yield from self._until(lambda: not self._halted, 0.0, STOPPED)
-        yield from self._until(lambda: self._link.alive and self._sets.loaded, ANSWER_S, SILENT)
+        yield from self._until(lambda: self._link.alive and self._buffered.loaded, ANSWER_S, SILENT)
         yield from super().place()
 
     def _make_status(self, observation: dict[str, NDArray]) -> Status:
         return dataclasses.replace(super()._make_status(observation), episodes=0)
 
-    def _hear(self, ask: Ask) -> None:
-        """What the person at the page asks for."""
-        if ask in ("take over", "hand back"):
-            self._hold(ask == "take over")
-        elif ask in ("halt", "release"):
-            self._halted = ask == "halt"
+    def _obey(self, command: OperatorCommand) -> None:
+        if command in (OperatorCommand.TAKE_OVER, OperatorCommand.HAND_BACK):
+            self._hold(command == OperatorCommand.TAKE_OVER)
+        elif command in (OperatorCommand.STOP, OperatorCommand.RELEASE):
+            self._halted = command == OperatorCommand.STOP
             if self._halted:
                 self.do(self.episodes.stopped(STOPPED))
-        elif ask == "stop":
+        elif command == OperatorCommand.QUIT:
             self.do(self.episodes.end("ended by the person at the page"))
         else:
-            self.do(self.episodes.handle(EVENTS[ask]))
+            self.do(self.episodes.handle(EVENTS[command]))

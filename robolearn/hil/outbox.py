@@ -1,9 +1,9 @@
-"""The actor's own log of what it did: on its disk before anything is sent, read back for sending.
+"""The actor's outbox: a log of its transitions, on its disk before anything is sent, read back for sending.
 
     <folder>/<actor>.transitions     records, as in `robolearn.data.replay.records`
     <folder>/<actor>.run             the run of the learner that they belong to
 
-Nothing is ever taken out of it: what a learner loses with its machine can be sent again.
+Records stay in it: those that a learner loses with its machine can be sent again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from robolearn.io.atomic import write_text
 from robolearn.io.locks import Lock, LockHeld
 
 
-class Spool:
+class Outbox:
     """The records of the actor called `actor`; goes on after what is there.
 
     Raises:
@@ -56,7 +56,8 @@ class Spool:
         return self._reader.read(number)
 
     def batch(self, first: int, most_records: int, most_bytes: int) -> list[bytes]:
-        """Records from number `first` on, at least one if there is one, no more than so many and so much."""
+        """Records from number `first` on, at least one if there is one, within `most_records` and `most_bytes`
+        [bytes]."""
         found: list[bytes] = []
         size = 0
         for number in range(first, min(len(self), first + most_records)):
@@ -69,7 +70,7 @@ class Spool:
 
     def tail(self) -> tuple[int, int]:
         """(the episode that is to be played next, the number of its first record): of one that a kill cut short its
-        first step, and otherwise of what comes after all records."""
+        first step, and otherwise the number of all records."""
         number = len(self)
         if not number:
             return 0, 0
@@ -88,7 +89,7 @@ class Spool:
         """
         if self._run.exists() and (known := self._run.read_text().strip()) != run:
             raise BadInput(
-                f"spool {self._log.path}", got=f"transitions of run {known}", expected=f"of {run}",
+                f"outbox {self._log.path}", got=f"transitions of run {known}", expected=f"of {run}",
                 hint="Take another folder, or another --name",
             )  # fmt: skip
         if not self._run.exists():
