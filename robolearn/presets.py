@@ -49,13 +49,15 @@ class Named:
 
     Attributes:
       command: whose flags they are.
-      line: what they are for.
+      line: their purpose.
       flags: without their dashes → value.
+      also: further commands that have these flags.
     """
 
     command: str
     line: str
     flags: dict[str, Any]
+    also: tuple[str, ...] = ()
 
 
 PRESETS: dict[str, Preset] = {
@@ -71,8 +73,30 @@ PRESETS: dict[str, Preset] = {
 NAMED: dict[str, Named] = {
     "reinflow-paper": Named(
         "finetune",
-        "ReinFlow as its paper has it: every denoising step explores, from the noise that imitation trains with",
-        {"algo": "reinflow", "initial-noise": 1, "noise-steps": "all"},
+        "ReinFlow as in its paper: every denoising step is noised, by a given range, with its learning rates and clip",
+        {
+            "algo": "reinflow",
+            "initial-noise": 1,
+            "noise-steps": "all",
+            "sigma-min": 0.08,
+            "sigma-max": 0.14,
+            "noise-within": 3,
+            "clip-means": True,
+            "exponent": "mean",
+            "clip": 0.01,
+            "lr-schedule": "cosine",
+            "actor-lr": 4.5e-5,
+            "critic-lr": 6.5e-4,
+            "lr-end": 0.444,
+            "epochs": 5,
+            "critic-epochs": 5,
+            "entropy": 0.01,
+            "gamma": 0.999,
+            "lam": 0.95,
+            "time-limit": "infinite",
+            "average": 0,
+        },
+        also=("quickstart", "benchmark rl"),
     ),
     "diffusion": Named(
         "train",

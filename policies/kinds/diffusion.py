@@ -89,7 +89,11 @@ class DiffusionPolicy(nn.Module):
         return torch.linspace(0.0, 1.0, self.config.steps + 1, device=self.time.frequency.device)
 
     def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor:
-        """μ_k for (B, Tp, Da) states: step k of DDIM (η = 0), not cut, and guided as `sample`."""
+        """μ_k for (B, Tp, Da) states: step k of DDIM (η = 0), guided as `sample`.
+
+        The action that each step predicts is clamped to ±1 before it is used, as in DPPO: the last mean, which is that
+        action, lies within ±1, and no gradient goes through what was clamped.
+        """
         t = self.scheduler.timesteps[k]
         prediction = self._guided(x, t.to(x.device).expand(len(x)), cond)
         return self.scheduler.step(prediction, int(t), x, eta=0.0, use_clipped_model_output=True, return_dict=False)[0]

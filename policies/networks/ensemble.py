@@ -2,10 +2,12 @@
 
     layer norm    h ← φ(γ · LN(drop(W h + b)) + β)                LN over the units of one sample
     batch norm    h ← φ(γ · BN(drop(W h + b)) + β),  x ← BN(x)    BN over the samples, of each member by itself
+    batch renorm  BN(h) · r + d,  r = σ_batch / σ_running,  d = (μ_batch − μ_running) / σ_running, both constants
 
 LayerNorm bounds what a critic can say of actions that nobody has taken (RLPD, Ball et al. 2023), the spread of an
 ensemble says how little is known there. Dropout before the norm is that of DroQ (Hiraoka et al. 2022), batch norm that
-of CrossQ (Bhatt et al. 2024).
+of CrossQ (Bhatt et al. 2024), whose code goes over to batch renormalisation (Ioffe 2017) once the running statistics
+mean something: r is cut to 1/3 … 3, d to ±5.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 EPSILON = 1e-5  # added to variances
+MOST_R, MOST_D = 3.0, 5.0  # of batch renormalisation
 MOMENTUM = 0.01  # share of a batch's statistics that goes into the running ones
 
 
@@ -66,13 +69,20 @@ class EnsembleMlp(nn.Module):
                     self.register_buffer(f"variance_{name}", torch.ones(members, 1, size))
 
     def forward(
-        self, x: Tensor, members: Tensor | None = None, *, drop: Dropout | None = None, over_batch: bool = False
+        self,
+        x: Tensor,
+        members: Tensor | None = None,
+        *,
+        drop: Dropout | None = None,
+        over_batch: bool = False,
+        renorm: bool = False,
     ) -> Tensor:
         """(B, inputs) → (E, B, outputs), or (M, B, outputs) of the `members` (M,) alone.
 
         Args:
           drop: of hidden units; none where nothing is learned.
           over_batch: normalise by this batch's statistics and let the running ones follow; needs all members.
+          renorm: with `over_batch`, renormalise: values are those of the running statistics, gradients the batch's.
         """
 
         def chosen(parameter: Tensor) -> Tensor:
@@ -85,9 +95,15 @@ class EnsembleMlp(nn.Module):
             if over_batch:
                 # BN(h) = (h − E_b h) / √(Var_b h + ε)
                 now, spread = h.mean(1, keepdim=True), h.var(1, keepdim=True, correction=0)
+                out = (h - now) * torch.rsqrt(spread + EPSILON)
+                if renorm:
+                    scale = torch.rsqrt(variance + EPSILON)
+                    r = ((spread.detach() + EPSILON).sqrt() * scale).clamp(1 / MOST_R, MOST_R)
+                    d = ((now.detach() - mean) * scale).clamp(-MOST_D, MOST_D)
+                    out = out * r + d
                 mean.lerp_(now.detach(), MOMENTUM)
                 variance.lerp_(spread.detach(), MOMENTUM)
-                return (h - now) * torch.rsqrt(spread + EPSILON)
+                return out
             return (h - chosen(mean)) * torch.rsqrt(chosen(variance) + EPSILON)
 
         h = x.expand(self.members if members is None else len(members), *x.shape)

@@ -61,7 +61,7 @@ def expand(name: str, args: Sequence[str]) -> tuple[list[str], str]:
 def _read(chosen: str, name: str) -> Mapping[str, Any]:
     if chosen in NAMED:
         preset = NAMED[chosen]
-        if preset.command != name:
+        if name not in (preset.command, *preset.also):
             raise BadInput(f"--config {chosen}", got=f"robolearn {name}", expected=f"robolearn {preset.command}")
         return preset.flags
     import yaml

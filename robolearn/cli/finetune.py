@@ -98,7 +98,7 @@ class Finetune(Command):
             "seed": self.seed,
             "policy_settings": plain(policy.net.config),
             "algorithm": algorithm_name(config),
-            "settings": plain(config),
+            "settings": config.stored(),
         }
         # Shaping discounts control steps, the algorithm decisions of Ta of them.
         shaping = config.gamma ** (1.0 / policy.execute_steps)

@@ -162,7 +162,7 @@ class Quickstart(Command):
         begun = {"task": self.world.task, "robot": self.world.arm, "seed": self.seed, "episodes": self.episodes,
                  **self.world.drawn(), "quality": self.demos, "train_steps": self.train_steps, "policy": self.policy,
                  "policy_settings": self.policy_settings, "algorithm": algorithm_name(self.settings),
-                 "settings": self.settings, "env_steps": self.env_steps}  # fmt: skip
+                 "settings": self.settings.stored(), "env_steps": self.env_steps}  # fmt: skip
         if distill is not None:
             begun |= {"observe": self.observe, "distill": distill.settings}
         begun = plain(begun)

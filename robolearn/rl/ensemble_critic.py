@@ -12,6 +12,8 @@ Options: dropout while they learn, in the targets as well (DroQ, Hiraoka et al. 
 are normalised by the statistics of their mixture, and no gradient flows through what comes next:
 
     (Q(s, a), Q(s', a')) = Q over the batch [(s, a); (s', a')],   y = R + d · stop(min_{e ∈ S} Q_e(s', a') + bonus)
+
+After `RENORM_AFTER` updates batch norm becomes batch renorm, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from policies.networks.ensemble import Dropout, EnsembleMlp, evaluate
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 
+RENORM_AFTER = 100_000  # updates
 CROSS_Q_BETA = 0.5  # Adam's β₁ where there are no targets, as in the paper
 
 
@@ -74,6 +77,7 @@ class EnsembleCritic:
         discount: Tensor,
         bonus: Tensor | float,
         generator: torch.Generator,
+        updates: int = 0,
     ) -> dict[str, Tensor]:
         """One gradient step of CrossQ.
 
@@ -81,9 +85,11 @@ class EnsembleCritic:
           now, after: (features (B, F), actions (B, D)) of what was done and of what comes next.
           reward, discount: (B,) R and d.
           bonus: (B,) added to the value of what comes next.
+          updates: of the critics, so far.
         """
         both = torch.cat([torch.cat(pair, 1) for pair in (now, after)])
-        found, following = self.net(both, drop=self._drop, over_batch=True).squeeze(-1).chunk(2, 1)
+        renorm = updates >= RENORM_AFTER
+        found, following = self.net(both, drop=self._drop, over_batch=True, renorm=renorm).squeeze(-1).chunk(2, 1)
         # y = R + d · stop(min_{e ∈ S} Q_e(s', a') + bonus)
         worst = following.detach()[self._subset(generator).to(both.device)].amin(0)
         return self._step(found, reward + discount * (worst + bonus))

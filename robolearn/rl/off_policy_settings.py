@@ -51,7 +51,8 @@ class OffPolicyConfig(AlgorithmConfig):
     dropout: float = 0.0
     """Share of the critics' hidden units that is dropped while they learn (DroQ; there 0.01)."""
     cross_q: bool = False
-    """Critics with batch normalisation, of what was done and what comes next in one pass, without targets (CrossQ)."""
+    """Critics with batch normalisation, of what was done and what comes next in one pass, without targets (CrossQ);
+    after 100,000 updates it is batch renormalisation."""
 
     def __post_init__(self) -> None:
         for name in ("batch", "actor_every", "critics", "subset", "width", "depth", "capacity", "n_step"):

@@ -46,6 +46,11 @@ class MinibatchOptimizer:
         self.minibatch, self.max_grad_norm = minibatch, max_grad_norm
         self._shards, self._generator = shards, generator
 
+    def set_lr(self, lr: float) -> None:
+        """Set the step size."""
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+
     def epochs(
         self,
         size: int,
@@ -102,17 +107,19 @@ class PolicyStep:
         return self.optimizer.adam.param_groups[0]["lr"]
 
     def improve(
-        self, size: int, epochs: int, loss: Callable[[Tensor], Loss], kl: Callable[[], float], target: float
+        self, size: int, epochs: int, loss: Callable[[Tensor], Loss], kl: Callable[[], float], target: float | None
     ) -> dict[str, float]:
         """Several epochs on `loss`, which reports ``"kl"``; see `MinibatchOptimizer.epochs`.
 
         Args:
           kl: divergence of the policy before from the policy now, over all rows.
-          target: of that.
+          target: of that; None: the step is what its size and the epochs make it.
 
         Returns:
           The means of the losses, ``actor_lr``, ``step_kept`` and the ``kl`` that it ended with.
         """
+        if target is None:
+            return self.optimizer.epochs(size, epochs, loss) | {"actor_lr": self.lr, "step_kept": 1.0, "kl": kl()}
         furthest = FURTHEST * target
         search = KlLineSearch(self.module)
         metrics = self.optimizer.epochs(size, epochs, loss, until=lambda step: step["kl"] > furthest)
@@ -123,11 +130,10 @@ class PolicyStep:
         return metrics
 
     def _adapt(self, kl: float, target: float) -> None:
-        for group in self.optimizer.adam.param_groups:
-            if kl > 2 * target:
-                group["lr"] = max(group["lr"] / 1.5, LR_RANGE[0])
-            elif kl < target / 2:
-                group["lr"] = min(group["lr"] * 1.5, LR_RANGE[1])
+        if kl > 2 * target:
+            self.optimizer.set_lr(max(self.lr / 1.5, LR_RANGE[0]))
+        elif kl < target / 2:
+            self.optimizer.set_lr(min(self.lr * 1.5, LR_RANGE[1]))
 
 
 def target_at(target: float, progress: float) -> float:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import tyro
 
 from robolearn.core import BadInput
+from robolearn.io.json_files import plain
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
@@ -43,6 +44,10 @@ class NoiseConfig:
     """Share of the budget before the largest noise begins to fall."""
     hidden: Annotated[int, tyro.conf.arg(name="noise-hidden")] = 64
     """Width of the two hidden layers of the noise network."""
+    within: Annotated[float, tyro.conf.arg(name="noise-within")] = 0.0
+    """The farthest that a draw may be from its mean, in standard deviations: 3 in ReinFlow's paper; 0: any distance."""
+    clip_means: bool = False
+    """Clamp the mean of every denoising step to ±1, as ReinFlow's paper does; there no gradient goes through it."""
 
     def __post_init__(self) -> None:
         if self.sigma_max and not 0 <= self.sigma_min <= self.sigma_max < math.inf:
@@ -51,6 +56,8 @@ class NoiseConfig:
             )
         if not 0 < self.min_share <= 1:
             raise BadInput("sigma-min-share", got=self.min_share, expected="more than 0, at most 1")
+        if not 0 <= self.within < math.inf:
+            raise BadInput("noise-within", got=self.within, expected="0 or more")
         if self.initial is not None and not 0 <= self.initial <= 1:
             raise BadInput("initial-noise", got=self.initial, expected="0 to 1")
 
@@ -67,15 +74,27 @@ class AlgorithmConfig:
     Attributes:
       title: as people write it.
       page: ``module:Class`` of the algorithm, imported by `build`.
+      later: options that older runs do not have → what they did.
     """
 
     title: ClassVar[str]
     page: ClassVar[str]
+    later: ClassVar[dict[str, Any]] = {}
 
     def page_class(self) -> Any:
         """The class that `page` names."""
         module, name = self.page.split(":")
         return getattr(import_module(module), name)
+
+    def stored(self) -> dict[str, Any]:
+        """For a run's config.json: without the options of `later` that are as they were, so that older runs resume."""
+        values = plain(self)
+        for path, value in self.later.items():
+            *above, name = path.split(".")
+            place = values[above[0]] if above else values
+            if place.get(name) == value:
+                del place[name]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +106,14 @@ class OnPolicyConfig(AlgorithmConfig):
     """
 
     cheaper: ClassVar[tuple[str, ...]] = ("--worlds",)
+    later: ClassVar[dict[str, Any]] = {
+        "exponent": "root",
+        "lr_schedule": "kl",
+        "lr_end": 0.5,
+        "weigh": "decision",
+        "noise.within": 0.0,
+        "noise.clip_means": False,
+    }
 
     num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 64
     """Worlds side by side."""
@@ -99,7 +126,7 @@ class OnPolicyConfig(AlgorithmConfig):
     minibatch: int | None = None
     """Chunks per gradient step; by default half of a rollout."""
     clip: float = 0.1
-    """ε: how far a ratio of likelihoods may go, each normalised by the root of its number of components."""
+    """ε: how far a ratio of likelihoods may go; see --exponent."""
     target_kl: float = 0.4
     """How far one iteration moves the policy: KL divergence of a chunk, per noised denoising step [nats]; it falls on a
     cosine to a half. The learning rate is raised where the divergence stays below half of it and lowered above twice,
@@ -114,6 +141,14 @@ class OnPolicyConfig(AlgorithmConfig):
     """Largest norm of a gradient, of policy and critic each."""
     average: float = 0.8
     """Decay per iteration of the exported average of weights; 0 exports the last weights."""
+    exponent: Literal["root", "mean"] = "root"
+    """Exponent of a ratio: the log-likelihood divided by the root of its number of terms, or its mean over them, cut as
+    in the papers (ReinFlow: ±1, DPPO: -5 to 2), whose --clip is 0.01."""
+    lr_schedule: Literal["kl", "cosine", "constant"] = "kl"
+    """kl: the policy's learning rate follows --target-kl. cosine: those of policy and critic fall to --lr-end of what
+    they began with. constant: they stay. With the latter two no step is shortened and no epoch is cut."""
+    lr_end: float = 0.5
+    """Share of the learning rates that a cosine ends with."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     threads: int = 2
     """Shares of a batch that are learned from side by side; the same number gives the same weights, bit for bit, on any
@@ -128,7 +163,7 @@ class OnPolicyConfig(AlgorithmConfig):
         if self.regulariser not in ("kl", "w2", "none"):
             raise BadInput("--regulariser", got=self.regulariser, available=("kl", "w2", "none"))
         check_range(self, gamma=(0.0, 1.0), entropy=(0.0, math.inf), regularisation=(0.0, math.inf))
-        check_range(self, average=(0.0, 1.0))
+        check_range(self, average=(0.0, 1.0), lr_end=(0.0, 1.0))
         check_positive(self, "actor_lr", "clip", "target_kl", "max_grad_norm")
 
     def build(
@@ -245,7 +280,7 @@ class DppoConfig(ActorCriticConfig):
     gamma_denoising: float = 0.99
     """Discount of the advantage per denoising step that is still to come."""
     clip_first: float = 0.01
-    """ε of the first denoising step; it grows exponentially to --clip at the last."""
+    """ε of the first denoising step; it grows to --clip at the last, ever faster."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -262,6 +297,8 @@ class GrpoConfig(OnPolicyConfig):
 
     group: int = 8
     """Worlds that begin alike; it divides --worlds."""
+    weigh: Literal["episode", "decision"] = "episode"
+    """What counts alike in the loss: episodes, as in the paper, or decisions, of which long episodes have more."""
     divide_by_std: bool = False
     """Divide advantages by their group's standard deviation."""
     dual_clip: float | None = None

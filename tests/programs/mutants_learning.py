@@ -21,6 +21,7 @@ CALIBRATION = (f"{RUNNER}::test_the_starts_of_calibration_are_not_those_of_train
 SCHEDULES = (f"{RUNNER}::test_noise_and_target_fall_as_the_budget_is_spent",)
 RATIOS = (f"{UPDATES}::test_every_ratio_is_1_before_the_first_update",)
 DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
+EXECUTED = ("tests/rl/test_rl_executed.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
 
@@ -131,7 +132,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/ensemble_critic.py", "members, self._drop).amin(0)", "members).amin(0)", OPTIONS
     ),
     "crossq-two-passes": Mutant(
-        f"{RL}/ensemble_critic.py", "self.net(both, drop=self._drop, over_batch=True)",
+        f"{RL}/ensemble_critic.py", "self.net(both, drop=self._drop, over_batch=True, renorm=renorm)",
         "torch.cat([self.net(half, drop=self._drop, over_batch=True) for half in both.chunk(2)], 1)", OPTIONS,
     ),
     "crossq-gradient-through-what-comes-next": Mutant(
@@ -321,7 +322,57 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/dppo.py", "self.config.gamma_denoising**left",
         "self.config.gamma_denoising ** (M - 1 - left)", DPPO,
     ),
-    "dppo-clip-reversed": Mutant(f"{ALGORITHMS}/dppo.py", "** (left / max", "** ((M - 1 - left) / max", DPPO),
+    "dppo-clip-reversed": Mutant(f"{ALGORITHMS}/dppo.py", "t = 1.0 - left / max(M - 1, 1)", "t = left / max(M - 1, 1)", DPPO),
+    "dppo-clip-geometric": Mutant(
+        f"{ALGORITHMS}/dppo.py", "first + (last - first) * torch.expm1(RATE * t) / math.expm1(RATE)",
+        "first * (last / first) ** t", DPPO,
+    ),
+    "grpo-long-episodes-weigh-more": Mutant(
+        f"{ALGORITHMS}/grpo.py", 'if self.config.weigh == "episode"', "if False", GRPO
+    ),
+    "likelihood-of-what-is-not-executed": Mutant(
+        f"{ACTORS}/denoising.py", "log_sigma, self.executed)", "log_sigma)", EXECUTED
+    ),
+    "reference-of-what-is-not-executed": Mutant(
+        f"{ACTORS}/chain.py", "(action - target)[:, :execute]", "(action - target)", EXECUTED
+    ),
+    "exponent-by-all-components": Mutant(
+        f"{ACTORS}/chain.py", "total / math.sqrt(terms)", "total / math.sqrt(4 * terms)", EXECUTED
+    ),
+    "paper-exponent-without-its-bounds": Mutant(
+        f"{ACTORS}/chain.py", "(terms + self.mean.shape[2])).clamp(-1.0, 1.0)", "(terms + self.mean.shape[2]))",
+        EXECUTED,
+    ),
+    "means-not-clipped": Mutant(
+        f"{ACTORS}/denoising.py", "mean.clamp(-1.0, 1.0) if noise.clip_means else mean", "mean", EXECUTED
+    ),
+    "draws-anywhere": Mutant(f"{ACTORS}/denoising.py", "draw.clamp(-noise.within, noise.within)", "draw", EXECUTED),
+    "cosine-of-the-actor-alone": Mutant(
+        ON_POLICY, "self.baseline.optimizer.set_lr(self.config.critic_lr * share)", "pass", EXECUTED
+    ),
+    "regulariser-widens-the-noise": Mutant(
+        f"{ACTORS}/chain.py", "(-2 * stats.log_sigma.detach())", "(-2 * stats.log_sigma)",
+        ("tests/rl/test_rl_distances.py",),
+    ),
+    "critic-fitted-on-what-came-next": Mutant(
+        f"{RL}/baseline.py", "seen = self._normalise(rows(batch.observation, index))",
+        "seen = self._normalise(rows(batch.next_observation, index))",
+        (f"{UPDATES}::test_the_critic_is_fitted_on_what_was_seen_not_on_what_came_next",),
+    ),
+    "dsrl-does-not-explore": Mutant(
+        f"{ALGORITHMS}/dsrl.py", "self.policy.actor.sample(features, self.generator)[0]",
+        "self.policy.actor.mode(features)", OFF_POLICY,
+    ),
+    "rlpd-entropy-taken-off-the-value": Mutant(
+        f"{ALGORITHMS}/rlpd.py", "-self.soft.alpha * log_prob if", "self.soft.alpha * log_prob if", OFF_POLICY
+    ),
+    "rewards-of-resting-worlds": Mutant(
+        "robolearn/rollout/chunks.py", "rewards[going, a] = reward[going]", "rewards[:, a] = reward", ENGINE
+    ),
+    "renorm-without-its-shift": Mutant(f"{NETWORKS}/ensemble.py", "out = out * r + d", "out = out * r", OPTIONS),
+    "renorm-from-the-beginning": Mutant(
+        f"{RL}/ensemble_critic.py", "renorm = updates >= RENORM_AFTER", "renorm = True", OPTIONS
+    ),
     "group-mean": Mutant(f"{RL}/returns.py", "returns - mean[group].to(returns.dtype)", "returns - returns.mean()",
                          RETURNS),
     "groups-begin-anywhere": Mutant(

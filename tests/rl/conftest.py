@@ -175,6 +175,8 @@ COMMON: dict[str, Any] = {
     "regularisation": 0.0,
     "max_grad_norm": 1.0,
     "average": 0.8,
+    "exponent": "root",
+    "lr_schedule": "kl",
     "noise": NOISE,
     "threads": 1,
 }  # all of them: the tests do not move with the defaults
@@ -189,7 +191,7 @@ CRITIC: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "reinflow": COMMON | CRITIC,
     "dppo": COMMON | CRITIC | {"noise": EVERYWHERE, "gamma_denoising": 0.9, "clip_first": 0.02},
-    "grpo": COMMON | {"group": 4, "divide_by_std": False, "dual_clip": None},
+    "grpo": COMMON | {"group": 4, "weigh": "decision", "divide_by_std": False, "dual_clip": None},
 }
 
 

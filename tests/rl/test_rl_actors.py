@@ -117,7 +117,7 @@ def test_without_noise_the_sampler_is_the_policy_itself(make_policy: Make, kind:
     x0 = chain[:, 0].reshape(BATCH, HORIZON, 2)
     with torch.no_grad():
         expected = actor.net.sample(actor.net.encode(see()), x0)
-        calibrating = explore(actor.net, noised, see(), 1.0, 0.0, torch.Generator().manual_seed(11))
+        calibrating = explore(actor.net, NoiseConfig(steps=noised), see(), 1.0, 0.0, torch.Generator().manual_seed(11))
     torch.testing.assert_close(chain[:, -1].reshape(x0.shape).clamp(-1, 1), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(calibrating, expected, rtol=0, atol=1e-5)
 
@@ -190,7 +190,8 @@ def test_noise_in_the_last_of_one_step_is_noise_in_all(make_policy: Make, kind: 
         if a.grad is not None and b.grad is not None:
             torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(last.reference_mean(see(), chain), every.reference_mean(see(), chain))
-    chunks = [explore(last.net, noised, see(), 1.0, 0.3, torch.Generator().manual_seed(2)) for noised in MODES]
+    kinds = [NoiseConfig(steps="last"), NoiseConfig(steps="all")]
+    chunks = [explore(last.net, noise, see(), 1.0, 0.3, torch.Generator().manual_seed(2)) for noise in kinds]
     assert torch.equal(*chunks)
 
 
@@ -244,7 +245,7 @@ def test_noise_of_one_size_has_the_size_that_was_asked_for(make_policy: Make):
     # No velocity: x_4 = s x_0 + σ Σ ε_k over the noised steps
     for noised, noise in (("all", sum(draws[1:])), ("last", draws[1])):
         for initial in (1.0, 0.25):
-            chunk = explore(net, noised, see(), initial, 0.5, torch.Generator().manual_seed(0))
+            chunk = explore(net, NoiseConfig(steps=noised), see(), initial, 0.5, torch.Generator().manual_seed(0))
             torch.testing.assert_close(chunk, (initial * draws[0] + 0.5 * noise).clamp(-1, 1))
 
 
@@ -253,7 +254,7 @@ def test_noise_of_one_size_has_the_size_that_was_asked_for(make_policy: Make):
 def test_calibration_measures_the_noise_that_training_has(make_policy: Make, kind: str, noised: str):
     actor = build(make_policy, kind, 3, noised, 0.1, 0.1)
     with torch.no_grad():
-        chunk = explore(actor.net, noised, see(), 1.0, 0.1, torch.Generator().manual_seed(11))
+        chunk = explore(actor.net, NoiseConfig(steps=noised), see(), 1.0, 0.1, torch.Generator().manual_seed(11))
     torch.testing.assert_close(chunk.flatten(1), draw(actor)[:, -1].clamp(-1, 1), rtol=0, atol=1e-5)
 
 
@@ -267,3 +268,21 @@ def test_the_entropy_teaches_the_noise_alone(make_policy: Make, noised: Any):
     actor.evaluate(observation, chain).entropy.sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in actor.net.parameters())  # the camera's CNN included
     assert all(p.grad is not None for p in actor.noise.parameters())
+
+
+def test_the_last_mean_of_ddim_is_clamped_and_has_no_gradient_there(make_policy: Make):
+    """As its docstring says, and DPPO does; the flow's is free (`--clip-means` clamps it)."""
+    cond_of = {kind: build(make_policy, kind, 3, "last") for kind in ("diffusion", "rectified")}
+    for kind, actor in cond_of.items():
+        x = (3.0 * torch.randn(BATCH, HORIZON, 2, generator=torch.Generator().manual_seed(0))).requires_grad_()
+        mean = actor.net.denoise(x, 2, actor.net.encode(see()))
+        (slope,) = torch.autograd.grad(mean.sum(), x)
+        cut = mean.abs() == 1.0
+        assert (mean.abs().max() <= 1.0 and cut.any()) == (kind == "diffusion")
+        if kind == "diffusion":
+            for b, t, d in cut.nonzero().tolist():
+                (one,) = torch.autograd.grad(
+                    actor.net.denoise(x, 2, actor.net.encode(see()))[b, t, d], list(actor.net.field.parameters())[-1:]
+                )
+                assert not one.any()
+        assert slope.abs().sum() > 0

@@ -91,3 +91,13 @@ def test_gradients_reach_flow_and_noise_but_not_the_frozen_copy(make_policy: Mak
     optimizer.step()
     assert any(not torch.equal(before[key], value) for key, value in actor.net.state_dict().items())
     assert all(torch.equal(before[key], value) for key, value in actor.reference.state_dict().items())
+
+
+@pytest.mark.parametrize("noised", MODES)
+def test_more_noise_is_no_way_to_come_nearer(make_policy: Make, noised: str):
+    actor = build(make_policy, "rectified", 2, noised)
+    observation, chain = see(), draw(actor)
+    reference = actor.reference_mean(observation, chain) + 0.1
+    kl_to_reference(actor.evaluate(observation, chain), reference).backward()
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in actor.net.parameters())
+    assert all(p.grad is None or not p.grad.any() for p in actor.noise.parameters())

@@ -58,16 +58,18 @@ def test_the_clip_grows_exponentially_to_the_last_step(
     algorithm.surrogate(stats, torch.tensor([1.0, -1.0]))(stats, slice(0, 2))
     log_ratio, advantage, clip = seen[0]
     assert log_ratio.tolist() == [[0.0] * steps] * 2
-    # ε_k = ε_first (ε/ε_first)^{k/(M−1)}: a factor of 16 over M − 1 steps; the last one has ε whatever M.
-    by_hand = [0.0125 * 16 ** (k / (steps - 1)) for k in range(steps)] if steps > 1 else [0.2]
-    assert clip.tolist() == pytest.approx(by_hand)
+    # ε_k = ε_first + (ε − ε_first)(e^{3k/(M−1)} − 1)/(e³ − 1): half way it has done 18.24% of the way.
+    part = [(math.exp(3 * k / (steps - 1)) - 1) / (math.exp(3) - 1) for k in range(steps)] if steps > 1 else [1.0]
+    assert clip.tolist() == pytest.approx([0.0125 + 0.1875 * x for x in part])
+    if steps in (3, 5):
+        assert clip[steps // 2].item() == pytest.approx(0.0125 + 0.1875 * 0.182426, rel=1e-5)
     assert advantage[0].tolist() == pytest.approx([0.5 ** (steps - 1 - k) / math.sqrt(2) for k in range(steps)])
     torch.testing.assert_close(advantage[1], -advantage[0])
 
 
 def test_a_ratio_s_exponent_is_divided_by_the_root_of_its_components(make_policy: Make, point: Make, kit: Any):
     world = point(8)
-    policy = make_policy(world.interface, family="diffusion", steps=1, horizon=4, execute=1)
+    policy = make_policy(world.interface, family="diffusion", steps=1, horizon=4, execute=4)
     algorithm = kit.runner(world, policy, "dppo", clip=0.9, clip_first=0.9).algorithm
     chain, zero = torch.zeros(2, 2, 4), torch.zeros(2, 1, 4)
     old, new = gaussian_stats(chain, zero, zero), gaussian_stats(chain, torch.full((2, 1, 4), 0.2), zero)
@@ -75,3 +77,17 @@ def test_a_ratio_s_exponent_is_divided_by_the_root_of_its_components(make_policy
     surrogate = algorithm.surrogate(old, torch.tensor([3.0, 1.0]))
     one = surrogate(type(new)(*(column[:1] for column in new)), slice(0, 1))
     assert one.item() == pytest.approx(-math.exp(-0.04) / math.sqrt(2), rel=1e-5)
+
+
+def test_the_paper_s_exponent_is_the_mean_cut_to_its_bounds(make_policy: Make, point: Make, kit: Any):
+    world = point(8)
+    policy = make_policy(world.interface, family="diffusion", steps=1, horizon=4, execute=4)
+    algorithm = kit.runner(world, policy, "dppo", exponent="mean", clip=0.99, clip_first=0.99).algorithm
+    chain, zero = torch.zeros(2, 2, 4), torch.zeros(2, 1, 4)
+    old = gaussian_stats(chain, zero, zero)
+    # log r = −0.2²/2, and where the mean is 20 off, −200.9 is cut at −5: −5 + 0.919
+    for off, log_ratio in ((0.2, -0.02), (20.0, -5.0 + 0.5 * math.log(2 * math.pi))):
+        new = gaussian_stats(chain, torch.full((2, 1, 4), off), zero)
+        loss = algorithm.surrogate(old, torch.tensor([3.0, 1.0]))
+        one = loss(type(new)(*(column[:1] for column in new)), slice(0, 1))
+        assert one.item() == pytest.approx(-math.exp(log_ratio) / math.sqrt(2), rel=1e-4)

@@ -80,3 +80,21 @@ def test_the_loss_with_and_without_dual_clip_by_hand(point: Make, kit: Any, dual
     # (3, 1) is not centred: good stays good.
     loss = algorithm.surrogate(old, torch.tensor([3.0, 1.0]))(new, slice(0, 2))
     assert loss.item() == pytest.approx(-1.1 * (3 * a + a) / 2, rel=1e-5)
+
+
+def test_episodes_count_alike_however_long_they_last(point: Make, kit: Any, monkeypatch: pytest.MonkeyPatch):
+    made = kit.runner(point(8), algo="grpo", group=4, gamma=0.5, weigh="episode")
+    credited: list[tuple[Any, torch.Tensor]] = []
+    monkeypatch.setattr(made.algorithm, "_improve", lambda batch, a, _: credited.append((batch, a)) or {})
+    made.iterate(0)
+    ((batch, credit),) = credited
+    present = batch.grid >= 0
+    lengths = present.sum(0)
+    assert lengths.unique().numel() > 1
+    returns = (0.5 ** torch.arange(len(batch.grid))[:, None] * batch.on_grid(batch.reward)).sum(0)
+    advantage = returns - returns.reshape(2, 4).mean(1).repeat_interleave(4)
+    # Σ_t over an episode / n_i, then the mean over episodes, is the mean over decisions of A_i B / (N n_i).
+    for w in range(8):
+        for row in batch.grid[present[:, w], w].tolist():
+            assert credit[row].item() == pytest.approx((advantage[w] * len(batch) / (8 * lengths[w])).item(), abs=1e-6)
+    assert credit.mean().item() == pytest.approx(advantage.mean().item(), abs=1e-6)

@@ -69,6 +69,30 @@ def test_the_likelihood_of_a_squashed_gaussian_is_torch_s() -> None:
     assert inside.sum() > 100 and torch.equal(actor.mode(x[inside]), mean.tanh())
 
 
+@pytest.mark.parametrize("backup_entropy", [False, True])
+def test_the_value_of_what_comes_next_has_its_entropy_added(backup_entropy: bool) -> None:
+    """V(s') = min Q' − α log π(a' | s')"""
+    algorithm = Rlpd(base(), RlpdConfig(**SMALL, backup_entropy=backup_entropy, temperature=0.7), seed=0)
+    seen = windows().next_observation
+    _, action, bonus = algorithm.next_chunk(seen)
+    if not backup_entropy:
+        assert bonus == 0.0
+        return
+    mean, log_std = algorithm.policy.actor(algorithm.policy.see(seen))
+    judge = TransformedDistribution(Independent(Normal(mean, log_std.exp()), 1), [TanhTransform()])
+    torch.testing.assert_close(bonus, -0.7 * judge.log_prob(action), atol=2e-3, rtol=1e-3)
+
+
+def test_noise_is_drawn_from_the_actor_that_explores_and_in_targets() -> None:
+    """The base makes one chunk of one noise: two that differ, in the same state, are of two draws."""
+    algorithm = Dsrl(base(), DsrlConfig(**SMALL), seed=0)
+    seen = {key: value[:1].expand(64, *value.shape[1:]) for key, value in windows().observation.items()}
+    for chunks in (algorithm.explore(seen), algorithm.next_chunk(seen)[1]):
+        assert chunks.std(0).max() > 1e-3
+    drawn = algorithm.policy.actor.sample(algorithm.policy.see(seen), torch.Generator().manual_seed(0))[0]
+    assert drawn.std(0).min() > 0.1
+
+
 class Fixed(OffPolicy):
     """Every next state is worth 2; nothing else learns."""
 

@@ -133,6 +133,42 @@ def test_crossq_normalises_what_was_done_and_what_comes_next_together() -> None:
     assert float((alone - both[:, :8]).detach().abs().max()) > 0.05  # a pass of its own says something else
 
 
+def test_batch_renorm_has_the_values_of_the_running_statistics_and_the_gradients_of_the_batch() -> None:
+    """r and d of Ioffe (2017) cancel the batch's statistics, as far as their bounds go."""
+    net = EnsembleMlp(2, 4, 1, width=8, depth=1, batch_norm=True)
+    x = torch.randn(64, 4, generator=generator(1)) * 2 + 1
+    inside, outside = net(x, renorm=False), net(x, over_batch=False)
+    assert torch.equal(inside, outside)
+    running = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    found = net(x, over_batch=True, renorm=True)
+    torch.testing.assert_close(found, outside, atol=1e-4, rtol=1e-3)
+    assert not torch.allclose(found, net(x, over_batch=True), atol=1e-2)
+    # Far away r and d are cut: by hand for the inputs, of mean 40 and deviation 20 against 0 and 1.
+    for name, buffer in running.items():
+        net.get_buffer(name).copy_(buffer)
+    far = torch.randn(4096, 4, generator=generator(2)) * 20 + 40
+    normal = (far - far.mean(0)) / far.std(0, correction=0)
+    net.weights[0].data = torch.eye(4, 8).expand(2, 4, 8).clone()
+    net.forward(far, over_batch=True, renorm=True)
+    hidden = 3.0 * normal + 5.0  # what goes into the first product, whose running mean then is a hundredth of it
+    torch.testing.assert_close(net.get_buffer("mean_0")[0, 0, :4], 0.01 * hidden.mean(0), atol=1e-3, rtol=1e-2)
+
+
+def test_crossq_renormalises_after_its_warm_up() -> None:
+    torch.manual_seed(0)
+    config = OffPolicyConfig(**SMALL | {"critics": 2, "subset": 2}, cross_q=True)
+    now, after = (torch.randn(8, 2) + 2, torch.randn(8, 1)), (torch.randn(8, 2) + 3, torch.randn(8, 1))
+    values = {}
+    for updates in (0, 99_999, 100_000):
+        torch.manual_seed(1)
+        net = EnsembleMlp(2, 3, 1, width=16, depth=1, batch_norm=True)
+        nn.init.normal_(net.weights[-1])
+        critic = EnsembleCritic(net, config, generator())
+        one = torch.ones(8)
+        values[updates] = critic.fit_jointly(now, after, one, one, 0.0, generator(), updates)["q"].item()
+    assert values[0] == values[99_999] != values[100_000]
+
+
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("fresh", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_options_resume_bit_for_bit_and_are_exported(

@@ -138,6 +138,22 @@ def test_the_critic_s_value_is_0_when_the_time_is_up_and_depends_on_it(point: Ma
 # --- the terms of the loss ---------------------------------------------------------------------------------
 
 
+def test_the_critic_is_fitted_on_what_was_seen_not_on_what_came_next(point: Make, kit: Any):
+    made = kit.runner(point(32), critic_epochs=60, critic_lr=3e-3)
+    batches: list[Any] = []
+    update = made.algorithm.update
+    made.algorithm.update = lambda batch, *rest: batches.append(batch) or update(batch, *rest)
+    kit.run(made, 0, 1)
+    noise = torch.Generator().manual_seed(0)
+    after = {key: torch.randn(value.shape, generator=noise) for key, value in batches[0].observation.items()}
+    one = torch.ones(len(batches[0]))
+    batch = replace(batches[0], next_observation=after, time_remaining=one, next_time_remaining=one)
+    target = 2.0 * batch.observation["proprio"][..., 0].reshape(len(batch))
+    made.algorithm.baseline.fit(batch, target)
+    found = made.algorithm.baseline.values(batch.observation, one)
+    assert torch.corrcoef(torch.stack([found, target]))[0, 1] > 0.95
+
+
 @pytest.mark.parametrize("regulariser", ["kl", "w2"])
 def test_the_distance_to_the_demonstrations_begins_at_0_and_is_held(point: Make, kit: Any, regulariser: str):
     free, held = (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, Interface, NonFinite, Policy, RobolearnError
 from robolearn.eval import evaluate
-from robolearn.rollout import Decisions, Engine, Episodes, PolicyAgent, Turn, spread
+from robolearn.rollout import Decision, Decisions, Engine, Episodes, PolicyAgent, Turn, spread
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=10.0)
 
@@ -340,3 +340,38 @@ def test_what_cannot_go_on_is_said():
     play(Ledger(2, (3,)), Broken(3), Episodes(np.array([1, 1])))
     with pytest.raises(NonFinite):
         play(Ledger(2, (3,)), Broken(3), Episodes(np.array([1, 2])))
+
+
+class PaidForResting(Ledger):
+    """Worlds that rest report a reward all the same, as a vectorised world may."""
+
+    def step(self, actions: NDArray, active: NDArray | None = None) -> tuple:
+        seen, rewards, *rest = super().step(actions, active)
+        if active is not None:
+            rewards[~active] = 7.0
+        return seen, rewards, *rest
+
+
+def test_rewards_of_worlds_that_rest_are_nobody_s() -> None:
+    env = PaidForResting(3, (2, 5, 3))
+    engine = Engine(env)
+    engine.reset(0)
+
+    class Still:
+        observes_every_step = False
+
+        def begin(self, worlds: NDArray) -> None: ...
+
+        def observe(self, observation: Any) -> None: ...
+
+        def decide(self, observation: Any, worlds: NDArray) -> Decision:
+            return Decision(np.zeros((3, 4, 2), np.float32))
+
+    turns = list(engine.turns(Still(), Episodes(np.array([1, 2, 1]))))
+    rested = 0
+    for turn in turns:
+        for w in range(3):
+            assert (turn.rewards[w, turn.steps[w] :] == 0).all()
+            assert turn.rewards[w].max() < 7.0
+            rested += int(turn.steps[w] < 4)
+    assert rested > 3

@@ -1,9 +1,15 @@
-"""What the denoising actors share: chains of Gaussian steps, their likelihood, and distances between two policies."""
+"""Chains of Gaussian steps, their likelihood, and distances between two policies.
+
+Of a chunk of Tp actions the first Ta are executed, and only their D = Ta · Da components are counted, in likelihood,
+entropy and divergences. Of the last denoising step that is exact: the other components never reach the world, and
+would add their variance to the gradient and nothing else. Of earlier steps, where they are noised too, it is an
+approximation, as in DPPO (`reward_horizon`): their other components reach what is executed through later means alone.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +18,10 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class ChainStats(NamedTuple):
-    """What the likelihood of B chains is made of; M noised steps of D = Tp · Da components."""
+    """The likelihood of B chains by its parts; M noised steps of D = Ta · Da components."""
 
     log_prob: Tensor  # (B, M) log N(x_{k+1}; μ_k, σ_k), summed over the components
+    start: Tensor  # (B,) log N(x_0; 0, 1), summed over the components
     entropy: Tensor  # (B,) mean over noised steps and components of log σ + ½ log 2πe
     mean: Tensor  # (B, M, D) μ of the noised steps
     log_sigma: Tensor  # (B, M, D)
@@ -23,20 +30,32 @@ class ChainStats(NamedTuple):
         """Those of the chains `index`."""
         return ChainStats(*(column[index] for column in self))
 
-    def joint(self) -> Tensor:
-        """(B,) log-likelihood of the whole chain / √(M · D).
+    def joint(self, exponent: Literal["root", "mean"] = "root") -> Tensor:
+        """(B,) log-likelihood of the whole chain, as it stands in the exponent of a ratio.
 
-        The division keeps the spread of a ratio the same for any number of steps and any size of chunk, so that one
-        clip range serves all: a sum's standard deviation grows with the square root of its number of terms.
+        Args:
+          exponent: "root" divides by √(M · D), which keeps the spread of a ratio the same for any number of steps and
+            any size of chunk, so that one clip range serves all: a sum's standard deviation grows with the square root
+            of its number of terms. "mean" is ReinFlow's: the mean over x_0 and the noised steps and over the
+            components, cut to ±1.
         """
-        return self.log_prob.sum(1) / math.sqrt(self.mean[0].numel())
+        total, terms = self.log_prob.sum(1), self.mean[0].numel()
+        if exponent == "mean":
+            return ((self.start + total) / (terms + self.mean.shape[2])).clamp(-1.0, 1.0)
+        return total / math.sqrt(terms)
 
 
-def gaussian_stats(chain: Tensor, mean: Tensor, log_sigma: Tensor) -> ChainStats:
-    """Of chains (B, M + 1, D), whose first element is given, under N(mean, exp(log_sigma)²), each (B, M, D)."""
+def gaussian_stats(chain: Tensor, mean: Tensor, log_sigma: Tensor, executed: int | None = None) -> ChainStats:
+    """Of chains (B, M + 1, Tp·Da), whose first element is given, under N(mean, exp(log_sigma)²), each (B, M, Tp·Da).
+
+    Args:
+      executed: Ta·Da, the components that count; by default all.
+    """
+    chain, mean, log_sigma = (each[:, :, :executed] for each in (chain, mean, log_sigma))
     z = (chain[:, 1:] - mean) * (-log_sigma).exp()
     terms = -0.5 * z.square() - log_sigma - LOG_SQRT_2PI
-    return ChainStats(terms.sum(2), (log_sigma + LOG_SQRT_2PI + 0.5).mean((1, 2)), mean, log_sigma)
+    start = (-0.5 * chain[:, 0].square() - LOG_SQRT_2PI).sum(1)
+    return ChainStats(terms.sum(2), start, (log_sigma + LOG_SQRT_2PI + 0.5).mean((1, 2)), mean, log_sigma)
 
 
 def noised_steps(steps: int, which: str) -> range:
@@ -45,7 +64,8 @@ def noised_steps(steps: int, which: str) -> range:
 
 
 def kl_nats(old: ChainStats, new: ChainStats) -> Tensor:
-    """(B,) KL(π_old ‖ π) of the chains' noised steps, in nats, in closed form at the states of the chain:
+    """(B,) KL(π_old ‖ π) of the chains' noised steps, in nats, in closed form at the states of the chain, of what is
+    executed:
 
     Σ log σ/σ_old + (σ_old² + (μ_old − μ)²) / 2σ² − ½
     """
@@ -60,13 +80,15 @@ def kl_to_reference(stats: ChainStats, reference_mean: Tensor) -> Tensor:
 
 
 def w2_to_reference(net: nn.Module, reference: nn.Module, observation: dict[str, Tensor], x0: Tensor) -> Tensor:
-    """E‖a(x_0) − a_ref(x_0)‖²/D: the squared 2-Wasserstein distance is at most this (one coupling).
+    """E‖a(x_0) − a_ref(x_0)‖²/D of the executed actions: the squared 2-Wasserstein distance is at most this (one
+    coupling).
 
     Args:
       observation: normalised features.
-      x0: (B, D), where the paths of both begin.
+      x0: (B, Tp·Da), where the paths of both begin.
     """
+    execute: int = net.config.execute  # type: ignore[union-attr, assignment]
     with torch.no_grad():
         target = reference.sample(reference.encode(observation), x0.reshape(-1, *reference.noise_shape))  # type: ignore
     action = net.sample(net.encode(observation), x0.reshape(-1, *net.noise_shape))  # type: ignore[operator, misc]
-    return (action - target).square().mean()
+    return (action - target)[:, :execute].square().mean()

@@ -6,7 +6,7 @@ a chunk is the end of a Markov chain:
 
     x_0 ~ N(0, s² I)
     x_{k+1} ~ N( μ_k, σ²(τ_k, o) ),    k = 0 … K − 1
-    log π(chain | o) = Σ_k log N(x_{k+1}; μ_k, σ_k)
+    log π(chain | o) = Σ_k log N(x_{k+1}; μ_k, σ_k)      over the components that are executed, see `chain`
 
 With the last step alone noised (ReinFlow's default here) the path before it is deterministic, and the gradient goes
 through it:
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ from robolearn.rl.actors.noise import NoiseConfig, NoiseNet
 class DenoisingActor(nn.Module):
     """A trainable policy network, its noise network and a frozen copy of the policy network as it was.
 
+    Chains hold whole chunks, D = Tp·Da; what is said of their likelihood is of the E = Ta·Da executed components.
+
     Args:
       net: a `FlowPolicy` or `DiffusionPolicy`; it is trained in place.
       noise: range of the noise, and which steps have it.
@@ -49,6 +52,7 @@ class DenoisingActor(nn.Module):
         self.net = net
         self.reference = copy.deepcopy(net).requires_grad_(False).eval()
         self.chunk_dim = math.prod(net.noise_shape)  # D
+        self.executed: int = net.config.execute * net.action_dim  # E
         self.noised = noised_steps(net.config.steps, noise.steps)
         self.noise = NoiseNet(net.cond_dim, self.chunk_dim, noise)
 
@@ -64,14 +68,14 @@ class DenoisingActor(nn.Module):
           action chunk.
         """
         cond = self.net.encode(observation)
-        like = {"generator": generator, "device": cond.device}
-        x = self.net.initial_noise_std * torch.randn(len(cond), self.chunk_dim, **like)
-        chain = [x]
-        for k in range(self.net.config.steps):
-            x = _mean(self.net, x, k, cond)
-            if k in self.noised:
-                x = x + self._log_sigma(k, cond).exp() * torch.randn(x.shape, **like)
-                chain.append(x)
+        chain = _chain(
+            self.net,
+            self.noise.config,
+            cond,
+            self.net.initial_noise_std,
+            lambda k: self._log_sigma(k, cond).exp(),
+            generator,
+        )
         return torch.stack(chain, 1)
 
     def evaluate(self, observation: dict[str, Tensor], chain: Tensor) -> ChainStats:
@@ -79,21 +83,21 @@ class DenoisingActor(nn.Module):
         cond = self.net.encode(observation)
         mean = self._means(self.net, chain, cond)
         log_sigma = torch.stack([self._log_sigma(k, cond) for k in self.noised], 1)
-        return gaussian_stats(chain, mean, log_sigma)
+        return gaussian_stats(chain, mean, log_sigma, self.executed)
 
     def reference_mean(self, observation: dict[str, Tensor], chain: Tensor) -> Tensor:
-        """(B, M, D) μ of the frozen policy for the same chains; it does not change while training."""
+        """(B, M, E) μ of the frozen policy for the same chains; it does not change while training."""
         with torch.no_grad():
-            return self._means(self.reference, chain, self.reference.encode(observation))
+            return self._means(self.reference, chain, self.reference.encode(observation))[:, :, : self.executed]
 
     def _means(self, net: Any, chain: Tensor, cond: Tensor) -> Tensor:
         """(B, M, D) μ of the noised steps."""
-        K = net.config.steps
+        K, noise = net.config.steps, self.noise.config
         if len(self.noised) == K:
-            return torch.stack([_mean(net, chain[:, k], k, cond) for k in range(K)], 1)
+            return torch.stack([_mean(net, noise, chain[:, k], k, cond) for k in range(K)], 1)
         x = chain[:, 0]
         for k in range(K):
-            x = _mean(net, x, k, cond)
+            x = _mean(net, noise, x, k, cond)
         return x[:, None]
 
     def _log_sigma(self, k: int, cond: Tensor) -> Tensor:
@@ -103,22 +107,46 @@ class DenoisingActor(nn.Module):
 
 @torch.no_grad()
 def explore(
-    net: Any, steps: str, observation: dict[str, Tensor], initial: float, sigma: float, generator: torch.Generator
+    net: Any,
+    noise: NoiseConfig,
+    observation: dict[str, Tensor],
+    initial: float,
+    sigma: float,
+    generator: torch.Generator,
 ) -> Tensor:
-    """(B, Tp, Da) normalised chunks of `net` with the same σ in every noised step ("last" or "all").
+    """(B, Tp, Da) normalised chunks of `net` with the same σ in every step that `noise` says is noised.
 
     `initial` is the standard deviation of x_0.
     """
     cond = net.encode(observation)
-    like = {"generator": generator, "device": cond.device}
-    x = initial * torch.randn(len(cond), math.prod(net.noise_shape), **like)
-    for k in range(net.config.steps):
-        x = _mean(net, x, k, cond)
-        if k in noised_steps(net.config.steps, steps):
-            x = x + sigma * torch.randn(x.shape, **like)
+    x = _chain(net, noise, cond, initial, lambda k: sigma, generator)[-1]
     return x.clamp(-1, 1).reshape(-1, *net.noise_shape)
 
 
-def _mean(net: Any, x: Tensor, k: int, cond: Tensor) -> Tensor:
+def _chain(
+    net: Any,
+    noise: NoiseConfig,
+    cond: Tensor,
+    initial: float,
+    sigma: Callable[[int], Tensor | float],
+    generator: torch.Generator,
+) -> list[Tensor]:
+    """x_0 and what each noised step gave, (B, D) each; the last step is noised always."""
+    like = {"generator": generator, "device": cond.device}
+    x = initial * torch.randn(len(cond), math.prod(net.noise_shape), **like)
+    chain = [x]
+    for k in range(net.config.steps):
+        x = _mean(net, noise, x, k, cond)
+        if k in noised_steps(net.config.steps, noise.steps):
+            draw = torch.randn(x.shape, **like)
+            if noise.within:
+                draw = draw.clamp(-noise.within, noise.within)
+            x = x + sigma(k) * draw
+            chain.append(x)
+    return chain
+
+
+def _mean(net: Any, noise: NoiseConfig, x: Tensor, k: int, cond: Tensor) -> Tensor:
     """μ_k for flat (B, D) states."""
-    return net.denoise(x.reshape(-1, *net.noise_shape), k, cond).reshape(len(x), -1)
+    mean = net.denoise(x.reshape(-1, *net.noise_shape), k, cond).reshape(len(x), -1)
+    return mean.clamp(-1.0, 1.0) if noise.clip_means else mean

@@ -4,8 +4,10 @@ Groups of worlds begin alike. Every world plays one episode, and each of its dec
 the episode went than the others of its group:
 
     R_i = Σ_t γ^t r_t            A_i = R_i − mean_{j ∈ group(i)} R_j
-    L   = −E[ min(r A, clip(r, 1 − ε, 1 + ε) A) ],   r as in `reinflow`
+    L   = −1/N Σ_i 1/n_i Σ_t min(r_it A_i, clip(r_it, 1 − ε, 1 + ε) A_i),   r as in `reinflow`
 
+n_i is the number of decisions of episode i: episodes count alike, however long they last (with `--weigh decision` the
+mean is over all decisions, and long episodes, mostly failed ones, weigh more).
 A group whose episodes all went alike teaches nothing. γ < 1 makes a quick success better than a slow one.
 """
 
@@ -55,7 +57,10 @@ class Grpo(OnPolicy):
         returns = (discount[:, None] * reward).sum(0)
         group = torch.from_numpy(self.group).to(reward.device)
         advantage = group_advantage(returns, group, self.config.divide_by_std)
-        by_row = batch.from_grid(advantage.expand_as(reward))
+        credit = advantage
+        if self.config.weigh == "episode":  # min(r w A, clip(r) w A) = w min(r A, clip(r) A)
+            credit = advantage * len(batch) / (self.num_envs * (batch.grid >= 0).sum(0))
+        by_row = batch.from_grid(credit.expand_as(reward))
         metrics = {"return": returns.mean().item(), "groups_that_differ": _differing(advantage, group)}
         if bool(advantage.abs().max() > 0):
             metrics |= self._improve(batch, by_row, progress)
@@ -63,9 +68,10 @@ class Grpo(OnPolicy):
 
     def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
         """L of a minibatch. Advantages are scaled but not centred: they already are, group by group."""
-        before, scaled = old.joint(), standardise(advantage, centre=False)
+        kind = self.config.exponent
+        before, scaled = old.joint(kind), standardise(advantage, centre=False)
         return lambda now, part: clipped_surrogate(
-            now.joint() - before[part], scaled[part], self.config.clip, self.config.dual_clip
+            now.joint(kind) - before[part], scaled[part], self.config.clip, self.config.dual_clip
         )
 
 

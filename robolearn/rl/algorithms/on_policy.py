@@ -119,8 +119,17 @@ class OnPolicy:
             log.info("initial noise %g, noise %.3f to %.3f (%s)", noise.initial, low, high, self.calibration.reason)
 
     def begin_iteration(self, progress: float) -> None:
-        """Set the noise for the share `progress` of the budget."""
+        """Set the noise and the learning rates for the share `progress` of the budget."""
         self.actor.noise.schedule(progress)
+        if (share := self._lr_share(progress)) is not None:
+            self.policy_step.optimizer.set_lr(self._config.actor_lr * share)
+
+    def _lr_share(self, progress: float) -> float | None:
+        """Of the learning rates at the beginning; None where they follow no schedule."""
+        if self._config.lr_schedule != "cosine":
+            return None
+        end = self._config.lr_end
+        return end + (1.0 - end) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
     def act(self, observation: dict[str, Tensor]) -> Decision:
         """Chunks with the noise that explores, and their chains."""
@@ -191,9 +200,9 @@ class OnPolicy:
 
             return share
 
-        target = target_at(c.target_kl, progress) * len(self.actor.noised)
+        target = target_at(c.target_kl, progress) * len(self.actor.noised) if c.lr_schedule == "kl" else None
         metrics = self.policy_step.improve(len(batch), c.epochs, loss, kl, target)
-        metrics["clip_fraction"] = clip_fraction(now.joint() - old.joint(), c.clip).item()
+        metrics["clip_fraction"] = clip_fraction(now.joint(c.exponent) - old.joint(c.exponent), c.clip).item()
         return metrics
 
     def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
@@ -215,7 +224,7 @@ class OnPolicy:
     @torch.inference_mode()
     def _explore(self, observation: Observation, initial: float, sigma: float, generator: torch.Generator) -> Tensor:
         features = self._normalise(self.features(observation))
-        chunk = explore(self.net, self._config.noise.steps, features, initial, sigma, generator)
+        chunk = explore(self.net, self._config.noise, features, initial, sigma, generator)
         return self.base.normalizer.action_back(chunk).cpu()
 
     # --- exact resume ------------------------------------------------------------------------------------------
@@ -289,6 +298,11 @@ class ActorCritic(OnPolicy):
     def decisions_per_rollout(self) -> int:
         """T · N."""
         return self.config.chunks_per_rollout * self.num_envs
+
+    def begin_iteration(self, progress: float) -> None:
+        super().begin_iteration(progress)
+        if (share := self._lr_share(progress)) is not None:
+            self.baseline.optimizer.set_lr(self.config.critic_lr * share)
 
     def begin(self) -> None:
         """The discounted returns of the running episodes are forgotten."""

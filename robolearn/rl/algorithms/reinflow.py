@@ -8,9 +8,8 @@ One ratio per action chunk, of the joint likelihood of its noised denoising step
 
 What is exported is an exponential average of the weights over the iterations, with no noise but that of x_0.
 
-Where this departs from the paper by default: the last denoising step alone is noised (`--noise-steps all` is the
-paper's), x_0's standard deviation is chosen by measurement (`--initial-noise 1`), and the step size follows the
-divergence.
+D = Ta·Da, the components that are executed. Where this departs from the paper by default stands in the room's page;
+`--config reinflow-paper` has its settings.
 """
 
 from __future__ import annotations
@@ -29,5 +28,6 @@ class ReinFlow(ActorCritic):
 
     def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
         """L_clip of a minibatch, its advantages standardised."""
-        before, scaled = old.joint(), standardise(advantage)
-        return lambda now, part: clipped_surrogate(now.joint() - before[part], scaled[part], self.config.clip)
+        kind = self.config.exponent
+        before, scaled = old.joint(kind), standardise(advantage)
+        return lambda now, part: clipped_surrogate(now.joint(kind) - before[part], scaled[part], self.config.clip)
