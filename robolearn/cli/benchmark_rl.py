@@ -176,8 +176,13 @@ class BenchmarkRl(Command):
                     "-" if run["total_s"] is None else f"{run['total_s']:.0f}",
                     f"{run['simulation_share']:.0%}",
                 )
+            if len(row["runs"]) > 1:
+                over = row["over_seeds"]
+                rates = (_over(over["bc"]), _over(over["chosen"]), _over(over["rl"]))
+                table.add_row(row["task"], row["flow"], str(row["denoise_steps"]), f"{row['seeds']} seeds", *rates)
             table.add_section()
         console.print(table)
+        console.print("Of several seeds: the mean, with Student's t interval over the seeds; the median")
 
 
 def _changed(settings: OnPolicyConfig) -> dict[str, Any]:
@@ -194,14 +199,19 @@ def _percent(rate: dict[str, Any]) -> str:
     return f"{100 * rate['rate']:.1f} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"
 
 
-def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Over the seeds of one setting: medians, and how many reach 97% with a lower bound of at least 93%."""
-    from statistics import median
+def _over(rate: dict[str, Any]) -> str:
+    return f"{100 * rate['mean']:.1f} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f}); {100 * rate['median']:.1f}"
 
+
+def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Over the seeds of one setting: success with its interval, and how many reach 97% with a lower bound of at least
+    93%."""
+    from robolearn.eval import over_seeds
+
+    over = {key: over_seeds([run[key]["rate"] for run in runs], rates=True).to_json() for key in ("bc", "chosen", "rl")}
     return {
-        "bc_median": median(run["bc"]["rate"] for run in runs),
-        "chosen_median": median(run["chosen"]["rate"] for run in runs),
-        "rl_median": median(run["rl"]["rate"] for run in runs),
+        "over_seeds": over,
+        **{f"{key}_median": rate["median"] for key, rate in over.items()},
         "reliable_seeds": sum(run["rl"]["rate"] >= 0.97 and run["rl"]["low"] >= 0.93 for run in runs),
         "seeds": len(runs),
     }
