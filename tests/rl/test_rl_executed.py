@@ -76,7 +76,7 @@ def test_nothing_beyond_them_has_a_gradient(make_policy: Make, quantity: str):
     chain = 0.1 * draw(actor)  # nothing is cut at ±1
     with torch.no_grad():
         old, reference = actor.evaluate(see(), chain), actor.reference_mean(see(), chain)
-        for p in actor.parameters():
+        for p in (*actor.net.parameters(), *actor.noise.parameters()):
             p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
     now = actor.evaluate(see(), chain)
     value = {
