@@ -35,7 +35,7 @@ class Preset:
 
     @property
     def line(self) -> str:
-        """What it is, in a line."""
+        """A summary in a line."""
         worlds = self.rl.get("num_envs", 64)
         return (
             f"{self.episodes} {self.quality} demonstrations, {self.train_steps:,} gradient steps, {self.env_steps:,} "

@@ -170,7 +170,7 @@ class Evaluate(Command):
 
     def _goals(self, worlds: int, world: WorldConfig) -> GoalSource | None:
         from robolearn.cli.goals import GoalSource, check_goal_flags
-        from robolearn.rollout.quotas import spread
+        from robolearn.rollout.engine import spread
 
         check_goal_flags(self.goals, self.goal_choice)
         if not self.goals:

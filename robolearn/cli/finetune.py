@@ -72,8 +72,8 @@ class Finetune(Command):
         from robolearn.core.device import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
+        from robolearn.rl.actors import check_tunable
         from robolearn.rl.runner import Runner
-        from robolearn.rl.tunable import check_tunable
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop

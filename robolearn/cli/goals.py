@@ -56,7 +56,7 @@ class GoalSource:
 
     def demonstrated(self, interface: Interface) -> EpisodeGoals:
         """The ends of the expert's demonstrations."""
-        from robolearn.rollout.ends import ends_of
+        from robolearn.rollout.collect import goal_states
         from sim.experts import make_expert
 
         told = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
@@ -69,7 +69,7 @@ class GoalSource:
         try:
             expert = make_expert(world.task, env.interface, len(self.each), EXPERT, self.seed)
             check_goals(interface, env.interface, what=f"--goals {EXPERT} of {world.task}")
-            ends, success = ends_of(env, expert, self.each, self.seed, tuple(told))
+            ends, success = goal_states(env, expert, self.each, self.seed, tuple(told))
         finally:
             env.close()
         if success < 1.0:

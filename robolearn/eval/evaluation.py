@@ -1,6 +1,6 @@
 """Rollouts of a policy over a fixed number of episodes.
 
-Exactly n of them, divided over the worlds beforehand (`robolearn.rollout.quotas`).
+Exactly n of them, divided over the worlds beforehand (`robolearn.rollout.engine`).
 
 Since the j-th start of world w depends on (seed, w, j) alone, two policies evaluated with one seed meet the same
 starts, and the results of both can be compared pair by pair.

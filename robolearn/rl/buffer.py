@@ -1,4 +1,4 @@
-"""What an on-policy algorithm learns from: decisions of N worlds, with everything that an update needs.
+"""Rollouts of an on-policy algorithm: decisions of N worlds, with everything that an update needs.
 
 Rows lie in the order in which the decisions came to their end; `grid` says which row is decision t of world w, because
 worlds that must step together, or that run one episode each, do not make the same number of decisions.
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from robolearn.core import Observation
 from robolearn.rollout import Decision, Engine, Turn
-from robolearn.rollout.quotas import Quota
+from robolearn.rollout.engine import Quota
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
 

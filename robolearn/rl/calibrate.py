@@ -44,7 +44,7 @@ SEEDS_APART = 7919  # the starts of calibration are not those of training
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured and chosen.
+    """Measurements, and the choice by them.
 
     Attributes:
       starts: the standard deviations of x_0 tried; the chosen one stands in `noise`.

@@ -5,9 +5,12 @@ in reinforcement learning", ICML 2018, section 3), with
 
     V(o, 0) = 0
 
-exactly, by construction. A critic that does not know the time calls the end of an episode that led nowhere as good as
+exactly, by construction. A critic without the time calls the end of an episode that led nowhere as good as
 its beginning: nothing pulls its value down but itself (V ← γ V), and failures teach the actor nothing. The policy
 needs no clock: the critic is thrown away after fine-tuning.
+
+It may see something else than the policy, in simulation even what no arm has, the state of the world beside a policy of
+cameras (Pinto et al., "Asymmetric actor critic for image-based robot learning", RSS 2018).
 """
 
 from __future__ import annotations
@@ -16,6 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from policies.networks.encoder import ObservationEncoder
+from policies.normalize import Normalizer
+from robolearn.core import Interface
+from robolearn.rl.buffer import Batch
+from robolearn.rl.losses import explained_variance, value_loss
+from robolearn.rl.policy_step import Loss, MinibatchOptimizer
+from robolearn.rl.returns import gae
+from robolearn.rl.settings import ActorCriticConfig
+from robolearn.rl.shards import Means, Normalise, Shards, rows
 
 
 class Critic(nn.Module):
@@ -55,3 +66,94 @@ class Critic(nn.Module):
             time_remaining = torch.ones_like(time_remaining)
         features = torch.cat([self.encoder(observation), 2.0 * time_remaining[:, None] - 1.0], -1)
         return self.net(features).squeeze(-1) * (time_remaining > 0)
+
+
+class CriticInput:
+    """Features as the worlds give them → what the critic's network takes.
+
+    Its vectors are standardised by the first rollout: demonstrations need not hold them.
+
+    Args:
+      sees: the critic's features.
+      device: where they are.
+    """
+
+    def __init__(self, sees: Interface, device: torch.device) -> None:
+        self.sees = sees
+        self.normalizer = Normalizer(sees).to(device)
+        self.fitted = False
+
+    def fit(self, observation: dict[str, Tensor]) -> None:
+        """Take mean and deviation from the features (B, …) of the first rollout; nothing afterwards."""
+        if not self.fitted:
+            self.normalizer.standardise(observation)
+        self.fitted = True
+
+    def __call__(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.normalizer.observation(observation)
+
+
+class Baseline:
+    """The critic, its optimiser and the advantages that follow from it.
+
+    Args:
+      critic: the network.
+      optimizer: over it.
+      config: γ, λ, epochs.
+      shards: shares side by side.
+      normalise: features as the worlds give them → what the network takes.
+    """
+
+    def __init__(
+        self,
+        critic: Critic,
+        optimizer: MinibatchOptimizer,
+        config: ActorCriticConfig,
+        shards: Shards,
+        normalise: Normalise,
+    ) -> None:
+        self.critic, self.optimizer, self.config = critic, optimizer, config
+        self._shards, self._normalise = shards, normalise
+
+    def values(self, observation: dict[str, Tensor], remaining: Tensor) -> Tensor:
+        """(B,) what the critic expects from observations as the worlds give them."""
+        return self._shards.rows(
+            lambda part: self.critic(self._normalise(rows(observation, part)), remaining[part]), len(remaining)
+        )
+
+    def advantages(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, float]]:
+        """(B,) advantages, (B,) targets of the critic, and metrics."""
+        value = self.values(batch.observation, batch.time_remaining)
+        next_value = self.values(batch.next_observation, batch.next_time_remaining)
+        # Where a world has no decision t, nothing is added to those before it.
+        ended = batch.on_grid(batch.ended.float()) > 0
+        advantage, target = gae(
+            batch.on_grid(batch.reward),
+            batch.on_grid(value),
+            batch.on_grid(next_value),
+            batch.on_grid(batch.terminated.float()) > 0,
+            ended,
+            self.config.gamma,
+            self.config.lam,
+        )
+        target = batch.from_grid(target)
+        metrics = {
+            "explained_variance": explained_variance(value, target).item(),
+            "return": target.mean().item(),
+        }
+        return batch.from_grid(advantage), target, metrics
+
+    def fit(self, batch: Batch, target: Tensor) -> dict[str, float]:
+        """Several epochs towards `target` (B,)."""
+
+        def loss(index: Tensor) -> Loss:
+            seen = self._normalise(rows(batch.observation, index))
+            remaining, wanted = batch.time_remaining[index], target[index]
+
+            def share(part: slice) -> tuple[Tensor, Means]:
+                value = value_loss(self.critic(rows(seen, part), remaining[part]), wanted[part])
+                return value, {"value_loss": value.detach()}
+
+            return share
+
+        return self.optimizer.epochs(len(batch), self.config.critic_epochs, loss)

@@ -14,6 +14,14 @@ are normalised by the statistics of their mixture, and no gradient flows through
     (Q(s, a), Q(s', a')) = Q over the batch [(s, a); (s', a')],   y = R + d · stop(min_{e ∈ S} Q_e(s', a') + bonus)
 
 After `RENORM_AFTER` updates batch norm becomes batch renorm, as in the authors' code.
+
+A discrete gripper has a critic of its own, double DQN over close, stay and open, beside the actor of the motions:
+
+    y = R − p · [the chunk changes the gripper] + d · Q'(s', argmax_g Q(s', g))
+    L = mean_b (Q(s, g) − y)²,   Q' ← Q' + τ (Q − Q')
+
+After HIL-SERL (Luo et al. 2024), whose p is 0.02: changes that are good for nothing are unlearned. The live critic
+chooses what the slow one judges (van Hasselt et al. 2016).
 """
 
 from __future__ import annotations
@@ -25,7 +33,9 @@ from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from policies.networks.ensemble import Dropout, EnsembleMlp, evaluate
-from robolearn.rl.off_policy_settings import OffPolicyConfig
+from policies.networks.gripper import STAY, GripperChoices
+from robolearn.data.replay import WindowBatch
+from robolearn.rl.off_policy_settings import OffPolicyConfig, RlpdConfig
 
 RENORM_AFTER = 100_000  # updates
 CROSS_Q_BETA = 0.5  # Adam's β₁ where there are no targets, as in the paper
@@ -104,3 +114,34 @@ class EnsembleCritic:
         loss.backward()
         self.adam.step()
         return {"critic_loss": loss.detach(), "q": found.detach().mean(), "q_spread": found.detach().std(0).mean()}
+
+
+class GripperCritic:
+    """Q and its optimiser.
+
+    Args:
+      net: features → values of the three choices; trained in place.
+    """
+
+    def __init__(self, net: EnsembleMlp, choices: GripperChoices, config: RlpdConfig) -> None:
+        self.net, self._choices, self._penalty = net, choices, config.gripper_penalty
+        self.target = copy.deepcopy(net).requires_grad_(False)
+        self._follow = get_ema_multi_avg_fn(1.0 - config.tau)
+        self.adam = torch.optim.Adam(net.parameters(), lr=config.lr, fused=True)
+
+    def fit(self, features: Tensor, next_features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
+        """One gradient step."""
+        made = self._choices.made(batch.action, batch.executed, self._choices.is_open(batch.observation))
+        with torch.no_grad():
+            best = self._choices.choose(self.net(next_features)[0], self._choices.is_open(batch.next_observation))
+            after = self.target(next_features)[0].gather(1, best[:, None]).squeeze(1)
+            # y = R − p [changed] + d · Q'(s', argmax_g Q(s', g))
+            y = batch.reward - self._penalty * (made != STAY) + batch.discount * after
+        found = self.net(features)[0].gather(1, made[:, None]).squeeze(1)
+        loss = (found - y).square().mean()
+        self.adam.zero_grad(set_to_none=True)
+        loss.backward()
+        self.adam.step()
+        with torch.no_grad():
+            self._follow(list(self.target.parameters()), list(self.net.parameters()), 0)
+        return {"gripper_loss": loss.detach(), "gripper_changes": (made != STAY).float().mean()}

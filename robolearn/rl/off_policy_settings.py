@@ -33,7 +33,7 @@ class OffPolicyConfig(AlgorithmConfig):
     critics: int = 4
     """Members of the critic ensemble."""
     subset: int = 2
-    """How many of them, drawn anew for each target, the minimum is taken of."""
+    """Members, drawn anew for each target, that the minimum is taken of."""
     tau: float = 0.005
     """Share of the critics that moves into their targets with each update."""
     lr: float = 3e-4
@@ -69,7 +69,7 @@ class OffPolicyConfig(AlgorithmConfig):
         Raises:
           BadInput: a base that RL does not start from.
         """
-        from robolearn.rl.tunable import check_tunable
+        from robolearn.rl.actors import check_tunable
 
         check_tunable(base)
         return self.page_class()(base, self, seed=seed)
@@ -109,7 +109,7 @@ class RlpdConfig(SoftConfig):
     """Choose among closing, staying and opening by a critic of the gripper's own (double DQN); the actor moves the
     arm."""
     gripper_penalty: float = 0.02
-    """What each change of a discrete gripper costs."""
+    """Cost of each change of a discrete gripper."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,12 +145,12 @@ class ProposalsConfig(OffPolicyConfig):
     proposals: int = 4
     """Chunks that are proposed in each state; each gets a twin of another tempo."""
     backup_proposals: int = 1
-    """How many the target's maximum is taken over, each with its twin."""
+    """Chunks that the target's maximum is taken over, each with its twin."""
     proposal_noise: float = 0.5
     """Standard deviation of the noise that proposals are denoised from; learning always sees 1. Less keeps to the
     middle of what was shown, 0 makes all proposals one."""
     tempo: float = 0.5
-    """How much quicker a twin may be, for actions that are displacements; when exploring it may also be half as much
+    """Largest gain in tempo of a twin, for actions that are displacements; when exploring it may also be half as much
     slower. 0 for no twins."""
     delay_steps: int = 0
     """Control steps that proposing takes while it learns: what is executed then was proposed from an observation that

@@ -80,7 +80,7 @@ class Runner:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What was measured before the first iteration."""
+        """Measurements before the first iteration."""
         return self.algorithm.calibration
 
     # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
@@ -129,7 +129,7 @@ class Runner:
     # --- exact resume ------------------------------------------------------------------------------------------
 
     def iterations_between_states(self, asked: int) -> int:
-        """How many iterations to leave between two calls of `state`: `asked`, or more.
+        """Number of iterations between two calls of `state`: `asked`, or more.
 
         To save worlds whose state cannot be read ends their episodes. Between two times there is room for
         `EPISODES_BETWEEN` of the longest, or what happens late in an episode would never be seen.
@@ -209,7 +209,7 @@ def check_budget(config: OnPolicyConfig, max_episode_steps: int, execute: int, e
 
 
 def _cheaper(config: OnPolicyConfig, env_steps: int, least: int) -> str:
-    """Which flag brings what is needed, `least`, down to a budget of `env_steps`."""
+    """The flag that brings what is needed, `least`, down to a budget of `env_steps`."""
     group = config.group_size
     worlds = config.num_envs * env_steps // least // group * group  # what is needed is proportional to the worlds
     if worlds >= max(group, FEWEST_WORLDS):

@@ -128,7 +128,7 @@ class OnPolicyConfig(AlgorithmConfig):
     clip: float = 0.1
     """ε: how far a ratio of likelihoods may go; see --exponent."""
     target_kl: float = 0.4
-    """How far one iteration moves the policy: KL divergence of a chunk, per noised denoising step [nats]; it falls on a
+    """Size of one iteration of the policy: KL divergence of a chunk, per noised denoising step [nats]; it falls on a
     cosine to a half. The learning rate is raised where the divergence stays below half of it and lowered above twice,
     epochs end at 4 times it, and a step that went further is shortened."""
     entropy: float = 0.0
@@ -222,10 +222,10 @@ class ActorCriticConfig(OnPolicyConfig):
     critic_warmup: int = 3
     """Iterations in which only the critic learns."""
     critic_observe: tuple[str, ...] = ()
-    """What the critic sees, as in --critic-observe proprio objects; by default what the policy sees. It is thrown away
+    """Features of the critic, as in --critic-observe proprio objects; by default those of the policy. It is thrown away
     after fine-tuning, so in simulation it may see what no arm has (asymmetric actor and critic)."""
     time_limit: Literal["auto", "finite", "infinite"] = "auto"
-    """What a time limit means. finite: nothing counts after it, V = 0 there (a task to be solved in time). infinite:
+    """Meaning of a time limit. finite: nothing counts after it, V = 0 there (a task to be solved in time). infinite:
     the world would go on, so the critic looks beyond it. auto: finite, where the world reports success."""
 
     def __post_init__(self) -> None:
@@ -298,7 +298,7 @@ class GrpoConfig(OnPolicyConfig):
     group: int = 8
     """Worlds that begin alike; it divides --worlds."""
     weigh: Literal["episode", "decision"] = "episode"
-    """What counts alike in the loss: episodes, as in the paper, or decisions, of which long episodes have more."""
+    """Units of equal weight in the loss: episodes, as in the paper, or decisions, of which long episodes have more."""
     divide_by_std: bool = False
     """Divide advantages by their group's standard deviation."""
     dual_clip: float | None = None

@@ -6,6 +6,8 @@ Every share has a Python thread of its own, in which torch computes with one. Th
 threads inside torch's operations wait after every layer, and either burn a core that other work needs or fall asleep
 for longer than the layer takes. The sum is taken in the order of the shares, so that the same number of them gives the
 same bits, however the threads were scheduled and however many cores there are.
+
+Dictionaries of tensors, row by row.
 """
 
 from __future__ import annotations
@@ -94,3 +96,11 @@ def _mean(weights: list[float], terms: Sequence[Tensor | None]) -> Tensor | None
 
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+Normalise = Callable[[dict[str, Tensor]], dict[str, Tensor]]
+
+
+def rows(features: dict[str, Tensor], index: Tensor | slice) -> dict[str, Tensor]:
+    """The rows `index` of every feature."""
+    return {key: value[index] for key, value in features.items()}

@@ -4,8 +4,7 @@ Collecting, evaluating, calibrating and RL stand on it; what they do with a `Tur
 """
 
 from robolearn.rollout.agents import Agent, Decision, PolicyAgent, TeleoperatorAgent
-from robolearn.rollout.engine import Engine, Turn
-from robolearn.rollout.quotas import Decisions, Episodes, spread
+from robolearn.rollout.engine import Decisions, Engine, Episodes, Turn, spread
 
 __all__ = [
     "Agent",

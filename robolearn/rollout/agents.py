@@ -1,4 +1,10 @@
-"""What acts in the worlds: a policy, a teleoperator, or an RL algorithm, seen alike by the engine."""
+"""Agents, alike to the engine: a policy, a teleoperator, an RL algorithm, or the student and the teacher of DAgger.
+
+DAgger (Ross et al., "A Reduction of Imitation Learning to No-Regret Online Learning", AISTATS 2011): the student acts,
+and what its teacher would have done is stored.
+
+    a_t ~ β π_teacher(s_t) + (1 − β) π_student(o_t),   stored: (o_t, π_teacher(s_t))
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,7 @@ from robolearn.core import BadInput, NonFinite, Observation, Policy, Teleoperato
 
 @dataclass(frozen=True)
 class Decision:
-    """What N worlds are to do next.
+    """The next actions of N worlds.
 
     Attributes:
       chunk: (N, Ta, Da) actions in [-1, 1]; rows of worlds that were not asked for are never executed.
@@ -95,3 +101,48 @@ class TeleoperatorAgent:
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         # A copy: the teleoperator may write its next command into the same array.
         return Decision(np.array(self.teleoperator.command(observation), dtype=np.float32)[:, None])
+
+
+LABEL = "label"  # the teacher's chunks, in a decision's aux; the student's features stand beside it by their names
+
+
+class DaggerAgent:
+    """Executes the student's chunks, or with probability β, drawn for each decision, the teacher's.
+
+    Args:
+      teacher: sees all that the world offers.
+      student: the policy that learns; None while β is 1.
+      seen: the features to keep, the student's.
+      beta: β.
+      execute: Ta, actions that are executed of either's chunk.
+      seed: of the draws.
+    """
+
+    observes_every_step = False
+
+    def __init__(
+        self, teacher: Policy, student: Policy | None, seen: tuple[str, ...], beta: float, execute: int, seed: int
+    ) -> None:
+        self._teacher, self._student = teacher, None if student is None else PolicyAgent(student)
+        self._seen, self._beta, self._execute = seen, beta, execute
+        self._rng = np.random.default_rng(seed)
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        """New episodes begin in the worlds (N,) that are true."""
+        self._teacher.begin(worlds)
+        if self._student is not None:
+            self._student.begin(worlds)
+
+    def observe(self, observation: Observation) -> None:
+        """Neither remembers what lies between two decisions."""
+
+    def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
+        """See `robolearn.rollout.Agent`; ``aux`` holds the student's features and `LABEL` (N, Tp, Da)."""
+        label = np.asarray(self._teacher.act(observation), np.float32)
+        chunk = label[:, : self._execute]
+        by_teacher = self._rng.random(len(worlds)) < self._beta
+        if self._student is not None and not by_teacher.all():
+            own = self._student.decide(observation, worlds & ~by_teacher).chunk
+            chunk = np.where(by_teacher[:, None, None], chunk, own)
+        kept = {key: np.array(observation[key]) for key in self._seen}
+        return Decision(np.ascontiguousarray(chunk), kept | {LABEL: label})

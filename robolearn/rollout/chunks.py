@@ -16,7 +16,7 @@ Step = Callable[[int, Observation, NDArray[np.bool_]], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a chunk led to in N worlds; rows of worlds that took no part are zero.
+    """Result of a chunk in N worlds; rows of worlds that took no part are zero.
 
     Attributes:
       observation: the present one; of a world whose episode ended, the first of its next.

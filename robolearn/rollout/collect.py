@@ -1,13 +1,14 @@
 """Recording: a teleoperator, or a script in its place, acts in N worlds; finished episodes go to the writer.
 
-Commits cost
-more than the simulation between them, so episodes that end within `COMMIT_S` share one.
+Commits cost more than the simulation between them, so episodes that end within `COMMIT_S` share one.
+
+`goal_states` are the ends of demonstrations from given starts: a goal for each of those episodes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,15 +17,14 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Env, Episode, Observation, Teleoperator
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.rollout.agents import Decision, TeleoperatorAgent
-from robolearn.rollout.engine import Engine
-from robolearn.rollout.quotas import Episodes, spread
+from robolearn.rollout.engine import Engine, Episodes, spread
 
 COMMIT_S = 0.25  # a finished episode waits no longer than this, and the step at hand, to be safe on disk
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What was recorded."""
+    """Counts of what was recorded."""
 
     episodes: int
     successes: int
@@ -140,3 +140,35 @@ class _EpisodeRecorder:
             truncated=truncated,
             task=task,
         )
+
+
+def goal_states(
+    env: Env, teleoperator: Teleoperator, each: NDArray[np.int64], seed: int, features: Sequence[str]
+) -> tuple[dict[str, NDArray], float]:
+    """The last observations before the last actions, as a data set stores them, and the share of successes.
+
+    Args:
+      env: N worlds; reset with `seed`, so that their episodes begin as those of whoever meets the same seed.
+      teleoperator: commands all of them.
+      each: (N,) episodes of each world.
+      features: what of an observation.
+
+    Returns:
+      Feature → (N, max each, …); what is beyond a world's number of episodes repeats its last one.
+    """
+    engine = Engine(env)
+    engine.reset(seed)
+    teleoperator.reset(np.ones(env.num_envs, dtype=bool))
+    most = int(each.max())
+    ends = {
+        key: np.zeros((env.num_envs, most, *spec.shape), spec.dtype)
+        for key, spec in env.interface.observation.items()
+        if key in features
+    }
+    solved = 0
+    for turn in engine.turns(RecordingAgent(teleoperator), Episodes(each)):
+        for w in np.flatnonzero(turn.worlds & turn.ended):
+            solved += int(turn.solved[w])
+            for key, array in ends.items():
+                array[w, turn.episode[w] :] = turn.decision.aux[key][w]
+    return ends, solved / int(each.sum())

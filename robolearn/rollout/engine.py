@@ -4,6 +4,11 @@ Worlds that may rest move in lockstep: all get a chunk at once, and one whose ep
 the others have finished theirs. Worlds that must all step together (a batch on a GPU) have a chunk cursor each: one
 that has executed its chunk, or begun an episode, gets the next at once, while the others go on with theirs. What is
 left of a chunk is never applied to the next episode either way.
+
+A quota is a number of episodes in every world, or of decisions. A budget of n episodes is divided over the N worlds
+before anything moves: world w runs its first ⌈n/N⌉ or ⌊n/N⌋ episodes and then rests. Which episodes count therefore
+never depends on how long they last; counting whatever happens to end within a number of steps favours short episodes,
+and failures are often the short ones.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +24,6 @@ from numpy.typing import NDArray
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.rollout.agents import Agent, Decision
 from robolearn.rollout.chunks import Outcome, execute, step_once
-from robolearn.rollout.quotas import Quota
 
 Watch = Callable[[NDArray[np.intp], NDArray[np.int64], Observation], None]
 """watch(worlds (M,), episode of each (M,), observation of all N) before each control step of the M worlds that move."""
@@ -252,3 +256,37 @@ def _replace_rows(held: Decision, fresh: Decision, worlds: NDArray[np.bool_]) ->
         aux[key] = value.copy() if isinstance(value, np.ndarray) else value.clone()
         aux[key][worlds] = fresh.aux[key][worlds]
     return Decision(chunk, aux)
+
+
+class Quota(Protocol):
+    """The end of `Engine.turns`."""
+
+    def open(self, episodes: NDArray[np.int64], decisions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(N,) worlds in which something is left to do, after so many episodes and decisions in each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The first ``each[w]`` episodes of every world w; `each` is (N,)."""
+
+    each: NDArray[np.int64]
+
+    def open(self, episodes: NDArray[np.int64], decisions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return episodes < self.each
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """T decisions in every world, over as many episodes as that takes."""
+
+    each: int
+
+    def open(self, episodes: NDArray[np.int64], decisions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return decisions < self.each
+
+
+def spread(episodes: int, num_envs: int) -> NDArray[np.int64]:
+    """(N,) how many of n episodes each world runs: ⌈n/N⌉ in the first n mod N worlds, ⌊n/N⌋ in the others."""
+    share, rest = divmod(episodes, num_envs)
+    return share + (np.arange(num_envs) < rest).astype(np.int64)

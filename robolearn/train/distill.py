@@ -1,6 +1,6 @@
 """From state to sight: a policy that sees is taught by one that knows the simulator's truth, where the seeing one goes.
 
-Rounds of DAgger (`robolearn.rollout.taught`): the worlds run with β_r = β^r of the decisions by the teacher, who labels
+Rounds of DAgger (`robolearn.rollout.agents`): the worlds run with β_r = β^r of the decisions by the teacher, who labels
 every decision, and the student imitates all rounds so far. The first round is the teacher's alone.
 """
 
@@ -17,7 +17,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, bind_policy
 from robolearn.data.lerobot.statistics import describe_many
 from robolearn.rollout import Decisions, Engine
-from robolearn.rollout.taught import LABEL, TaughtAgent
+from robolearn.rollout.agents import LABEL, DaggerAgent
 from robolearn.train.imitation import ImitationTrainer
 from robolearn.train.labelled import LabelledWindows
 from robolearn.train.settings import DistillConfig
@@ -97,7 +97,7 @@ class Distiller:
         beta = self.config.beta**r if student is not None else 1.0
         seed = int(np.random.SeedSequence([self.config.imitation.seed, r, 0xDA66]).generate_state(1)[0])
         execute = self.config.imitation.policy.execute
-        agent = TaughtAgent(self.teacher, student, tuple(self.interface.observation), beta, execute, seed)
+        agent = DaggerAgent(self.teacher, student, tuple(self.interface.observation), beta, execute, seed)
         engine = Engine(self.env)
         engine.reset(seed)
         self.teacher.reset(seed)

@@ -36,7 +36,7 @@ def taught(
     return records(out, policy)
 
 
-def ends_of(found: list[Any]) -> list[tuple[bool, bool, bool]]:
+def goal_states(found: list[Any]) -> list[tuple[bool, bool, bool]]:
     """(terminated, truncated, success) of each episode."""
     return [(r.terminated, r.truncated, r.success) for r in found if isinstance(r, End)]
 

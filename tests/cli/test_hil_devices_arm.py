@@ -20,7 +20,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from arm_listener import Listener
-from device_lessons import ends_of, steps_of, taught
+from device_lessons import goal_states, steps_of, taught
 from emulated_devices import Hands
 from teaching import Terminal, rotation, runs_of, until
 from untrained import make_constant
@@ -115,7 +115,7 @@ def test_a_station_whose_pictures_are_of_another_size(tmp_path: Path, terminal: 
     policy = make_constant(tmp_path / "policy", offered, ("front",), dy=0.2, gripper=0.9)
     assert station.cameras["front"].size != (48, 48)
     found = taught("gamepad", policy, tmp_path / "run", terminal, teach, "--robot", "sim", "--domain", DOMAIN)
-    assert (True, False, True) in ends_of(found)
+    assert (True, False, True) in goal_states(found)
     pictures = np.array([r.observation["images.front"] for r in found if isinstance(r, Step)])
     assert len(pictures) > 20 and pictures.shape[1:] == (48, 48, 3) and pictures.dtype == np.uint8
     assert pictures[0].std() > 10.0 and (pictures[0] != pictures[-1]).any(), "of an arm that moves"
@@ -162,7 +162,7 @@ def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, list
     found = taught("gamepad", policy, out, terminal, teach, "--robot", "sim", "--domain", DOMAIN)
     arm = json.loads((out / "spool" / "arm.json").read_text())
     assert arm["violations"] == 0 and arm["monitor"]["commands"] > 100 and arm["stops"] >= 1
-    ends = ends_of(found)
+    ends = goal_states(found)
     whole = ends.index((True, False, True))
     assert (False, True, False) in ends[whole + 1 :] and (True, False, False) in ends[whole + 1 :]
     (run,) = runs_of(steps_of(found, whole))
@@ -220,7 +220,7 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
         found = taught("leader", policy, out, terminal, teach, *words)
     arm = json.loads((out / "spool" / "arm.json").read_text())
     assert arm["violations"] == 0 and arm["monitor"]["commands"] > 100 and arm["stops"] >= 1
-    ends = ends_of(found)
+    ends = goal_states(found)
     whole = ends.index((True, False, True))
     run = runs_of(steps_of(found, whole))[0]
     pan = np.array([step.observation["proprio"][0] for step in run], np.float64)
@@ -271,7 +271,7 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
     found = taught("spacemouse", policy, out, terminal, teach, "--robot", "sim", "--domain", DOMAIN)
     arm = json.loads((out / "spool" / "arm.json").read_text())
     assert arm["violations"] == 0 and arm["monitor"]["commands"] > 100 and arm["stops"] >= 1
-    ends = ends_of(found)
+    ends = goal_states(found)
     whole = ends.index((True, False, True))
     (run,) = runs_of(steps_of(found, whole))
     tcp = np.array([step.observation["proprio"][8:11] for step in run], np.float64)

@@ -16,7 +16,7 @@ LOOKS = ("tests/sim/test_world_looks.py",)
 WORLD, CAMERA = "sim/embedded/world.py", "sim/embedded/camera.py"
 SPECS = ("tests/core/test_specs.py",)
 IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
-DISTILL, TAUGHT = ("tests/train/test_distill.py",), "robolearn/rollout/taught.py"
+DISTILL, TAUGHT = ("tests/train/test_distill.py",), "robolearn/rollout/agents.py"
 POLICY, HISTORY = "policies/policy.py", ("tests/rollout/test_history.py",)
 REGRESSION, ACT = ("tests/policies/test_regression.py",), ("tests/policies/test_act.py",)
 TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/test_words.py",)
@@ -160,7 +160,7 @@ MUTANTS: dict[str, Mutant] = {
         ON_POLICY, "self.critic_input.fitted = True", "self.critic_input.fitted = False", CRITIC
     ),
     "critic-input-follows-every-rollout": Mutant(
-        "robolearn/rl/critic_input.py", "        self.fitted = True", "        self.fitted = False", CRITIC
+        "robolearn/rl/critic.py", "        self.fitted = True", "        self.fitted = False", CRITIC
     ),
     "critic-sees-what-the-policy-sees": Mutant(
         ON_POLICY, "sees = (offered or policy.interface)", "sees = policy.interface if True else (offered)", CRITIC
@@ -293,7 +293,7 @@ MUTANTS: dict[str, Mutant] = {
         "policies/wrappers/prompted.py", "    if wanted and not given:", "    if False and not given:", GOALS
     ),
     "goal-ends-are-of-the-next-episode": Mutant(
-        "robolearn/rollout/ends.py", "turn.decision.aux[key][w]", "turn.observation[key][w - 1]", ENDS
+        "robolearn/rollout/collect.py", "turn.decision.aux[key][w]", "turn.observation[key][w - 1]", ENDS
     ),
     "goal-is-seen-among-the-objects": Mutant(
         "sim/tasks/lift_to.py",

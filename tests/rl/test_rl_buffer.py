@@ -8,8 +8,7 @@ import torch
 
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.buffer import Batch, ReturnTracker, collect
-from robolearn.rl.returns import gae
-from robolearn.rl.reward_scale import RewardScale
+from robolearn.rl.returns import RewardScale, gae
 from robolearn.rollout import Decision, Decisions, Engine, Episodes
 
 LENGTHS, TERMINATES, LIMIT = (3, 4, 8), (True, False, False), 8

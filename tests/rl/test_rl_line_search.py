@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from robolearn.rl.line_search import KlLineSearch
+from robolearn.rl.policy_step import KlLineSearch
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 
 from robolearn.core import BadInput
 from robolearn.rl.actors import NoiseConfig, NoiseNet
-from robolearn.rl.reward_scale import RewardScale
+from robolearn.rl.returns import RewardScale
 
 
 def test_rewards_are_divided_by_the_deviation_of_the_discounted_return():

@@ -15,7 +15,7 @@ import robolearn.rl.algorithms.dppo
 import robolearn.rl.algorithms.grpo
 import robolearn.rl.algorithms.on_policy as on_policy
 import robolearn.rl.algorithms.reinflow
-import robolearn.rl.baseline as baseline
+import robolearn.rl.critic as baseline
 import robolearn.rl.policy_step as policy_step
 from robolearn.rl.actors import ChainStats, DenoisingActor
 from robolearn.rl.losses import clipped_surrogate

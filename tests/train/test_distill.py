@@ -17,7 +17,7 @@ from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.eval import evaluate
-from robolearn.rollout.taught import LABEL, TaughtAgent
+from robolearn.rollout.agents import LABEL, DaggerAgent
 from robolearn.train.distill import Distiller
 from robolearn.train.labelled import LabelledWindows
 from robolearn.train.settings import DistillConfig, ImitationConfig
@@ -127,13 +127,13 @@ def test_the_teacher_labels_what_it_sees_where_the_student_went() -> None:
 
     seen = Line(4).reset(seed=1)[0]
     for beta, executed in ((0.0, 0.5), (1.0, None)):
-        agent = TaughtAgent(knowing(), Stubborn(), SIGHT, beta, 1, seed=0)  # type: ignore[arg-type]
+        agent = DaggerAgent(knowing(), Stubborn(), SIGHT, beta, 1, seed=0)  # type: ignore[arg-type]
         decision = agent.decide(seen, np.ones(4, bool))
         label = np.clip(-seen["objects"] / REACH, -1, 1)
         np.testing.assert_allclose(decision.aux[LABEL][:, 0], label, rtol=1e-6)
         np.testing.assert_allclose(decision.chunk[:, 0], label if executed is None else np.full((4, 1), executed))
         assert set(decision.aux) == {LABEL, *SIGHT}
-    mixed = TaughtAgent(knowing(), Stubborn(), SIGHT, 0.3, 1, seed=0)  # type: ignore[arg-type]
+    mixed = DaggerAgent(knowing(), Stubborn(), SIGHT, 0.3, 1, seed=0)  # type: ignore[arg-type]
     own = [(mixed.decide(seen, np.ones(4, bool)).chunk == 0.5).mean() for _ in range(200)]
     assert 0.65 < np.mean(own) < 0.75
 

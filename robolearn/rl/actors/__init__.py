@@ -1,4 +1,4 @@
-"""Likelihoods: what turns a trained sampler into a stochastic policy whose decisions have a probability."""
+"""Likelihoods: a trained sampler as a stochastic policy whose decisions have a probability."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from policies.policy import ChunkPolicy
+from policies.settings import DENOISING
+from policies.wrappers.goals import goals_of
+from robolearn.core import BadInput
 from robolearn.rl.actors.chain import ChainStats
-from robolearn.rl.actors.denoising import DenoisingActor
-from robolearn.rl.actors.noise import NoiseConfig, NoiseNet
+from robolearn.rl.actors.denoising import DenoisingActor, NoiseConfig, NoiseNet
 
 
 class Actor(Protocol):
@@ -33,3 +36,15 @@ class Actor(Protocol):
 
 
 __all__ = ["Actor", "ChainStats", "DenoisingActor", "NoiseConfig", "NoiseNet"]
+
+
+def check_tunable(policy: ChunkPolicy) -> None:
+    """Raise `BadInput` unless `policy` has a likelihood step by step, and sees one moment, as its critics do."""
+    if goals := goals_of(policy.interface):
+        got = f"one with a goal ({', '.join(goals)})"
+        raise BadInput("policy for fine-tuning", got=got, expected="one without: worlds of RL give none")
+    if policy.net.name not in DENOISING:
+        raise BadInput("policy for fine-tuning", got=f"the kind {policy.net.name!r}", available=DENOISING)
+    if (steps := policy.net.config.observe) > 1:
+        hint = "Its critics see one moment: train it anew with --observe-steps 1"
+        raise BadInput("policy for fine-tuning", got=f"To = {steps} observed steps", expected="To = 1", hint=hint)

@@ -19,8 +19,15 @@ was added before it (for a single action a, v = (a − x)/(1 − τ) makes x_K =
 earlier steps hardly moves the action, yet it fills the likelihood and with it the gradient's variance.
 
 The law of x_0 does not depend on θ and cancels in every ratio, whatever its standard deviation s (`initial_noise_std`).
-What it makes the policy do by chance is credited to nothing and learned from by nobody: noise in the returns, on top
-of the noise that explores. Sampler and likelihood both take μ_k from the policy's own `denoise`.
+What it makes the policy do by chance is credited to nothing: noise in the returns, on top of the noise that explores.
+Sampler and likelihood both take μ_k from the policy's own `denoise`.
+
+The size of the noise is learned (ReinFlow):
+
+    log σ²(τ, o) = log σ_min² + (log σ_max² − log σ_min²) · (1 + tanh f(τ, o))/2
+
+f is a small network, thrown away after fine-tuning. The observation enters detached: the noise must not shape
+what the policy sees. σ_max is held for a share of the iterations, then falls on a cosine to 0.3 σ_min + 0.7 σ_max.
 """
 
 from __future__ import annotations
@@ -33,8 +40,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robolearn.core import BadInput
 from robolearn.rl.actors.chain import ChainStats, gaussian_stats, noised_steps
-from robolearn.rl.actors.noise import NoiseConfig, NoiseNet
+from robolearn.rl.settings import NoiseConfig
 
 
 class DenoisingActor(nn.Module):
@@ -150,3 +158,50 @@ def _mean(net: Any, noise: NoiseConfig, x: Tensor, k: int, cond: Tensor) -> Tens
     """μ_k for flat (B, D) states."""
     mean = net.denoise(x.reshape(-1, *net.noise_shape), k, cond).reshape(len(x), -1)
     return mean.clamp(-1.0, 1.0) if noise.clip_means else mean
+
+
+class NoiseNet(nn.Module):
+    """σ(τ, o) for every component of an action chunk.
+
+    Args:
+      cond_dim: size C of the encoded observation.
+      chunk_dim: Tp · Da.
+      config: range and width.
+    """
+
+    def __init__(self, cond_dim: int, chunk_dim: int, config: NoiseConfig) -> None:
+        super().__init__()
+        low, high = config.sigma_range
+        if not 0 < low <= high:
+            raise BadInput("range of the noise", got=config.sigma_range, expected="0 < sigma-min <= sigma-max")
+        self.config = config
+        self.net = nn.Sequential(
+            nn.Linear(cond_dim + 1, config.hidden),
+            nn.Tanh(),
+            nn.Linear(config.hidden, config.hidden),
+            nn.Tanh(),
+            nn.Linear(config.hidden, chunk_dim),
+        )
+        last = self.net[-1]
+        assert isinstance(last, nn.Linear)
+        # It begins in the middle of the range (on the log scale), the same everywhere.
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.log_var_min: Tensor
+        self.log_var_max: Tensor
+        self.register_buffer("log_var_min", torch.tensor(2 * math.log(low)))
+        self.register_buffer("log_var_max", torch.tensor(2 * math.log(high)))
+
+    def forward(self, tau: Tensor, cond: Tensor) -> Tensor:
+        """(B,) flow time and (B, C) condition → (B, Tp·Da) log σ."""
+        f = self.net(torch.cat([cond.detach(), tau[:, None]], -1))
+        share = 0.5 * (1 + torch.tanh(f))
+        return 0.5 * (self.log_var_min + (self.log_var_max - self.log_var_min) * share)
+
+    def schedule(self, progress: float) -> None:
+        """Set σ_max for the share `progress` in [0, 1] of the iterations done."""
+        low, high = self.config.sigma_range
+        end = 0.3 * low + 0.7 * high
+        fall = min(max((progress - self.config.hold) / (1 - self.config.hold), 0.0), 1.0)
+        now = end + (high - end) * 0.5 * (1 + math.cos(math.pi * fall))
+        self.log_var_max.fill_(2 * math.log(max(now, low)))

@@ -60,7 +60,7 @@ class Algorithm(Protocol):
     """
 
     config: Any
-    quota: Any  # a robolearn.rollout.quotas.Quota
+    quota: Any  # a robolearn.rollout.engine.Quota
     scale: Scale
     calibration: Calibration | None
 
@@ -91,7 +91,7 @@ class Algorithm(Protocol):
         ...
 
     def policy(self) -> ChunkPolicy:
-        """What is exported; shares its weights with the algorithm."""
+        """The policy that is exported; shares its weights with the algorithm."""
         ...
 
     def begin(self) -> None:
@@ -99,7 +99,7 @@ class Algorithm(Protocol):
         ...
 
     def reset_options(self) -> dict[str, Any] | None:
-        """What a rollout's worlds are reset with, or None where they go on where they are."""
+        """The options that a rollout's worlds are reset with, or None where they go on where they are."""
         ...
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

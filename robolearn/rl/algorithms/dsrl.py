@@ -19,8 +19,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import ActorConfig
 from policies.wrappers.noise_steered import SteeredPolicy
 from robolearn.data.replay import WindowBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy, make_critics
-from robolearn.rl.algorithms.soft_actor import SoftActor
+from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.off_policy_settings import DsrlConfig
 
 

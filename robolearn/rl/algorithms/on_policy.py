@@ -1,6 +1,6 @@
-"""What the on-policy algorithms share: a denoising actor, its calibration and its average; an actor-critic on top.
+"""The common part of the on-policy algorithms: a denoising actor, its calibration, its average; an actor-critic on top.
 
-An algorithm's own page says what its loss is, `loss(batch, advantage, old, reference)`, and where its advantages come
+An algorithm's own page has its loss, `loss(batch, advantage, old, reference)`, and where its advantages come
 from; everything that would be the same on each page is here.
 """
 
@@ -19,21 +19,17 @@ from policies.networks.ema import Ema
 from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, Observation
-from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig
+from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig, check_tunable
 from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.actors.denoising import explore
-from robolearn.rl.baseline import Baseline
 from robolearn.rl.buffer import Batch, unscaled
 from robolearn.rl.calibrate import Calibration, calibrate_noise
-from robolearn.rl.critic import Critic
-from robolearn.rl.critic_input import CriticInput
+from robolearn.rl.critic import Baseline, Critic, CriticInput
 from robolearn.rl.losses import clip_fraction
 from robolearn.rl.policy_step import Loss, MinibatchOptimizer, PolicyStep, target_at
-from robolearn.rl.reward_scale import RewardScale
+from robolearn.rl.returns import RewardScale
 from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
-from robolearn.rl.shards import Means, Shards
-from robolearn.rl.tensors import rows
-from robolearn.rl.tunable import check_tunable
+from robolearn.rl.shards import Means, Shards, rows
 from robolearn.rollout import Decision, Decisions, Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
@@ -77,7 +73,7 @@ class OnPolicy:
             self._build(config.noise)
 
     def _before_average(self) -> None:
-        """What draws from torch's generator before the noise network does."""
+        """Make the modules that draw from torch's generator before the noise network."""
 
     def _build(self, noise: NoiseConfig) -> None:
         """Make what depends on the noise."""

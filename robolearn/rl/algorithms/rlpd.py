@@ -4,7 +4,7 @@ statistics alone: the rival that starts from nothing.
     V(s') = min_{e ∈ S} Q'_e(s', a') [− α log π(a' | s')],   a' ~ π(· | s')
 
 The losses of actor and temperature are those of `soft_actor`. With a discrete gripper the actor's a is the arm's motion
-alone, the gripper's part of a chunk is the best choice of its own critic (`robolearn.rl.gripper_critic`), and the
+alone, the gripper's part of a chunk is the best choice of its own critic (`robolearn.rl.ensemble_critic`), and the
 critics Q judge both together.
 """
 
@@ -17,9 +17,8 @@ from policies.kinds.gaussian import GaussianPolicy
 from policies.policy import ChunkPolicy
 from policies.settings import GaussianConfig
 from robolearn.data.replay import WindowBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy, make_critics
-from robolearn.rl.algorithms.soft_actor import SoftActor
-from robolearn.rl.gripper_critic import GripperCritic
+from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
+from robolearn.rl.ensemble_critic import GripperCritic
 from robolearn.rl.off_policy_settings import RlpdConfig
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from robolearn.rollout.ends import ends_of
+from robolearn.rollout.collect import goal_states
 from sim.experts import make_expert
 from sim.registry import make_env
 
@@ -15,7 +15,7 @@ SEED, EACH = 11, np.array([2, 1, 2])
 
 def test_each_episode_has_the_end_of_the_demonstration_from_its_own_start() -> None:
     env = make_env("lift_to", 3, threads=1)
-    ends, success = ends_of(env, make_expert("lift_to", env.interface, 3, "expert", 0), EACH, SEED, ("objects",))
+    ends, success = goal_states(env, make_expert("lift_to", env.interface, 3, "expert", 0), EACH, SEED, ("objects",))
     assert success == 1.0 and list(ends) == ["objects"] and ends["objects"].shape == (3, 2, 12)
     np.testing.assert_array_equal(ends["objects"][1, 0], ends["objects"][1, 1])  # it has one episode
     # By hand, with no engine, in more worlds, and whoever meets the same seed meets the same targets.
