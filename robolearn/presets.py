@@ -104,6 +104,21 @@ NAMED: dict[str, Named] = {
         {"policy": "diffusion", "denoise-steps": 5, "steps": 4000},
     ),
     "dppo": Named("finetune", "DPPO, for a diffusion policy", {"algo": "dppo"}),
+    "rlpd-paper": Named(
+        "hil learner",
+        "RLPD as in its paper for sparse rewards: twenty updates a control step, temperature 1, wider critics",
+        {
+            "algo": "rlpd",
+            "utd": 20,
+            "actor-every": 20,
+            "temperature": 1,
+            "critics": 10,
+            "width": 256,
+            "depth": 3,
+            "batch": 256,
+        },
+        also=("hil run", "benchmark hil"),
+    ),
     "groups": Named("finetune", "group-relative: episodes from equal starts, no critic", {"algo": "grpo"}),
 }
 

@@ -148,7 +148,7 @@ SAYS: dict[str, str] = {
     "dataset quality demos --out x.pdf": "--out x.pdf: got no HTML file, expected a path that ends in .html",
     # --- files of flags, sweeps
     "train --config nope --data demos --out n": "--config nope: there is no such file, and no such preset; available: "
-        "reinflow-paper, diffusion, dppo, groups",
+        "reinflow-paper, diffusion, dppo, rlpd-paper, groups",
     "train --config dppo --data demos --out n": "--config dppo: got robolearn train, expected robolearn finetune",
     "sweep --out n -- evaluate": "training behind --: got evaluate; available: train, finetune, distill",
     "sweep --out n --vary lr -- train": "--vary: got lr, expected a flag and its values, as in lr=0.001,0.0003",

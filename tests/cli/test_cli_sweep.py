@@ -15,7 +15,7 @@ import yaml
 from robolearn.cli.config_file import flags_of
 from robolearn.cli.main import main, parse
 from robolearn.cli.registry import ENTRIES
-from robolearn.cli.sweep_report import over_seeds
+from robolearn.eval import over_seeds
 from robolearn.presets import NAMED, PRESETS
 
 WEIGHTS = Path("policy") / "model.safetensors"
@@ -96,11 +96,20 @@ def test_every_preset_is_listed_with_a_line_and_parses(capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert all(name in said and preset.line in said for name, preset in (PRESETS | NAMED).items())
     for name, preset in NAMED.items():
-        need = {"train": ["--data", "x"], "finetune": ["--policy", "x"]}[preset.command]
+        need = {"train": ["--data", "x"], "finetune": ["--policy", "x"], "hil learner": ["--policy", "x"]}[
+            preset.command
+        ]
         command: Any = parse(entry(preset.command), ["--config", name, *need, "--out", "z"])
         assert {key: flags_of(command)[key] for key in preset.flags} == preset.flags
     finetune: Any = parse(entry("finetune"), ["--config", "reinflow-paper", "--policy", "x", "--out", "z"])
-    assert finetune.settings.noise.initial == 1 and finetune.settings.noise.steps == "all"
+    noise = finetune.settings.noise
+    assert (noise.initial, noise.steps, noise.within, noise.clip_means) == (1, "all", 3, True)
+    for words in (["benchmark", "rl"], ["quickstart"]):
+        made: Any = parse(entry(" ".join(words)), ["--config", "reinflow-paper"])
+        assert (made.settings.exponent, made.settings.clip, made.settings.average) == ("mean", 0.01, 0)
+        assert made.settings.noise == noise
+    rival: Any = parse(entry("benchmark hil"), ["--config", "rlpd-paper"])
+    assert rival.algo == ("rlpd",) and (rival.settings.utd, rival.settings.temperature) == (20, 1)
 
 
 # --- sweep -------------------------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ MUTANTS: dict[str, Mutant] = {
     "noise-schedule": Mutant(ON_POLICY, "self.actor.noise.schedule(progress)", "pass", SCHEDULES),
     "target-schedule": Mutant(ON_POLICY, "target_at(c.target_kl, progress)", "c.target_kl", SCHEDULES),
     "initial-noise-of-the-sampler": Mutant(
-        f"{ACTORS}/denoising.py", "x = self.net.initial_noise_std * torch.randn", "x = torch.randn",
+        f"{ACTORS}/denoising.py", "            self.net.initial_noise_std,\n", "            1.0,\n",
         ("tests/rl/test_rl_actors.py", *INITIAL),
     ),
     "initial-noise-of-the-export": Mutant(
