@@ -81,7 +81,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/off_policy.py", "batch.discount * self.next_value", "self.next_value", OFF_POLICY
     ),
     "off-policy-target-does-not-follow": Mutant(
-        f"{RL}/ensemble_critic.py", "get_ema_multi_avg_fn(1.0 - config.tau)", "get_ema_multi_avg_fn(config.tau)",
+        f"{RL}/ensemble_critic.py", "generator)\n        self._follow = get_ema_multi_avg_fn(1.0 - config.tau)",
+        "generator)\n        self._follow = get_ema_multi_avg_fn(config.tau)",
         OFF_POLICY,
     ),
     "off-policy-optimism": Mutant(
@@ -91,10 +92,10 @@ MUTANTS: dict[str, Mutant] = {
         f"{NETWORKS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
     ),
     "off-policy-temperature-sign": Mutant(
-        f"{ALGORITHMS}/soft_actor.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY
+        f"{ALGORITHMS}/off_policy.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY
     ),
     "off-policy-critics-minimised": Mutant(
-        f"{ALGORITHMS}/soft_actor.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
+        f"{ALGORITHMS}/off_policy.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
         f"{ALGORITHMS}/proposals.py", "~batch.planned[worth]", "torch.zeros_like(batch.planned[worth])", OFF_POLICY
@@ -146,10 +147,10 @@ MUTANTS: dict[str, Mutant] = {
         f"{NETWORKS}/ensemble.py", "            if over_batch:", "            if members is None:", OPTIONS
     ),
     "gripper-changes-are-free": Mutant(
-        f"{RL}/gripper_critic.py", "- self._penalty * (made != STAY)", "", GRIPPER
+        f"{RL}/ensemble_critic.py", "- self._penalty * (made != STAY)", "", GRIPPER
     ),
     "gripper-single-dqn": Mutant(
-        f"{RL}/gripper_critic.py", "self._choices.choose(self.net(next_features)[0]",
+        f"{RL}/ensemble_critic.py", "self._choices.choose(self.net(next_features)[0]",
         "self._choices.choose(self.target(next_features)[0]", GRIPPER,
     ),
     "gripper-staying-opens": Mutant("policies/networks/gripper.py", "((choice == STAY) & is_open)", "(choice == STAY)", GRIPPER),
@@ -355,7 +356,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/rl/test_rl_distances.py",),
     ),
     "critic-fitted-on-what-came-next": Mutant(
-        f"{RL}/baseline.py", "seen = self._normalise(rows(batch.observation, index))",
+        f"{RL}/critic.py", "seen = self._normalise(rows(batch.observation, index))",
         "seen = self._normalise(rows(batch.next_observation, index))",
         (f"{UPDATES}::test_the_critic_is_fitted_on_what_was_seen_not_on_what_came_next",),
     ),

@@ -16,7 +16,7 @@ LOOKS = ("tests/sim/test_world_looks.py",)
 WORLD, CAMERA = "sim/embedded/world.py", "sim/embedded/camera.py"
 SPECS = ("tests/core/test_specs.py",)
 IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
-DISTILL, TAUGHT = ("tests/train/test_distill.py",), "robolearn/rollout/agents.py"
+DISTILL, DAGGER = ("tests/train/test_distill.py",), "robolearn/rollout/agents.py"
 POLICY, HISTORY = "policies/policy.py", ("tests/rollout/test_history.py",)
 REGRESSION, ACT = ("tests/policies/test_regression.py",), ("tests/policies/test_act.py",)
 TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/test_words.py",)
@@ -29,7 +29,7 @@ FEATURES = "robolearn/train/feature_cache.py"
 PIECES = ("tests/train/test_imitation.py",)
 BACKENDS = ("tests/policies/test_backends.py",)
 GUIDANCE, HINDSIGHT = ("tests/policies/test_guidance.py",), ("tests/data/test_hindsight.py",)
-GOALS, ENDS = ("tests/policies/test_goals.py",), ("tests/rollout/test_ends.py",)
+GOALS, ENDS = ("tests/policies/test_goals.py",), ("tests/rollout/test_goal_states.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "contexts-draw-at-once": Mutant(
@@ -168,15 +168,15 @@ MUTANTS: dict[str, Mutant] = {
     "critic-input-not-centred": Mutant(
         "policies/normalize.py", "dim=0, correction=0)", "dim=0, correction=0)[0], torch.zeros(())", CRITIC
     ),
-    "distill-labels-what-was-executed": Mutant(TAUGHT, "kept | {LABEL: label}", "kept | {LABEL: chunk}", DISTILL),
-    "distill-teacher-always-acts": Mutant(TAUGHT, "np.where(taught[:, None, None], chunk, own)", "chunk", DISTILL),
-    "distill-beta-the-wrong-way": Mutant(TAUGHT, "< self._beta", ">= self._beta", DISTILL),
+    "distill-labels-what-was-executed": Mutant(DAGGER, "kept | {LABEL: label}", "kept | {LABEL: chunk}", DISTILL),
+    "distill-teacher-always-acts": Mutant(DAGGER, "np.where(by_teacher[:, None, None], chunk, own)", "chunk", DISTILL),
+    "distill-beta-the-wrong-way": Mutant(DAGGER, "< self._beta", ">= self._beta", DISTILL),
     "distill-beta-does-not-fall": Mutant(DISTILLER, "self.config.beta**r", "self.config.beta", DISTILL),
     "distill-old-frames-alone": Mutant(
         DISTILLER, "            self.trainer.forget_order()\n        return", "        return", DISTILL
     ),
     "distill-frames-of-another-moment": Mutant(
-        TAUGHT, "np.array(observation[key])", "np.roll(observation[key], 1, 0)", DISTILL
+        DAGGER, "np.array(observation[key])", "np.roll(observation[key], 1, 0)", DISTILL
     ),
     "history-forgets-what-lies-within-a-chunk": Mutant(
         POLICY, "            self._remember(features(self.interface, observation))", "            pass", HISTORY

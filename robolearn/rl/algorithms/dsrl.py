@@ -3,7 +3,7 @@
     x_0 ~ M · ρ(· | s),  a = π(s, x_0)
     V(s')   = min_{e ∈ S} Q'_e(s', π(s', x_0')),                    x_0' ~ M · ρ(· | s')
     L_noise = mean_b (Q^w(s, w) − mean_e Q_e(s, π(s, w)))²,          w uniform within ±M
-    ρ       maximises mean Q^w by `soft_actor`
+    ρ       maximises mean Q^w by `SoftActor`
 
 The critics judge what is executed, so demonstrations and interventions teach them; Q^w passes their judgement on to
 noise without a gradient through the denoising.

@@ -3,7 +3,7 @@ statistics alone: the rival that starts from nothing.
 
     V(s') = min_{e ∈ S} Q'_e(s', a') [− α log π(a' | s')],   a' ~ π(· | s')
 
-The losses of actor and temperature are those of `soft_actor`. With a discrete gripper the actor's a is the arm's motion
+The losses of actor and temperature are those of `SoftActor`. With a discrete gripper the actor's a is the arm's motion
 alone, the gripper's part of a chunk is the best choice of its own critic (`robolearn.rl.ensemble_critic`), and the
 critics Q judge both together.
 """
