@@ -22,7 +22,7 @@ from robolearn.runs.checkpoint import prefixed, unprefixed
 
 
 @dataclass(frozen=True)
-class Batch:
+class RolloutBatch:
     """B decisions (action chunks).
 
     Attributes:
@@ -107,7 +107,7 @@ def collect(
     device: torch.device,
     scale: Scale = unscaled,
     returns: ReturnTracker | None = None,
-) -> Batch:
+) -> RolloutBatch:
     """Let `act` decide until `quota` is met.
 
     Args:
@@ -154,7 +154,7 @@ def collect(
         finished.append(returns.add(np.where(moved, reward, 0.0), moved & turn.ended, turn.worlds))
     simulation_s = engine.simulation_s - begun[0]
     kept = _joined(aux)
-    return Batch(
+    return RolloutBatch(
         observation=unprefixed(_SEEN, kept),
         next_observation=_joined(after),
         **_joined(parts),

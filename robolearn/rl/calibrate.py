@@ -43,7 +43,7 @@ SEEDS_APART = 7919  # the starts of calibration are not those of training
 
 
 @dataclass(frozen=True)
-class Calibration:
+class NoiseCalibration:
     """Measurements, and the choice by them.
 
     Attributes:
@@ -74,10 +74,10 @@ class Calibration:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Calibration:
+    def from_json(data: dict[str, Any]) -> NoiseCalibration:
         """The inverse of `to_json`."""
         tuples = {key: tuple(data[key]) for key in ("starts", "start_success", "sigma", "success")}
-        return Calibration(**{**data, **tuples, "noise": NoiseConfig(**data["noise"])})
+        return NoiseCalibration(**{**data, **tuples, "noise": NoiseConfig(**data["noise"])})
 
 
 Act = Callable[[Observation, float, float, torch.Generator], Tensor]
@@ -92,7 +92,7 @@ def calibrate_noise(
     seed: int,
     device: str | torch.device = "cpu",
     most: float = math.inf,
-) -> Calibration:
+) -> NoiseCalibration:
     """Measure success against noise, and choose where to begin and the range.
 
     Args:
@@ -150,7 +150,7 @@ def calibrate_noise(
         tried = ", ".join(f"{form.format(rate)} at {s:g}" for s, rate in zip(starts, start_rates, strict=True))
         explored = ", ".join(f"{form.format(rate)} at {s:.2f}" for s, rate in zip(CANDIDATES, rates[1:], strict=False))
         reason = f"{metric} by initial noise {tried}; by noise {explored or 'not measured, the budget is short'}"
-    return Calibration(
+    return NoiseCalibration(
         starts=starts,
         start_success=tuple(start_rates),
         sigma=(0.0, *CANDIDATES[: len(rates) - 1]),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from policies.networks.encoder import ObservationEncoder
 from policies.normalize import Normalizer
 from robolearn.core import Interface
-from robolearn.rl.buffer import Batch
+from robolearn.rl.buffer import RolloutBatch
 from robolearn.rl.losses import explained_variance, value_loss
 from robolearn.rl.policy_step import Loss, MinibatchOptimizer
 from robolearn.rl.returns import gae
@@ -121,7 +121,7 @@ class Baseline:
             lambda part: self.critic(self._normalise(rows(observation, part)), remaining[part]), len(remaining)
         )
 
-    def advantages(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, float]]:
+    def advantages(self, batch: RolloutBatch) -> tuple[Tensor, Tensor, dict[str, float]]:
         """(B,) advantages, (B,) targets of the critic, and metrics."""
         value = self.values(batch.observation, batch.time_remaining)
         next_value = self.values(batch.next_observation, batch.next_time_remaining)
@@ -143,7 +143,7 @@ class Baseline:
         }
         return batch.from_grid(advantage), target, metrics
 
-    def fit(self, batch: Batch, target: Tensor) -> dict[str, float]:
+    def fit(self, batch: RolloutBatch, target: Tensor) -> dict[str, float]:
         """Several epochs towards `target` (B,)."""
 
         def loss(index: Tensor) -> Loss:

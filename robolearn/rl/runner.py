@@ -20,7 +20,7 @@ from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, bind_policy
 from robolearn.rl.algorithms import Algorithm
 from robolearn.rl.buffer import ReturnTracker, collect
-from robolearn.rl.calibrate import Calibration
+from robolearn.rl.calibrate import NoiseCalibration
 from robolearn.rl.settings import UNKNOWN_EPISODE, OnPolicyConfig
 from robolearn.rollout import Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -79,7 +79,7 @@ class Runner:
         return self._done + max(self.budget - self.env_steps, 0) // self._each
 
     @property
-    def calibration(self) -> Calibration | None:
+    def calibration(self) -> NoiseCalibration | None:
         """Measurements before the first iteration."""
         return self.algorithm.calibration
 

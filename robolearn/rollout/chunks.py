@@ -15,7 +15,7 @@ Step = Callable[[int, Observation, NDArray[np.bool_]], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChunkOutcome:
     """Result of a chunk in N worlds; rows of worlds that took no part are zero.
 
     Attributes:
@@ -38,7 +38,7 @@ class Outcome:
 
 def execute(
     env: Env, chunks: NDArray[np.float32], active: NDArray[np.bool_], observation: Observation, before: Step | None
-) -> Outcome:
+) -> ChunkOutcome:
     """Execute `chunks` (N, Ta, Da) in the worlds `active` (N,); one that ends rests until the others have finished.
 
     Args:
@@ -48,7 +48,7 @@ def execute(
     if before is None and isinstance(env, ChunkEnv):
         now, _, terminated, truncated, infos = env.step_chunk(chunks, active)
         success = infos.get("success")
-        return Outcome(
+        return ChunkOutcome(
             observation=now,
             rewards=np.asarray(infos["step_rewards"], np.float32),
             steps=np.asarray(infos["steps"], np.int64) * active,
@@ -60,7 +60,7 @@ def execute(
     return _step_by_step(env, chunks, active, observation, before)
 
 
-def step_once(env: Env, actions: NDArray[np.float32], observation: Observation) -> Outcome:
+def step_once(env: Env, actions: NDArray[np.float32], observation: Observation) -> ChunkOutcome:
     """One control step (N, Da) in all worlds."""
     return _step_by_step(env, actions[:, None], None, observation, None)
 
@@ -71,7 +71,7 @@ def _step_by_step(
     active: NDArray[np.bool_] | None,
     observation: Observation,
     before: Step | None,
-) -> Outcome:
+) -> ChunkOutcome:
     n, ta = chunks.shape[:2]
     going = np.ones(n, np.bool_) if active is None else active.copy()
     rewards, steps = np.zeros((n, ta), np.float32), np.zeros(n, np.int64)
@@ -98,4 +98,4 @@ def _step_by_step(
             going = going & ~ended
             if not going.any():
                 break
-    return Outcome(observation, rewards, steps, terminated, truncated, solved if reported else None, final)
+    return ChunkOutcome(observation, rewards, steps, terminated, truncated, solved if reported else None, final)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import Env, Observation, RobolearnError
 from robolearn.rollout.agents import Agent, Decision
-from robolearn.rollout.chunks import Outcome, execute, step_once
+from robolearn.rollout.chunks import ChunkOutcome, execute, step_once
 
 Watch = Callable[[NDArray[np.intp], NDArray[np.int64], Observation], None]
 """watch(worlds (M,), episode of each (M,), observation of all N) before each control step of the M worlds that move."""
@@ -185,7 +185,7 @@ class Engine:
                 yield turn
         if (cut := (cursor > 0) & ~need).any():
             none = np.zeros(n, np.bool_)
-            so_far = Outcome(self.observation, rewards, cursor, none, none, success, final={})
+            so_far = ChunkOutcome(self.observation, rewards, cursor, none, none, success, final={})
             yield self._turn(none, cut, held, so_far)
 
     def _decide(self, agent: Agent, worlds: NDArray[np.bool_]) -> Decision:
@@ -194,7 +194,7 @@ class Engine:
         self.acting_s += time.perf_counter() - begun
         return decision
 
-    def _account(self, out: Outcome, executed: NDArray[np.int64]) -> None:
+    def _account(self, out: ChunkOutcome, executed: NDArray[np.int64]) -> None:
         """Count `executed` (N,) control steps, the last of the decisions that `out` is the outcome of."""
         self.env_steps += int(executed.sum())
         self.elapsed += executed
@@ -209,7 +209,9 @@ class Engine:
         if out.success is not None:
             self.solved |= out.success
 
-    def _turn(self, worlds: NDArray[np.bool_], beyond: NDArray[np.bool_], decision: Decision, out: Outcome) -> Turn:
+    def _turn(
+        self, worlds: NDArray[np.bool_], beyond: NDArray[np.bool_], decision: Decision, out: ChunkOutcome
+    ) -> Turn:
         return Turn(
             worlds=worlds,
             beyond=beyond,
@@ -236,7 +238,7 @@ class Engine:
         self.solved[worlds] = False
 
 
-def _after(out: Outcome) -> Observation:
+def _after(out: ChunkOutcome) -> Observation:
     """The observation that followed: the final one where an episode ended."""
     if not out.final:
         return out.observation

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from robolearn.core import ArraySpec, Interface
-from robolearn.rl.buffer import Batch, ReturnTracker, collect
+from robolearn.rl.buffer import ReturnTracker, RolloutBatch, collect
 from robolearn.rl.returns import RewardScale, gae
 from robolearn.rollout import Decision, Decisions, Engine, Episodes
 
@@ -55,7 +55,7 @@ class Diary:
         return {"proprio": self.page}, reward, terminated, truncated, infos
 
 
-def play(early: int = -1, together: bool = False, quota=None, returns=None) -> tuple[Batch, Diary, Engine]:
+def play(early: int = -1, together: bool = False, quota=None, returns=None) -> tuple[RolloutBatch, Diary, Engine]:
     world = Diary(early, together)
     engine = Engine(world)  # type: ignore[arg-type]
     engine.reset(0)
@@ -187,7 +187,7 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(together: bool):
     engine = Engine(world)  # type: ignore[arg-type]
     engine.reset(0)
 
-    def go(decisions: int) -> Batch:
+    def go(decisions: int) -> RolloutBatch:
         return collect(
             engine,
             lambda seen: Decision(np.zeros((3, 2, 1), np.float32), {}),

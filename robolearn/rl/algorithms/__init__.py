@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from policies.policy import ChunkPolicy
     from robolearn.core import Observation
-    from robolearn.rl.buffer import Batch, Scale
-    from robolearn.rl.calibrate import Calibration
+    from robolearn.rl.buffer import RolloutBatch, Scale
+    from robolearn.rl.calibrate import NoiseCalibration
     from robolearn.rollout import Decision, Engine
 
 ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
@@ -62,7 +62,7 @@ class Algorithm(Protocol):
     config: Any
     quota: Any  # a robolearn.rollout.engine.Quota
     scale: Scale
-    calibration: Calibration | None
+    calibration: NoiseCalibration | None
 
     def prepare(self, engine: Engine, most: int) -> None:
         """Before the first rollout: measure what is left to choose; the engine's worlds may be moved, by at most
@@ -81,7 +81,7 @@ class Algorithm(Protocol):
         """Features (N, …) as the worlds give them → chunks, and in `aux` what `update` needs."""
         ...
 
-    def update(self, batch: Batch, i: int, progress: float) -> dict[str, float]:
+    def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
         """Learn from a rollout; returns metrics.
 
         Args:

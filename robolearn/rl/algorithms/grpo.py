@@ -23,7 +23,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from robolearn.rl.actors import ChainStats
 from robolearn.rl.algorithms.on_policy import OnPolicy
-from robolearn.rl.buffer import Batch
+from robolearn.rl.buffer import RolloutBatch
 from robolearn.rl.losses import clipped_surrogate, standardise
 from robolearn.rl.returns import group_advantage
 from robolearn.rl.settings import GrpoConfig
@@ -50,7 +50,7 @@ class Grpo(OnPolicy):
         """Every rollout begins anew, the worlds of a group alike."""
         return {"start_ids": self.group}
 
-    def update(self, batch: Batch, i: int, progress: float) -> dict[str, float]:
+    def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
         """See `robolearn.rl.algorithms.Algorithm`."""
         reward = batch.on_grid(batch.reward)  # (T, N)
         discount = self.config.gamma ** torch.arange(len(reward), device=reward.device)

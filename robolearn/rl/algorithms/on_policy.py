@@ -22,8 +22,8 @@ from robolearn.core import BadInput, Interface, Observation
 from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig, check_tunable
 from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.actors.denoising import explore
-from robolearn.rl.buffer import Batch, unscaled
-from robolearn.rl.calibrate import Calibration, calibrate_noise
+from robolearn.rl.buffer import RolloutBatch, unscaled
+from robolearn.rl.calibrate import NoiseCalibration, calibrate_noise
 from robolearn.rl.critic import Baseline, Critic, CriticInput
 from robolearn.rl.losses import clip_fraction
 from robolearn.rl.policy_step import Loss, MinibatchOptimizer, PolicyStep, target_at
@@ -68,7 +68,7 @@ class OnPolicy:
         torch.manual_seed(seed)
         self._before_average()
         self.average = Ema(self.net, config.average)
-        self.calibration: Calibration | None = None
+        self.calibration: NoiseCalibration | None = None
         if config.noise.sigma_max:
             self._build(config.noise)
 
@@ -147,7 +147,7 @@ class OnPolicy:
 
     # --- one update --------------------------------------------------------------------------------------------
 
-    def _improve(self, batch: Batch, advantage: Tensor, progress: float) -> dict[str, float]:
+    def _improve(self, batch: RolloutBatch, advantage: Tensor, progress: float) -> dict[str, float]:
         """Move the policy by about the target of the divergence, along `loss` with (B,) advantages."""
         c, chain = self._config, batch.aux["chain"]
 
@@ -244,7 +244,7 @@ class OnPolicy:
         """The inverse of `state`."""
         self._build(replace(self._config.noise, **meta["noise"]))
         if meta["calibration"] is not None:
-            self.calibration = Calibration.from_json(meta["calibration"])
+            self.calibration = NoiseCalibration.from_json(meta["calibration"])
         self.actor.load_state_dict(unprefixed("actor", tensors))
         self.average.module.load_state_dict(unprefixed("average", tensors))
         self.average.updates = int(meta["average_updates"])
@@ -304,7 +304,7 @@ class ActorCritic(OnPolicy):
         """The discounted returns of the running episodes are forgotten."""
         self.scale.begin()
 
-    def update(self, batch: Batch, i: int, progress: float) -> dict[str, float]:
+    def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
         """See `robolearn.rl.algorithms.Algorithm`."""
         if self.critic_input is not None:
             self.critic_input.fit(batch.observation)
