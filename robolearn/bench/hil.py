@@ -150,6 +150,7 @@ class BenchmarkHil(Command):
         result = {
             "task": task, "arm": arm, "algo": algo, "seed": seed, "bc": imitated, **learned,
             "env_steps": told["env_steps"], "robot_minutes": told["robot_minutes"], "utd": told["utd"],
+            "initial_temperature": settings.initial_temperature,
             "cycle_ratio": _ratio(learned["cycle_s"], imitated["cycle_s"]), "cycle_ratio_equal_starts": equal,
             "wall_s": time.perf_counter() - begun, "asked": asked,
         }  # fmt: skip
@@ -238,8 +239,9 @@ def _summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict
         "rates": [run["success"]["rate"] for run in mine],
         **({"delayed": pooled([run["delayed"] for run in mine]),
             "bc_delayed": pooled([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
-        **{key: mean(key) for key in ("env_steps", "robot_minutes", "intervention_rate_end", "cycle_s", "cycle_ratio",
-                                      "cycle_ratio_equal_starts", "wall_s")},
+        **{key: mean(key) for key in ("utd", "initial_temperature", "env_steps", "robot_minutes",
+                                      "intervention_rate_end", "cycle_s", "cycle_ratio", "cycle_ratio_equal_starts",
+                                      "wall_s")},
     }  # fmt: skip
 
 

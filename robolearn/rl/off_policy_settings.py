@@ -79,6 +79,11 @@ class OffPolicyConfig(AlgorithmConfig):
         """Control steps that a decision takes while it learns in a simulated world."""
         return 0
 
+    @property
+    def initial_temperature(self) -> float | None:
+        """α to begin with, of algorithms that have one."""
+        return None
+
     def without_critics(self) -> Self:
         """The same, where critics never change what is executed: what imitation of the operator does alone."""
         return self
@@ -92,6 +97,10 @@ class SoftConfig(OffPolicyConfig):
     """α to begin with; it follows the target entropy."""
     target_entropy: float = 0.5
     """Target of the entropy, as a multiple of −|A| nats, the number of action components."""
+
+    @property
+    def initial_temperature(self) -> float | None:
+        return self.temperature
 
 
 @dataclass(frozen=True, kw_only=True)
