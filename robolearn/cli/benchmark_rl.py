@@ -186,7 +186,7 @@ class BenchmarkRl(Command):
 
 
 def _changed(settings: OnPolicyConfig) -> dict[str, Any]:
-    """What differs from the defaults of the algorithm, and so was asked for."""
+    """Settings that differ from the defaults of the algorithm, and so were asked for."""
     default = type(settings)()
     return {
         f.name: getattr(settings, f.name)

@@ -120,12 +120,12 @@ class Finetune(Command):
                 with Progress(f"fine-tuning {world.task}", total=self.env_steps, unit="control steps",
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
 
-                    def tell(i: int, row: Mapping[str, float]) -> None:
+                    def report(i: int, row: Mapping[str, float]) -> None:
                         progress(int(row["env_steps"]), row)
                         note(standing(i, row))
 
                     kept = Kept(runner, run, self.keep, evaluator)
-                    done = run_loop(run, kept, checkpoint_every=every, progress=tell)
+                    done = run_loop(run, kept, checkpoint_every=every, progress=report)
                 calibration = runner.calibration
                 result = {
                     "run": str(self.out),
@@ -180,7 +180,7 @@ class Finetune(Command):
 
 
 def standing(iteration: int, row: Mapping[str, Any]) -> str:
-    """How far it is, in a line: the iteration and the success of its rollouts, which explore."""
+    """The iteration and the success of its rollouts, which explore, in a line."""
     success = float(row.get("success", math.nan))
     return f"iteration {iteration}" + (f": {100 * success:.0f}% success" if math.isfinite(success) else "")
 
@@ -198,7 +198,7 @@ def last_success(run: Path) -> dict[str, Any] | None:
 
 
 def wall_profile(run: Path, calibration: Any) -> dict[str, float]:
-    """Where the time of fine-tuning went [s], from the run's metrics.
+    """The parts of the wall time of fine-tuning [s], from the run's metrics.
 
     Args:
       run: the run folder.
