@@ -59,7 +59,7 @@ class BenchmarkRl(Command):
     """The algorithm."""
     settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
     device: str = "auto"
-    """Where networks live: auto, cpu, cuda or cuda:<i>."""
+    """Device of the networks: auto, cpu, cuda or cuda:<i>."""
     out: Path = Path("runs/benchmark-rl")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
 

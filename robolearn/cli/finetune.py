@@ -45,13 +45,13 @@ class Finetune(Command):
     seed: int = 0
     """Of starts, noise and everything else."""
     device: str = "auto"
-    """Where policy and critic learn: auto, cpu, cuda or cuda:<i>."""
+    """Device of policy and critic: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
     log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
+    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
     view: View = "none"
-    """Where you see it learn: browser prints the address of a page, window opens it. Shown are
+    """View of it: browser prints the address of a page, window opens it. Shown are
     whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
