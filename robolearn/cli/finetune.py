@@ -49,7 +49,7 @@ class Finetune(Command):
     checkpoint_every: int = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
     log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
+    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."""
     view: View = "none"
     """View of it: browser prints the address of a page, window opens it. Shown are
     whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
