@@ -27,7 +27,7 @@ from robots.chain import Array
 from robots.ik import solve
 from robots.spec import RobotSpec
 
-CONTROL_HZ = 20.0
+CONTROL_HZ = 20.0  # of the simulated worlds; a contract states its own
 TRANSLATION = ("dx", "dy", "dz")  # names of components
 GRIPPER = "gripper"  # of the opening, among the components of an action and among targets
 DELTA_POS = 0.02  # [m] a step at full deflection
@@ -73,11 +73,11 @@ class Control(Protocol):
 class TcpDelta:
     """Motion of the tcp in its own frame, by inverse kinematics."""
 
-    def __init__(self, robot: RobotSpec) -> None:
+    def __init__(self, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> None:
         self.robot = robot
         self.spec = ArraySpec((7,), names=(*TRANSLATION, "rx", "ry", "rz", GRIPPER))
         self._rest = np.asarray(robot.home)
-        self._max_step = np.asarray(robot.velocity) / CONTROL_HZ
+        self._max_step = np.asarray(robot.velocity) / control_hz
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)
@@ -112,10 +112,10 @@ class TcpDelta:
 class JointPosition:
     """Joint positions over their whole range."""
 
-    def __init__(self, robot: RobotSpec) -> None:
+    def __init__(self, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> None:
         self.robot = robot
         self.spec = ArraySpec((len(robot.joints) + 1,), names=(*robot.joints, "gripper"))
-        self._max_step = np.asarray(robot.velocity) / CONTROL_HZ
+        self._max_step = np.asarray(robot.velocity) / control_hz
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)
@@ -140,8 +140,8 @@ def _gripper_action(width: Array, robot: RobotSpec) -> Array:
 CONTROLS: dict[str, type[TcpDelta] | type[JointPosition]] = {"tcp_delta": TcpDelta, "joint_position": JointPosition}
 
 
-def make_control(kind: str, robot: RobotSpec) -> Control:
-    """The control called `kind`."""
+def make_control(kind: str, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> Control:
+    """The control called `kind`; no joint moves more than velocity / `control_hz` in a step."""
     if kind not in CONTROLS:
         raise BadInput("action kind", got=kind, available=CONTROLS)
-    return CONTROLS[kind](robot)
+    return CONTROLS[kind](robot, control_hz)

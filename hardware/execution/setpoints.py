@@ -24,7 +24,7 @@ class SetPoints:
     """
 
     def __init__(self, contract: Contract) -> None:
-        self._control = make_control(contract.action_kind, contract.robot)
+        self._control = make_control(contract.action_kind, contract.robot, contract.control_hz)
         self.relative = contract.action_kind == "tcp_delta"
         self._robot, self._border = contract.robot, Border(contract)
         self.names = (*contract.joints, GRIPPER)

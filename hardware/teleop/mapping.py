@@ -171,7 +171,7 @@ class Motion:
         check_action(device, interface, robot, "tcp_delta", "joint_position")
         self.config, self.robot = config, robot
         self._joints = interface.action_kind == "joint_position"
-        self._tcp_delta = make_control("tcp_delta", robot)
+        self._tcp_delta = make_control("tcp_delta", robot, interface.control_hz)
         self._opening, self._fresh = 1.0, True  # commanded, 0 closed to 1 open; fresh: as the arm has it
         self._goal: NDArray[np.float64] | None = None
 

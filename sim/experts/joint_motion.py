@@ -16,10 +16,12 @@ class JointMotion:
 
     Args:
       robot: the arm.
+      control_hz: rate of its actions.
     """
 
-    def __init__(self, robot: RobotSpec) -> None:
-        self._tcp, self._joints = make_control("tcp_delta", robot), make_control("joint_position", robot)
+    def __init__(self, robot: RobotSpec, control_hz: float) -> None:
+        self._tcp = make_control("tcp_delta", robot, control_hz)
+        self._joints = make_control("joint_position", robot, control_hz)
         self._opening = min(1.0, OPEN / robot.gripper.max_width)
 
     def __call__(self, q: Array, motion: NDArray) -> NDArray[np.float32]:

@@ -151,7 +151,8 @@ class ScriptedExpert:
         if interface.embodiment not in ROBOTS:
             raise BadInput("scripted expert: embodiment", got=interface.embodiment, available=ROBOTS)
         self._robot = ROBOTS[interface.embodiment]
-        self._joints = JointMotion(self._robot) if interface.action_kind == "joint_position" else None
+        joints = interface.action_kind == "joint_position"
+        self._joints = JointMotion(self._robot, interface.control_hz) if joints else None
         # `target` of tasks with a goal that nothing shows, beside what is seen of the objects
         self._known = [key for key in ("objects", "target") if key in interface.observation]
         self._names = [name for key in self._known for name in interface.observation[key].names]

@@ -119,3 +119,12 @@ def test_joint_positions_are_left_as_they_are() -> None:
     low = replace(contract, limits=replace(contract.limits, workspace=None, obstacles=()))
     action = np.full(6, -0.2)
     assert np.array_equal(points.target(q, action), SetPoints(low).target(q, action))
+
+
+@pytest.mark.parametrize("hz", [10.0, 50.0])
+def test_steps_are_as_long_as_the_contracts_rate_allows(hz: float) -> None:
+    contract = replace(load_contract("sim"), control_hz=hz, action_kind="joint_position")
+    points, q = SetPoints(contract), np.array(contract.robot.home)
+    target = points.target(q, np.ones(points.spec.size))
+    step = np.asarray(contract.robot.velocity) / hz
+    np.testing.assert_allclose(target[:-1] - q, np.minimum(step, contract.robot.upper - q))

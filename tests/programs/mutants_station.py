@@ -38,6 +38,9 @@ MUTANTS: dict[str, Mutant] = {
     "late-never-held": Mutant(LATE, "self.executed.add(now, action)", "pass", LATE_TESTS),
     "late-played-by-time": Mutant(LATE, 'displacements=interface.action_kind == "tcp_delta"', "displacements=False", PLAYED),
     "late-played-with-all-before": Mutant(LATE, ".since(start, now", ".since(0.0, now", PLAYED),
+    "steps-at-any-rate": Mutant(
+        "hardware/execution/setpoints.py", "contract.robot, contract.control_hz)", "contract.robot)", BORDER
+    ),
     "late-without-a-tail": Mutant(
         "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
         ("tests/cli/test_deploy.py::test_a_slow_policy_goes_on_with_what_it_predicted",),

@@ -147,6 +147,19 @@ def test_controls_stay_inside_the_limits(robot: RobotSpec, kind: str) -> None:
     assert (width >= 0).all() and (width <= robot.gripper.max_width).all()
 
 
+@pytest.mark.parametrize("hz", [10.0, 20.0, 50.0])
+def test_a_step_is_no_longer_than_the_joints_are_quick(hz: float) -> None:
+    """From one end of the range to the other: velocity / rate of the first joint in a step, whatever is asked for."""
+    control = make_control("joint_position", UR5E, hz)
+    goal, _ = control.targets(UR5E.lower[None], None, np.ones((1, 7)))
+    np.testing.assert_allclose(goal[0] - UR5E.lower, np.asarray(UR5E.velocity) / hz)
+    # A motion of the tcp that asks for more than the joints have in that time: the quickest one is at its limit.
+    slow = dataclasses.replace(UR5E, velocity=tuple(0.05 * v for v in UR5E.velocity))
+    goal, _ = make_control("tcp_delta", slow, hz).targets(np.array([slow.home]), None, np.ones((1, 7)))
+    share = np.abs(goal[0] - slow.home) / (np.asarray(slow.velocity) / hz)
+    assert share.max() == pytest.approx(1.0)
+
+
 def denavit_hartenberg(rows: list[tuple[float, float, float]], q: NDArray) -> NDArray:
     """(4, 4) pose of the last frame: Rot_z(q) Trans_z(d) Trans_x(a) Rot_x(α) for each row (a, d, α)."""
     pose = np.eye(4)

@@ -137,7 +137,7 @@ def _actions(
     parts: list[_Part], topics: TopicData, station: Contract
 ) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
     """The actions (T, Da) of each part, and (N,) whether a command was out of their reach."""
-    control = make_control(station.interface.action_kind, station.robot)
+    control = make_control(station.interface.action_kind, station.robot, station.control_hz)
     actions, off = [], []
     for part in parts:
         q, width = _measured(part, topics)

@@ -96,7 +96,7 @@ class _EpisodeMessages:
         refuse_raw_torques(station)
         self._station, self._messages, self._outcomes = station, Messages(), outcomes
         self.sources = _sources(station)
-        self._control = make_control(station.interface.action_kind, station.robot)
+        self._control = make_control(station.interface.action_kind, station.robot, station.control_hz)
         self._bag = bag
         channels = {channel.topic: channel.type for channel in station.topics.values()} | {EPISODE_EVENTS: STRING}
         self._connections = {
