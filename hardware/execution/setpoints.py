@@ -1,32 +1,90 @@
-"""Actions of one arm ↔ its joint set-points: what the streamer and the teleoperation node send to the safety filter."""
+"""Actions of one arm ↔ its joint set-points, as the streamer and the teleoperation node send them to the safety filter.
+
+Targets that would lead the tool out of the workspace or too near to a plane are clamped: moved back along the normal,
+so that the motion along the limit remains. The safety filter alone would stop the arm there until a target leads
+inside, which is in the way of a hand that works just above the table. It judges clamped targets as all others.
+
+Clamped is what the last link carries: the gripper at every opening, the tool, what it holds. For the other links, for
+boxes, and where a joint is at its limit, the filter alone stands.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.execution.workspace_clamp import Border
 from robots import make_control
-from robots.control import GRIPPER
+from robots.control import GRIPPER, Array
 from robots.ik import solve
+from robots.obstacles import Plane
 from robots.stations import Contract
 
-Array = NDArray[np.float64]
+# An arm that is so little beyond the margin goes back to it: held where it is, it would be led outside step by step, by
+# noise. One that is farther outside is not moved.
+AT_IT_M = 0.002
+MARGIN_M = 0.001  # inside the limit: set-points on the way to a target sag below it
+
+
+class WorkspaceClamp:
+    """Workspace and planes of a station, which the tool is kept inside of.
+
+    Args:
+      contract: its workspace and planes.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        chain, limits = contract.robot.chain, contract.limits
+        self._box = limits.workspace
+        self._planes = [obstacle for obstacle in limits.obstacles if isinstance(obstacle, Plane)]
+        self._distance = limits.obstacle_distance + MARGIN_M
+        carried = [piece for piece in contract.robot.pieces if piece.link == chain.n]
+        points = np.concatenate([(piece.points - chain.tcp_pos) @ chain.tcp_rot for piece in carried])
+        radii = np.concatenate([np.full(len(piece.points), piece.radius) for piece in carried])
+        if limits.held is not None:
+            corners = np.stack(np.meshgrid(*limits.held.T, indexing="ij"), -1).reshape(-1, 3)
+            points, radii = np.concatenate([points, corners]), np.concatenate([radii, np.zeros(8)])
+        self._points, self._radii = points, radii
+
+    def inside(self, pos: Array, rot: Array, now: tuple[Array, Array]) -> NDArray[np.float64]:
+        """The position of the tcp inside, as near to `pos` as can be.
+
+        Args:
+          pos, rot: wanted pose of the tcp, (3,) [m] and (3, 3), base frame.
+          now: its pose. An arm that is outside goes no farther.
+
+        Returns:
+          (3,) [m].
+        """
+        pos = np.array(pos, dtype=np.float64)
+        for plane in self._planes:
+            here = self._gap(plane, *now)
+            allowed = self._distance if here > self._distance - AT_IT_M else here
+            pos += max(allowed - self._gap(plane, pos, rot), 0.0) * plane.normal
+        if self._box is not None:
+            low, high = self._box[0] + MARGIN_M, self._box[1] - MARGIN_M
+            low = np.where(now[0] > low - AT_IT_M, low, now[0])
+            pos = np.clip(pos, low, np.where(now[0] < high + AT_IT_M, high, now[0]))
+        return pos
+
+    def _gap(self, plane: Plane, pos: Array, rot: Array) -> float:
+        """Between the plane and what the last link carries [m]."""
+        nearest = np.min(self._points @ (rot.T @ plane.normal) - self._radii)
+        return float(nearest + plane.normal @ pos - plane.offset)
 
 
 class SetPoints:
     """The control of a contract, for one arm.
 
     Attributes:
-      names: (n + 1,) what a target's numbers are: the contract's joints [rad], then the gripper's opening [m].
+      names: (n + 1,) of a target's numbers: the contract's joints [rad], then the gripper's opening [m].
       spec: of an action.
-      relative: whether actions are displacements, but for the gripper's.
+      relative: actions are displacements, but for the gripper's.
     """
 
     def __init__(self, contract: Contract) -> None:
         self._control = make_control(contract.action_kind, contract.robot, contract.control_hz)
         self.relative = contract.action_kind == "tcp_delta"
-        self._robot, self._border = contract.robot, Border(contract)
+        self._robot, self._clamp = contract.robot, WorkspaceClamp(contract)
         self.names = (*contract.joints, GRIPPER)
         self.spec = self._control.spec
         # Compile now, not while the arm moves.
@@ -34,24 +92,24 @@ class SetPoints:
         self.action(home, self.target(home, np.zeros(self.spec.size)))
 
     def wanted(self, q: Array, action: NDArray) -> Array:
-        """(n + 1,) where `action` (Da,) leads from the measured joints `q` (n,) [rad], whatever stands there."""
+        """(n + 1,) the target that `action` (Da,) leads to from the measured joints `q` (n,) [rad], unclamped."""
         goal, width = self._control.targets(q[None], self._robot.chain.forward(q[None]), action[None])
         return np.concatenate([goal[0], width])
 
     def target(self, q: Array, action: NDArray) -> Array:
-        """As `wanted`, but not over the border."""
+        """As `wanted`, clamped to the workspace."""
         chain, wanted = self._robot.chain, self.wanted(q, action)
         if not self.relative:  # joint positions are wanted as such
             return wanted
         now, (pos, rot) = chain.forward(q[None]), chain.forward(wanted[None, :-1])
-        inside = self._border.inside(pos[0], rot[0], (now[0][0], now[1][0]))
+        inside = self._clamp.inside(pos[0], rot[0], (now[0][0], now[1][0]))
         if np.array_equal(inside, pos[0]):
             return wanted
         goal = solve(chain, q[None], inside[None], rot, rest=np.asarray(self._robot.home))
         return np.concatenate([goal[0], wanted[-1:]])
 
     def at_rest(self, action: NDArray) -> bool:
-        """Whether `action` (Da,) is no motion of the arm."""
+        """True where `action` (Da,) is no motion of the arm."""
         return self.relative and not np.any(action[:-1])
 
     def action(self, q: Array, target: Array) -> Array:

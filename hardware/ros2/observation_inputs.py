@@ -1,7 +1,12 @@
-"""What a node that observes the arm listens to: joint states, objects and cameras, into one `Observer`."""
+"""Subscriptions of a contract: joint states, objects and cameras into one `Observer`, and conditions.
+
+Types of conditions come with the arm's driver and may not be installed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import zlib
 from collections.abc import Callable, Collection
 from typing import Any
@@ -13,7 +18,8 @@ from sensor_msgs.msg import JointState
 from hardware.observing.observer import Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
-from robots.stations import Camera, Contract
+from robolearn.core import BadInput
+from robots.stations import Camera, Condition, Contract
 
 
 def hear_joints(
@@ -65,3 +71,41 @@ class ObservationInputs:
             self._observer.image(name, picture, lambda: messages.picture(message, camera), stamp, frame)
 
         return on_image
+
+
+log = logging.getLogger(__name__)
+
+
+def with_installed_conditions(contract: Contract) -> Contract:
+    """The contract; of a simulated arm without the conditions whose message types are not installed here.
+
+    Raises:
+      BadInput: a type of a real arm is not installed.
+    """
+    found = []
+    for condition in contract.conditions:
+        try:
+            messages.installed_type(condition.type)
+        except BadInput as error:
+            if not contract.simulated:
+                raise
+            log.warning("condition %s is not rehearsed: %s", condition.name, error)
+        else:
+            found.append(condition)
+    return dataclasses.replace(contract, conditions=tuple(found))
+
+
+def hear_conditions(
+    contract: Contract, hear: Callable[..., Callable[[], None]], heard: Callable[[str, float], None]
+) -> list[Callable[[], None]]:
+    """Subscribe to all of them by `hear` (type, topic, callback, QoS); `heard` takes their names and values."""
+
+    def subscribe(one: Condition) -> Callable[[], None]:
+        def callback(message: Any, info: Any) -> None:
+            # A field that is not there is no number, which permits nothing.
+            heard(one.name, float(getattr(message, one.field, "nan")))
+
+        profile = qos.latched() if one.latched else qos.sensor()
+        return hear(messages.installed_type(one.type), one.topic, callback, profile)
+
+    return [subscribe(condition) for condition in contract.conditions]

@@ -31,8 +31,8 @@ from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.node_parameters import PolicyOpening, PolicyParameters, parameter_names
-from hardware.observing.latency import Latencies
 from hardware.observing.observer import NotObserved, Observer
+from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.station_node import StationNode, StationOptions

@@ -15,7 +15,7 @@ from hardware.node_parameters import RecordParameters, TeleopParameters
 from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session, StorageThread
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.realtime import step_back
+from hardware.ros2.runtime import step_back
 from hardware.ros2.station_node import StationOptions
 from hardware.ros2.teleop_node import TeleopNode
 

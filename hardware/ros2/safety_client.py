@@ -15,7 +15,7 @@ from rclpy.node import Node
 from std_msgs.msg import Bool, String
 from std_srvs.srv import Trigger
 
-from hardware.observing.silence import SafetySilent, Silence
+from hardware.observing.timing import SafetySilent, Silence
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport

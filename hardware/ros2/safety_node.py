@@ -32,9 +32,9 @@ from hardware.execution.horizon import Horizon
 from hardware.execution.setpoints import GRIPPER
 from hardware.node_parameters import SafetyParameters
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.callers import Callers, comparable, same_program
-from hardware.ros2.condition_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.controller_messages import ControllerMessages
+from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
+from hardware.ros2.senders import Callers, comparable, same_program
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
@@ -209,11 +209,11 @@ class SafetyNode(StationNode):
         return handle
 
     def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        if reason := self._stranger(self._resetting):
+        if reason := self._unauthorised(self._resetting):
             return messages.trigger(response, False, f"not reset: {reason}")
         return self._service(self._filter.reset, "reset: ready to be armed")(request, response)
 
-    def _stranger(self, callers: Callers) -> str:
+    def _unauthorised(self, callers: Callers) -> str:
         """Why the caller may neither arm nor reset."""
         for take in self._inputs:
             take()
@@ -222,12 +222,12 @@ class SafetyNode(StationNode):
         caller = callers.caller()
         if caller is None:
             return "the middleware has not reported who asks; ask again"
-        return self.supervisor.stranger(caller)
+        return self.supervisor.unauthorised(caller)
 
     def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        stranger = self._stranger(self._arming)
+        unauthorised = self._unauthorised(self._arming)
         self._look_around()
-        if reason := stranger or self._against_arming():
+        if reason := unauthorised or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
         self._gripper, self._target_opening = (float("nan"), 0.0), None
         if self._horizon is not None:

@@ -27,9 +27,9 @@ from std_srvs.srv import Trigger
 from hardware.node_parameters import SimArmParameters
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
-from hardware.ros2.realtime import step_back
+from hardware.ros2.runtime import step_back
 from hardware.ros2.scene import MarkerArray, SceneMarkers
-from hardware.ros2.sending_time import sent_at
+from hardware.ros2.senders import sent_at
 from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core.errors import BadInput, RobolearnError
 from robolearn.core.scene import Scene

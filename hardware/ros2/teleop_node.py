@@ -27,7 +27,7 @@ from hardware.recording.episodes import Episodes
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
-from hardware.ros2.realtime import step_back
+from hardware.ros2.runtime import step_back
 from hardware.ros2.scene import MarkerArray, read_scene
 from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.teleop.device import Device

@@ -58,7 +58,7 @@ class Operators:
             return ""
         return f"{len(found)} dead-man's switches are held at once, by {' and '.join(map(self._describe, found))}"
 
-    def stranger(self, caller: Hashable) -> str:
+    def unauthorised(self, caller: Hashable) -> str:
         """Why `caller` may neither arm nor reset: somebody else holds the switch. Empty where nobody does."""
         found = self._holders()
         if not found or any(self._same(caller, one) for one in found):

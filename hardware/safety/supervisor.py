@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.execution.contact import ContactReader
 from hardware.execution.setpoints import GRIPPER
-from hardware.observing.freshness import Freshness
-from hardware.observing.latency import Latencies
-from hardware.observing.observer import JointReader
+from hardware.observing.observer import ContactReader, JointReader
+from hardware.observing.timing import Freshness, Latencies
 from hardware.safety.conditions import Conditions
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.operators import Operators
@@ -253,9 +251,9 @@ class SafetySupervisor:
             return problem
         return self._feelers.problem() or self._contact.problem() or self._contact.push()
 
-    def stranger(self, caller: Hashable) -> str:
+    def unauthorised(self, caller: Hashable) -> str:
         """Why `caller` may neither arm nor reset; empty when it may."""
-        return self._operators.stranger(caller)
+        return self._operators.unauthorised(caller)
 
     def arm(self) -> None:
         """DISARMED → ARMED.

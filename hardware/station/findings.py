@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hardware.observing.silence import SILENT_S
+from hardware.observing.timing import SILENT_S
 from hardware.safety.types import SafetyState
 from hardware.station import joints, pictures
 from hardware.station.lines import Finding, publishers, rhythm, stamps

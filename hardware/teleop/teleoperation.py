@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.execution.setpoints import SetPoints
-from hardware.observing.latency import Latencies
 from hardware.observing.observer import NotObserved, Observer
-from hardware.observing.silence import Silence
+from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import Do, Episodes, Phase
 from hardware.safety.types import SafetyState
 from hardware.teleop.arm_link import ArmLink, Call, Refused, Report, Steps, call, finished, pause, until

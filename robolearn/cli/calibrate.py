@@ -138,7 +138,7 @@ class Calibrate(Command):
     def _shots(self, contract: Contract, camera: str, board: Any) -> list[Any]:
         from hardware.calibration import read_shots, write_shots
         from robolearn.core import BadInput
-        from robolearn.deploy.programs import check_domain
+        from robolearn.deploy.processes import check_domain
 
         if self.data is not None:
             return read_shots(self.data, contract.joints)

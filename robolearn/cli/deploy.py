@@ -83,7 +83,7 @@ class Deploy(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
-        from robolearn.deploy.programs import warn_of_enclaves
+        from robolearn.deploy.processes import warn_of_enclaves
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
@@ -121,7 +121,7 @@ class Deploy(Command):
         from hardware.ros2.environment import prepare
         from robolearn.cli.film import filmed
         from robolearn.core import RobolearnError
-        from robolearn.deploy.programs import choose_domain
+        from robolearn.deploy.processes import choose_domain
 
         prepare()
         choose_domain(self.domain, deployment.contract.simulated)

@@ -108,7 +108,7 @@ def walk_through(robot: str, seconds: float, domain: int | None) -> dict[str, An
     Raises:
       BadInput: no such contract or domain, or no ROS 2 here.
     """
-    from robolearn.deploy.programs import check_domain
+    from robolearn.deploy.processes import check_domain
     from robots.stations import load_contract
 
     contract = load_contract(robot)

@@ -68,8 +68,7 @@ def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool
       BadInput, RobolearnError: when entered: it cannot be filmed here.
     """
     from hardware.ros2.film_node import READY, SEES
-    from robolearn.deploy.processes import NodeDied, Processes
-    from robolearn.deploy.programs import enclave, node_program
+    from robolearn.deploy.processes import NodeDied, Processes, enclave, node_program
 
     flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
     program = node_program("film", robot, 0, ("robolearn.cli.film",), enclave(contract, "film", enclaves), **flags)

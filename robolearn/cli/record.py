@@ -84,7 +84,7 @@ class Record(Command):
         from hardware.teleop.wrapped import reconnecting
         from robolearn.core import BadInput
         from robolearn.core.machine import searched_before
-        from robolearn.deploy.programs import choose_domain, warn_of_enclaves
+        from robolearn.deploy.processes import choose_domain, warn_of_enclaves
 
         at_least(1, episodes=self.episodes)
         check_seed(self.seed)
@@ -131,13 +131,12 @@ class Record(Command):
 
     def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
         from hardware.recording import Session
+        from hardware.ros2.environment import make_room_for_pictures
         from hardware.ros2.process import host
         from hardware.ros2.record_node import RecordNode
-        from hardware.ros2.shared_memory import make_room_for_pictures
-        from robolearn.cli.arm_programs import arm_programs
         from robolearn.core import RobolearnError
         from robolearn.deploy import Processes
-        from robolearn.deploy.programs import enclave, may_be_realtime
+        from robolearn.deploy.processes import arm_programs, enclave, may_be_realtime
         from robolearn.runs import Progress
 
         first = writer.episodes

@@ -43,7 +43,7 @@ class Driver(Command):
         from rich.console import Console
 
         from hardware.ros2.environment import prepare
-        from robolearn.deploy.programs import check_domain, may_be_realtime
+        from robolearn.deploy.processes import check_domain, may_be_realtime
         from robots.stations import load_contract
 
         check_domain(self.domain)
@@ -120,7 +120,7 @@ class Operate(Command):
         from hardware.teleop.terminal import Keys
         from robolearn.core import BadInput
         from robolearn.deploy.operate import operate_station
-        from robolearn.deploy.programs import check_domain
+        from robolearn.deploy.processes import check_domain
         from robots.stations import load_contract
 
         check_domain(self.domain)

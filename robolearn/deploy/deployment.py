@@ -16,10 +16,16 @@ from typing import Any
 
 from robolearn.core import RobolearnError
 from robolearn.core.device import resolve_device
-from robolearn.deploy.arms import Operator, RealArm, SimulatedArm
-from robolearn.deploy.processes import Processes, Program
-from robolearn.deploy.programs import choose_domain, enclave, gripper_program, may_be_realtime, node_program
-from robolearn.deploy.session import EpisodeResult, run_session
+from robolearn.deploy.processes import (
+    Processes,
+    Program,
+    choose_domain,
+    enclave,
+    gripper_program,
+    may_be_realtime,
+    node_program,
+)
+from robolearn.deploy.session import EpisodeResult, Operator, RealArm, SimulatedArm, run_session
 from robolearn.io.json_files import write_json
 from robots.stations import Contract
 
@@ -211,7 +217,7 @@ def programs(deployment: Deployment) -> list[Program]:
 def _run(
     deployment: Deployment, operator: Operator, nodes: Processes, logs: Path, quiet: bool, watched: Callable[[], bool]
 ) -> dict[str, Any]:
-    from hardware.ros2.realtime import realtime
+    from hardware.ros2.runtime import realtime
     from hardware.ros2.safety_client import SafetyClient
     from robolearn.runs import Progress
 

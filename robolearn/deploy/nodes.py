@@ -26,8 +26,7 @@ def main(name: str, argv: Sequence[str] | None = None) -> int:
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
     """Spin the node that `factory` makes; `flags` are those of its parameters that are flags too."""
     try:
-        from hardware.ros2.arguments import ros_arguments
-        from hardware.ros2.process import spin
+        from hardware.ros2.process import ros_arguments, spin
 
         return spin(factory, ros_arguments(sys.argv[1:] if argv is None else argv, flags))
     except RobolearnError as error:

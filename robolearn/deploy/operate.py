@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hardware.observing.silence import SafetySilent
+from hardware.observing.timing import SafetySilent
 from hardware.safety.types import SafetyState
 from robolearn.core import RobolearnError
 from robolearn.deploy.session import SafetySwitch

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from hardware.observing.silence import SafetySilent
+from hardware.observing.timing import SafetySilent
 from hardware.ros2.background import Background
 from hardware.ros2.safety_client import SafetyClient
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError
 from robolearn.deploy.operate import operate
-from robolearn.deploy.programs import may_be_realtime
+from robolearn.deploy.processes import may_be_realtime
 
 
 class Fake:

@@ -16,11 +16,10 @@ import pytest
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.deploy import Deployment, NodeDied, Simulation, deployment
-from robolearn.deploy.arms import RealArm, SimulatedArm
 from robolearn.deploy.deployment import programs, wait_ready
 from robolearn.deploy.nodes import load
-from robolearn.deploy.programs import check_domain, choose_domain, warn_of_enclaves
-from robolearn.deploy.session import EpisodeResult
+from robolearn.deploy.processes import check_domain, choose_domain, warn_of_enclaves
+from robolearn.deploy.session import EpisodeResult, RealArm, SimulatedArm
 from robots.stations import load_contract
 
 
@@ -227,7 +226,7 @@ class SimNode:
 
 
 def test_episodes_of_the_simulated_arm(monkeypatch) -> None:
-    monkeypatch.setattr("robolearn.deploy.arms.SETTLE_S", 0.0)
+    monkeypatch.setattr("robolearn.deploy.session.SETTLE_S", 0.0)
     node = SimNode()
     arm = SimulatedArm(node)
     arm.begin()

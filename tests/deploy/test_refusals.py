@@ -24,8 +24,8 @@ from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
 from robolearn.core import RobolearnError
 from robolearn.deploy import SafetyStopped, deployment, run_session
-from robolearn.deploy.arms import RealArm
 from robolearn.deploy.deployment import wait_ready
+from robolearn.deploy.session import RealArm
 from robots.stations import Contract, Topic, load_contract
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))

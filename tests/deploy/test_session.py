@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hardware.observing.silence import SafetySilent
+from hardware.observing.timing import SafetySilent
 from robolearn.core import RobolearnError
 from robolearn.deploy import NodeDied, SafetyStopped, run_session, session
 

@@ -15,7 +15,7 @@ from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
 from hardware.ros2.runtime import Node
-from hardware.ros2.sending_time import sent_at
+from hardware.ros2.senders import sent_at
 from robolearn.bench.faults.sine_policy import SinePolicy
 from robots.stations import Contract, load_contract
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.execution.action_chunk_buffer import ActionChunkBuffer, ChunkRefused
+from hardware.execution.streamer import ActionChunkBuffer, ChunkRefused
 
 NAMES = ("dx", "dy", "gripper")
 DT = 0.05

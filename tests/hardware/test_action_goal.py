@@ -14,8 +14,8 @@ from rclpy.node import Node
 from test_msgs.action import Fibonacci
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.action_goal import ANSWER_S, ActionGoal
 from hardware.ros2.background import Background, wait_until
+from hardware.ros2.gripper_node import ANSWER_S, ActionGoal
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hardware.ros2.arguments import ros_arguments
+from hardware.ros2.process import ros_arguments
 from robolearn.core import BadInput
 from robolearn.deploy.nodes import main
 

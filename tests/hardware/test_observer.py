@@ -7,9 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.observing.freshness import Freshness
-from hardware.observing.latency import Latencies
 from hardware.observing.observer import JointReader, NotObserved, Observer
+from hardware.observing.timing import Freshness, Latencies
 from robolearn.core import BadInput
 from robolearn.core.se3 import rot6d
 from robots.stations import WRENCH, Camera, ContactSensing, Contract, load_contract

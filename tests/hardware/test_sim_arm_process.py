@@ -13,7 +13,7 @@ import pytest
 from rclpy.node import Node
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2 import messages, qos, shared_memory
+from hardware.ros2 import environment, messages, qos
 from hardware.ros2.background import Background, wait_until
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
@@ -62,15 +62,15 @@ def texts(profiles: str, ending: str) -> list[str | None]:
 
 
 def test_room_for_pictures_is_made_where_there_is_some(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(shared_memory.PROFILES, shared_memory.OURS)
-    assert not shared_memory.make_room_for_pictures(tmp_path / "nowhere")
+    monkeypatch.setenv(environment.PROFILES, environment.OURS)
+    assert not environment.make_room_for_pictures(tmp_path / "nowhere")
     with monkeypatch.context() as full:
-        full.setattr(shared_memory.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 2**20})())
-        assert not shared_memory.make_room_for_pictures(tmp_path)
-    assert os.environ[shared_memory.PROFILES] == shared_memory.OURS
-    assert shared_memory.make_room_for_pictures(tmp_path)
-    profiles = os.environ[shared_memory.PROFILES]
-    assert texts(profiles, "segment_size") == [str(shared_memory.SEGMENT)]
-    assert texts(profiles, "sec") == texts(shared_memory.OURS, "sec") == ["0", "100000000"], "a heartbeat, in both"
-    monkeypatch.setenv(shared_memory.PROFILES, "mine.xml")
-    assert shared_memory.make_room_for_pictures(tmp_path) and os.environ[shared_memory.PROFILES] == "mine.xml"
+        full.setattr(environment.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 2**20})())
+        assert not environment.make_room_for_pictures(tmp_path)
+    assert os.environ[environment.PROFILES] == environment.OURS
+    assert environment.make_room_for_pictures(tmp_path)
+    profiles = os.environ[environment.PROFILES]
+    assert texts(profiles, "segment_size") == [str(environment.SEGMENT)]
+    assert texts(profiles, "sec") == texts(environment.OURS, "sec") == ["0", "100000000"], "a heartbeat, in both"
+    monkeypatch.setenv(environment.PROFILES, "mine.xml")
+    assert environment.make_room_for_pictures(tmp_path) and os.environ[environment.PROFILES] == "mine.xml"

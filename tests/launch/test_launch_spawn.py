@@ -28,7 +28,7 @@ from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.data.reading.reader import Dataset
-from robolearn.deploy.programs import may_be_realtime
+from robolearn.deploy.processes import may_be_realtime
 from robots.stations import load_contract
 from sim.registry import make_env
 

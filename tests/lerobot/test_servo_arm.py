@@ -29,10 +29,10 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.safety_client import SafetyClient
-from hardware.ros2.sending_time import sent_at
+from hardware.ros2.senders import sent_at
 from robolearn.core import ActionChunk, Observation, Policy
 from robolearn.deploy import Processes
-from robolearn.deploy.programs import node_program
+from robolearn.deploy.processes import node_program
 from robots import SO101, make_control
 from robots.stations import Contract, load_contract
 

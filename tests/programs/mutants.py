@@ -231,8 +231,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
     "stall-in-publishing": _replace("hardware.safety.sending:PUBLISHING_PERIODS", math.inf),
     "sent": _replace(f"{_FILTER}.sent", _nothing),
-    "contact": _replace("hardware.execution.contact:ContactReader.push", lambda self: ""),
-    "contact-problem": _replace("hardware.execution.contact:ContactReader.problem", lambda self: ""),
+    "contact": _replace("hardware.observing.observer:ContactReader.push", lambda self: ""),
+    "contact-problem": _replace("hardware.observing.observer:ContactReader.problem", lambda self: ""),
     "contact-publishers": _replace(
         "hardware.safety.publishers:Publishers.heard", lambda self, publisher, arm=True: arm
     ),
@@ -241,8 +241,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "e-stop": _replace(f"{_FILTER}.estop", _nothing),
     "stop": _replace(f"{_FILTER}.stop", _nothing),
     "exception": _exceptions,
-    "silence": _replace("hardware.observing.silence:Silence.look", lambda self: ""),
-    "silence-held-up": _replace("hardware.observing.silence:STEP_S", math.inf),
+    "silence": _replace("hardware.observing.timing:Silence.look", lambda self: ""),
+    "silence-held-up": _replace("hardware.observing.timing:STEP_S", math.inf),
     "simulated": _simulated_by_name,
     "monitor-gap": _replace("hardware.observing.monitor:MUST_REST", math.inf),
     "monitor-rate": _replace("hardware.observing.monitor:LimitMonitor._check_rate", lambda self, now: []),

@@ -13,9 +13,9 @@ SERVOS, SERVO_TESTS = "hardware/servos/driver.py", ("tests/hardware/test_servo_d
 GRAVITY, GRAVITY_TESTS = "robots/gravity.py", ("tests/hardware/safety/test_safety_gravity.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
-BORDER = ("tests/hardware/test_border.py",)
+CLAMP = ("tests/hardware/test_workspace_clamp.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
-GOAL, GOALS = "hardware/ros2/action_goal.py", ("tests/hardware/test_action_goal.py",)
+GOAL, GOALS = "hardware/ros2/gripper_node.py", ("tests/hardware/test_action_goal.py",)
 ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 LATE, LATE_TESTS = "robots/chunk_execution.py", ("tests/hardware/test_chunk_execution_arm.py",)
@@ -39,7 +39,7 @@ MUTANTS: dict[str, Mutant] = {
     "late-played-by-time": Mutant(LATE, 'displacements=interface.action_kind == "tcp_delta"', "displacements=False", PLAYED),
     "late-played-with-all-before": Mutant(LATE, ".since(start, now", ".since(0.0, now", PLAYED),
     "steps-at-any-rate": Mutant(
-        "hardware/execution/setpoints.py", "contract.robot, contract.control_hz)", "contract.robot)", BORDER
+        "hardware/execution/setpoints.py", "contract.robot, contract.control_hz)", "contract.robot)", CLAMP
     ),
     "late-without-a-tail": Mutant(
         "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
@@ -89,13 +89,13 @@ MUTANTS: dict[str, Mutant] = {
         HAND_EYE, "k, distortion = matrix_of(lens), np.array(lens.distortion)", "k, distortion = matrix_of(lens), None",
         CALIBRATION,
     ),
-    "border-without-planes": Mutant("hardware/execution/workspace_clamp.py", "pos += max(", "pos += 0 * max(", BORDER),
-    "border-without-workspace": Mutant("hardware/execution/workspace_clamp.py", "if self._box is not None:", "if False:", BORDER),
-    "border-without-what-is-held": Mutant("hardware/execution/workspace_clamp.py", "if limits.held is not None:", "if False:", BORDER),
-    "border-moves-an-arm-back-in": Mutant(
-        "hardware/execution/workspace_clamp.py", "low = np.where(now[0] > low - AT_IT_M, low, now[0])", "", BORDER
+    "clamp-without-planes": Mutant("hardware/execution/setpoints.py", "pos += max(", "pos += 0 * max(", CLAMP),
+    "clamp-without-workspace": Mutant("hardware/execution/setpoints.py", "if self._box is not None:", "if False:", CLAMP),
+    "clamp-without-what-is-held": Mutant("hardware/execution/setpoints.py", "if limits.held is not None:", "if False:", CLAMP),
+    "clamp-moves-an-arm-back-in": Mutant(
+        "hardware/execution/setpoints.py", "low = np.where(now[0] > low - AT_IT_M, low, now[0])", "", CLAMP
     ),
-    "border-of-points-without-thickness": Mutant("hardware/execution/workspace_clamp.py", " - self._radii)", ")", BORDER),
+    "clamp-of-points-without-thickness": Mutant("hardware/execution/setpoints.py", " - self._radii)", ")", CLAMP),
     "futures-that-rclpy-keeps": Mutant(GOAL, "client.remove_future(other)", "pass", GOALS),
     "driver-that-hangs-is-waited-for": Mutant(GOAL, "return self._asked is not None and", "return False and", GOALS),
     "goal-that-was-forgotten": Mutant(GOAL, "self._ended = None\n        self._future", "self._future", GOALS),
@@ -127,7 +127,7 @@ MUTANTS: dict[str, Mutant] = {
     "tool-without-weight": Mutant(GRAVITY, "tool is not None and tool.mass > 0.0", "False", GRAVITY_TESTS),
     "tool-weighs-at-the-flange": Mutant(GRAVITY, " + np.array(tool.centre))", ")", GRAVITY_TESTS),
     "efforts-of-another-device": Mutant(
-        "hardware/execution/contact.py", "return self._gravity is None or any(", "return True or any(", GRAVITY_TESTS
+        "hardware/observing/observer.py", "return self._gravity is None or any(", "return True or any(", GRAVITY_TESTS
     ),
     "jaw-begins-anywhere": Mutant(
         "hardware/safety/supervisor.py", "None if self._gripper is None else self._gripper.width", "None",
@@ -158,7 +158,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/cli/test_deploy.py::test_what_does_not_fit_is_named",),
     ),
     "nodes-of-the-current-folder": Mutant(
-        "robolearn/deploy/programs.py", '"-P", "-m", ', '"-m", ',
+        "robolearn/deploy/processes.py", '"-P", "-m", ', '"-m", ',
         ("tests/deploy/test_deployment.py::test_files_of_the_current_folder_are_no_part_of_our_nodes",),
     ),
     "jaw-closes-as-fingers-do": Mutant(SPEC, "(opened - closed) / self.max_width * width", "0.5 * width", ARMS),

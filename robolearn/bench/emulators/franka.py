@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.gripper_node import has_actions
-from hardware.ros2.sending_time import sent_at
+from hardware.ros2.senders import sent_at
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.grippers import Hand
 from robolearn.bench.emulators.impedance import ImpedanceController

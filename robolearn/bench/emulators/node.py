@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {BadInput('driver', got=name, available=EMULATORS)}", file=sys.stderr)
         return 2
     with suppress(BadInput):  # no rclpy: `run_node` says so
-        from hardware.ros2.shared_memory import make_room_for_pictures
+        from hardware.ros2.environment import make_room_for_pictures
 
         make_room_for_pictures()
     return run_node(partial(_node, name, make), FLAGS, words)

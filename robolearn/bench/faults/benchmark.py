@@ -47,7 +47,7 @@ class BenchmarkFaults(Command):
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.core import BadInput
-        from robolearn.deploy.programs import choose_domain
+        from robolearn.deploy.processes import choose_domain
 
         at_least(1, repeats=self.repeats)
         prepare()
@@ -90,11 +90,11 @@ class BenchmarkFaults(Command):
         )
 
     def _measure(self, chosen: list[Fault], folder: Path) -> list[dict[str, Any]]:
-        from hardware.ros2.realtime import realtime
+        from hardware.ros2.runtime import realtime
         from robolearn.bench.faults.faults import CAMERA
         from robolearn.bench.faults.faults import CONTACT as FEELS
         from robolearn.bench.faults.station import FaultStation
-        from robolearn.deploy.programs import may_be_realtime
+        from robolearn.deploy.processes import may_be_realtime
         from robolearn.runs import Progress
 
         rows: list[dict[str, Any]] = []

@@ -16,17 +16,16 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
 from hardware.observing.monitor import LimitMonitor
-from hardware.observing.silence import SafetySilent
+from hardware.observing.timing import SafetySilent
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
-from hardware.ros2.sending_time import sent_at
+from hardware.ros2.senders import sent_at
 from hardware.safety.types import SafetyState
 from robolearn.bench.faults.sine_policy import POLICY_FAULT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready
-from robolearn.deploy.processes import Processes, Program
-from robolearn.deploy.programs import node_program
+from robolearn.deploy.processes import Processes, Program, node_program
 from robots.stations import Contract, load_contract
 
 START_S = 120.0

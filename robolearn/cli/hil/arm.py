@@ -33,7 +33,7 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
     safety node and, in simulation, the arm."""
     from hardware.ros2.environment import prepare
     from robolearn.cli.hil.stopping import stopping
-    from robolearn.deploy.programs import choose_domain
+    from robolearn.deploy.processes import choose_domain
     from robolearn.hil.link import opened
 
     if actor.rehearse:
@@ -75,11 +75,11 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
 
 
 def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, outbox: Any, link: Any, config: Any) -> dict[str, Any]:
+    from hardware.ros2.environment import make_room_for_pictures
     from hardware.ros2.process import host
     from hardware.ros2.record_node import RecordNode
-    from hardware.ros2.shared_memory import make_room_for_pictures
     from robolearn.cli.record import unhurried_logs
-    from robolearn.deploy.programs import enclave, may_be_realtime
+    from robolearn.deploy.processes import enclave, may_be_realtime
     from robolearn.hil.actor import ActorResult
 
     make_room_for_pictures()
@@ -190,8 +190,8 @@ def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
 @contextlib.contextmanager
 def _nodes(actor: Acting, contract: Contract, seed: int) -> Iterator[Any]:
     """The safety node and the arm as processes; yields what raises where one of them has died."""
-    from robolearn.cli.arm_programs import arm_programs
     from robolearn.deploy import Processes
+    from robolearn.deploy.processes import arm_programs
 
     # The person ends an episode, or --seconds; the simulated task's own clock is for scripts.
     module = ("robolearn.bench.emulators.node", contract.driver or "sim", str(10.0 + 2.0 * actor.seconds))

@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.execution.contact import ContactReader
 from hardware.observing.monitor import LimitMonitor
+from hardware.observing.observer import ContactReader
 from hardware.safety import SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from robots import PANDA

@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.execution.contact import ContactReader
+from hardware.observing.observer import ContactReader
 from hardware.safety import SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from robots import ROBOTS, RobotSpec

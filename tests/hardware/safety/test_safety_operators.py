@@ -48,7 +48,7 @@ class Room:
             self.supervisor.step()
 
     def arm(self, caller: str = "deploy") -> None:
-        if reason := self.supervisor.stranger(caller) or self.supervisor.refusal("targets"):
+        if reason := self.supervisor.unauthorised(caller) or self.supervisor.refusal("targets"):
             raise SafetyRefused(reason)
         self.supervisor.arm()
 
@@ -143,7 +143,7 @@ def test_only_who_holds_the_switch_arms_and_resets(room: Room) -> None:
     room.arm("deploy")
     room.supervisor.filter.estop()
     room.run(0.3)
-    assert "/deploy holds" in room.supervisor.stranger("stranger") and not room.supervisor.stranger("deploy")
+    assert "/deploy holds" in room.supervisor.unauthorised("stranger") and not room.supervisor.unauthorised("deploy")
     room.switches["deploy"] = False
     room.run(0.1)
-    assert not room.supervisor.stranger("stranger"), "nobody holds it, and nothing can be armed"
+    assert not room.supervisor.unauthorised("stranger"), "nobody holds it, and nothing can be armed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hardware.observing.silence import SafetySilent, Silence
+from hardware.observing.timing import SafetySilent, Silence
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""Who calls a service: rclpy hands the request to its callback without the caller.
+"""Callers of a service, and the time at which a message was sent; rclpy hands neither to callbacks.
 
 The middleware knows. Service introspection publishes an event for each request that is taken, with the identifier of
 the client, before the callback runs; a subscription in the same node reads it.
@@ -67,3 +67,36 @@ def same_program(first: object, second: object) -> bool:
     """Whether two identifiers belong to endpoints of one program."""
     both = isinstance(first, bytes) and isinstance(second, bytes)
     return both and first[:PARTICIPANT] == second[:PARTICIPANT]  # type: ignore[index]
+
+
+LONGEST_S = 5.0  # messages do not wait for longer; the time of day jumped
+EXACT_NS = 200_000
+TRIES = 20
+
+
+def sent_at(info: Any) -> float:
+    """Steady time [s] at which the middleware sent a message with this `MessageInfo`.
+
+    The stamp is the sender's time of day, on the same machine or one whose clock is disciplined to it.
+    """
+    wall, steady = _now()
+    since = 1e-9 * (wall - int(info["source_timestamp"]))
+    return 1e-9 * steady - min(max(since, 0.0), LONGEST_S)
+
+
+def _now() -> tuple[int, int]:
+    """Time of day and steady time of one moment [ns].
+
+    A process that is held up between the two readings would take that for the sender's delay.
+    """
+    best: tuple[int, int, int] | None = None
+    for _ in range(TRIES):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        took = time.monotonic_ns() - before
+        if best is None or took < best[0]:
+            best = took, wall, before + took // 2
+        if took < EXACT_NS:
+            break
+    assert best is not None
+    return best[1:]
