@@ -3,7 +3,7 @@
 The next chunk is asked for with the observation of the last step of the present one. That step is executed meanwhile,
 so that it goes on at its second action; where actions are displacements it goes on from where the steps that were
 executed since then have led (`robots.chunk_execution`). One that comes late is bridged by the tail of the old chunk,
-and by its last action for no more than `GRACE` steps.
+and then holds the arm for `GRACE` steps. Chunks are blended and held as those of a deployment (`execution.streamer`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ChunkPlayer:
     def __init__(self, policy: Policy, seed: int = 0) -> None:
         self._policy = policy
         self._life = self._step = self._begun = 0
-        # Its clock counts control steps.
-        self._executor = ChunkExecutor(ActionParts.of(policy.interface), grace=GRACE - 1)
+        self._parts = ActionParts.of(policy.interface)
+        self._executor = ChunkExecutor(self._parts, grace=GRACE - 1, blend=True)  # its clock counts control steps
         self._pending = False
         self._error: RobolearnError | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -94,9 +94,8 @@ class ChunkPlayer:
             self._pending = self._pending or acts
         if step is None:
             return None
-        if step.held:  # the arm goes on by it
-            self._executor.executed.add(self._step, step.action)
-        return step.action.astype(np.float32)
+        held = step.held & self._parts.displaced  # the arm stays where it is
+        return np.where(held, 0.0, step.action).astype(np.float32)
 
     def close(self) -> None:
         """End the thread; more than once is no fault."""

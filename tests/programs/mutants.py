@@ -225,7 +225,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "bound-publisher": _replace("hardware.safety.publishers:Publishers.bind", _nothing),
     "silent-publishers": _replace("hardware.safety.publishers:Publishers.unheard", lambda self, there: ""),
     "second-operator": _replace("hardware.safety.operators:Operators.problem", lambda self: ""),
-    "stranger": _replace("hardware.safety.operators:Operators.stranger", lambda self, caller: ""),
+    "stranger": _replace("hardware.safety.operators:Operators.unauthorised", lambda self, caller: ""),
     "bound-operator": _replace("hardware.safety.operators:Operators.counts", lambda self, publisher: True),
     "stall": _replace("hardware.safety.sending:Sending.stalled", lambda self, gap: False),
     "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
@@ -247,7 +247,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "monitor-gap": _replace("hardware.observing.monitor:MUST_REST", math.inf),
     "monitor-rate": _replace("hardware.observing.monitor:LimitMonitor._check_rate", lambda self, now: []),
     "controller": _replace("hardware.ros2.safety_node:SafetyNode._look_around", _nothing),
-    "callers": _replace("hardware.ros2.safety_node:SafetyNode._stranger", lambda self, callers: ""),
+    "callers": _replace("hardware.ros2.safety_node:SafetyNode._unauthorised", lambda self, callers: ""),
 }
 _NODES = "tests/hardware/test_ros_nodes.py"
 # The tests of stages that are not the filter's own.

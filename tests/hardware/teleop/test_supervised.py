@@ -173,6 +173,7 @@ class Rising(Counting):
     """The same displacements from every observation: a tenth of a step forward, then two, then three, …"""
 
     def act(self, observation: Observation) -> ActionChunk:
+        self.gate.wait(5.0)
         chunk = np.zeros((1, self._length, len(NAMES)), np.float32)
         chunk[0, :, 0] = 0.1 + 0.1 * np.arange(self._length)
         return chunk
@@ -222,11 +223,23 @@ def test_a_chunk_goes_on_where_time_is_and_is_renewed_before_it_ends() -> None:
 
 def test_displacements_go_on_where_the_arm_is() -> None:
     player = ChunkPlayer(Rising())
-    # Nothing was executed while the first was computed. The next was seen before .3: that is .1 + .2 of its own way.
-    assert [play(player, k, "dx") for k in range(7)] == [None, 0.1, 0.2, 0.3, 0.3, 0.4, 0.5]
+    # Nothing was executed while the first was computed. The next was seen before .3, which is .1 + .2 of its own way:
+    # its third step, blended by half with .4 of the first; what is lacking then is .35.
+    assert [play(player, k, "dx") for k in range(7)] == [None, 0.1, 0.2, 0.3, 0.35, 0.35, 0.5]
     # Somebody else moved the arm: what was executed before does not count.
     player.begin()
     assert [play(player, k, "dx") for k in range(20, 24)] == [None, 0.1, 0.2, 0.3]
+    player.close()
+
+
+def test_an_arm_whose_next_chunk_is_late_stays_where_it_is() -> None:
+    """As the streamer holds its set-point: no displacement beyond the end of the prediction."""
+    policy = Rising()
+    player = ChunkPlayer(policy)
+    play(player, 0, "dx")
+    policy.gate.clear()
+    assert [play(player, k, "dx") for k in range(1, 9)] == [0.1, 0.2, 0.3, 0.4, 0.5, *(0.0,) * GRACE, None]
+    policy.gate.set()
     player.close()
 
 
