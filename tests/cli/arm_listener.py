@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.node_parameters import NodeParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node
 from robots.stations import load_contract
@@ -18,7 +19,7 @@ class Listener(Node):
     """What passes between the nodes; times are those of sending, by the clock of the day [s]."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("listener", {}, **options)
+        super().__init__("listener", NodeParameters(), **options)
         self.accepted: list[tuple[int, float, np.ndarray]] = []  # stamp [ns], time, joints
         self.commands: list[tuple[float, np.ndarray]] = []
         self.state = ""

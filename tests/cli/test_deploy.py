@@ -24,6 +24,7 @@ from stopping import at_rest, silence
 from untrained import make_constant, make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.node_parameters import NodeParameters
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
@@ -77,7 +78,7 @@ class Witness(Node):
     """Hears the commands of the safety node, and its states."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("witness", {}, **options)
+        super().__init__("witness", NodeParameters(), **options)
         contract = load_contract("sim")
         self.period = 1.0 / contract.stream_hz
         self.begin()

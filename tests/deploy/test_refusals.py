@@ -15,6 +15,7 @@ import pytest
 from rclpy.qos import QoSProfile
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.node_parameters import NodeParameters
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background
 from hardware.ros2.policy_node import PolicyNode
@@ -43,7 +44,7 @@ class StillArm(Node):
     """An arm that publishes where it is, and whose controller subscribes with `profile`; its gripper listens."""
 
     def __init__(self, profile: QoSProfile, **options: Any) -> None:
-        super().__init__("still_arm", {}, **options)
+        super().__init__("still_arm", NodeParameters(), **options)
         kind = messages.message_type(CONTRACT.command.type)
         self.heard: list[Any] = []
         self._states = self.create_publisher(messages.JointState, CONTRACT.joint_states.topic, qos.sensor())

@@ -11,6 +11,7 @@ from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from hardware.node_parameters import NodeParameters
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.process import spin
@@ -24,7 +25,7 @@ class Arm(Node):
     """Goes where it is told at once, says so at 200 Hz, and watches what it is told."""
 
     def __init__(self, contract: Contract, **options) -> None:
-        super().__init__("arm", {}, **options)
+        super().__init__("arm", NodeParameters(), **options)
         self.contract = contract
         self.monitor = LimitMonitor.of(contract.robot, 1.0 / contract.stream_hz)
         self.q = np.array(contract.robot.home)

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
+from hardware.node_parameters import NodeParameters
 from hardware.observing.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background
@@ -64,7 +65,7 @@ class Eyes(Node):
     """What a person sees of the arm and its task."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("eyes", {}, **options)
+        super().__init__("eyes", NodeParameters(), **options)
         self.contract = load_contract("sim").with_cameras(()).with_objects(TASKS["lift"]().observation_names)
         self.observer = Observer(self.contract, ("proprio", "objects"))
         self.armed = False
