@@ -48,7 +48,7 @@ class BenchmarkData(Command):
     lerobot: Annotated[bool, switch("lerobot")] = True
     """Measure LeRobot as well, where it is installed."""
     folder: Path | None = None
-    """Where the sets are written (and removed); by default the system's folder for temporary files."""
+    """Folder in which the sets are written (and removed); by default the system's folder for temporary files."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.bench.memory import beyond_memory

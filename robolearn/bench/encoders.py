@@ -30,7 +30,7 @@ class BenchmarkEncoders(Command):
     encoder_size: int = 0
     """As of `robolearn train`; not for cnn."""
     cameras: int = 2
-    """How many."""
+    """Number of cameras."""
     image_size: int = 84
     """Edge of their square pictures [px]."""
     batch: int = 64

@@ -42,7 +42,7 @@ class BenchmarkHil(Command):
     tasks: tuple[str, ...] = ("peg_insert_tight",)
     """Embedded tasks."""
     arms: tuple[Arm, ...] = ("none", "demos", "demos+interventions", "bc")
-    """What the learner gets."""
+    """Conditions: what the learner gets."""
     algo: tuple[str, ...] = ("proposals",)
     """Algorithms, as of `robolearn hil learner`. The arm bc is run once, whichever they are."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -62,7 +62,7 @@ class BenchmarkHil(Command):
     lanes: int = 2
     """Runs side by side."""
     observe: tuple[str, ...] = ()
-    """What the policy sees, as for `robolearn train`: proprio images.front images.wrist, for instance, whose pictures
+    """Observations of the policy, as for `robolearn train`: proprio images.front images.wrist, for instance, whose pictures
     are collected then. By default all numbers of the task."""
     out: Path = Path("runs/benchmark-hil")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""

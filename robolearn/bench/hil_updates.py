@@ -95,7 +95,7 @@ def _rate(update: Callable[[], object], seconds: float) -> float:
 
 
 def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
-    """What the learner does for one update: a batch from both buffers, the update, the sums of its metrics. And the
+    """One update of the learner: a batch from both buffers, the update, the sums of its metrics. And the
     number of the critics' parameters."""
     import numpy as np
     import torch

@@ -1,4 +1,4 @@
-"""What `robolearn benchmark data` has LeRobot do, run by LeRobot's own interpreter; imports nothing of robolearn.
+"""LeRobot's part of `robolearn benchmark data`, run by LeRobot's own interpreter; imports nothing of robolearn.
 
 Prints one JSON object. The default mode writes PNG files with four threads per camera, as ``lerobot-record`` does,
 and encodes at the end of the episode; the streaming mode, where this version has it, encodes while recording.

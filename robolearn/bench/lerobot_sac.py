@@ -1,4 +1,4 @@
-"""What `robolearn benchmark hil-updates` has LeRobot do, in LeRobot's own interpreter; imports nothing of robolearn.
+"""LeRobot's part of `robolearn benchmark hil-updates`, run by its own interpreter; imports nothing of robolearn.
 
 Its own policy, buffers and optimisers, put together as the main loop of its learner does: a batch from both buffers,
 the critics, the actor, the temperature, the targets. Left out is what costs it time and is not learning: queues, wandb

@@ -26,7 +26,7 @@ ROUNDS = 5  # measurements of training, whose median counts
 
 
 def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
-    """How fast a policy is trained on the set `root`, whose frame cache lies beside it, in memory and beyond it.
+    """Rates of training on the set `root`, whose frame cache lies beside it, in memory and beyond it.
 
     Args:
       seconds: of training, in each process.

@@ -1,4 +1,4 @@
-"""``robolearn calibrate``: where a camera is mounted, by pictures of a board that is printed."""
+"""``robolearn calibrate``: hand-eye and lens calibration of a camera, by pictures of a printed board."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Calibrate(Command):
     camera: str = ""
     """Which of its cameras; not needed where it has one."""
     mounted: str = "flange"
-    """What the camera is fixed to: flange or base."""
+    """Mount of the camera: flange or base."""
     data: Path | None = None
     """Pictures that were taken before, in place of live ones."""
     out: Path | None = None
     """Folder for the pictures that are taken live; has to be new."""
     pictures: int = 15
-    """How many are taken live."""
+    """Number of pictures that are taken live."""
     lens: str = "contract"
-    """Where the intrinsics come from: contract, or pictures: estimated from the same pictures (10 at least)."""
+    """Source of the intrinsics: contract, or pictures: estimated from the same pictures (10 at least)."""
     write: bool = False
     """Write the result into the contract; otherwise it is shown for you to copy."""
     domain: int | None = None

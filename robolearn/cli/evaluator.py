@@ -10,7 +10,7 @@ from typing import Any
 from robolearn.presets import WORLDS
 from robolearn.runs import Run
 from robolearn.runs.command import rate_text
-from robolearn.runs.kept import BEST, Judgement, Kept
+from robolearn.runs.kept import BEST, Kept, PolicyScore
 from sim.registry import WorldConfig
 
 ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither training's nor an evaluation's
@@ -36,16 +36,16 @@ class Evaluator:
         """Let the worlds go."""
         self._stack.close()
 
-    def __call__(self, folder: Path) -> Judgement:
-        """How good the policy in `folder` is on the starts that choose."""
+    def __call__(self, folder: Path) -> PolicyScore:
+        """PolicyScore of the policy in `folder` on the starts that choose."""
         from robolearn.eval import evaluate
 
         policy, env = self._ready(folder)
         done = evaluate(env, policy, self.episodes, (ON_THE_WAY + self.seed) % 2**32)
         if done.success_reported:
-            return Judgement("success", done.success.rate, done.success.low, done.success.high)
+            return PolicyScore("success", done.success.rate, done.success.low, done.success.high)
         mean = done.mean_return
-        return Judgement("return", mean.mean, mean.low, mean.high)
+        return PolicyScore("return", mean.mean, mean.low, mean.high)
 
     def at_the_end(self, folder: Path, name: str) -> dict[str, Any]:
         """``{"success", "return", "seed"}`` of the policy in `folder`, on the starts that are reported."""

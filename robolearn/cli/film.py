@@ -32,7 +32,7 @@ POLL_S = 0.05
 
 @dataclass
 class Film:
-    """What became of it.
+    """Result of filming.
 
     Attributes:
       sees: whether it has begun, or never will.
@@ -147,7 +147,7 @@ class CameraDrawer:
 
 
 def make_drawer(contract: Contract, task: str) -> Drawer:
-    """What draws the arm of `contract`; raises `BadInput` without OpenGL."""
+    """The drawer of the arm of `contract`; raises `BadInput` without OpenGL."""
     if not contract.simulated:
         return CameraDrawer()
     from sim.embedded.film import SceneFilm

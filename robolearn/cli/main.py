@@ -186,7 +186,7 @@ def print_help(entries: tuple[Entry, ...]) -> None:
 
 
 def _is_below(entry: Entry, words: list[str]) -> bool:
-    """Whether the name of `entry` begins with all of `words` and has more."""
+    """True where the name of `entry` begins with all of `words` and has more."""
     return entry.name.startswith(" ".join([*words, ""]))
 
 
@@ -199,7 +199,7 @@ def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
 
 
 def _machine_error(error: OSError) -> RobolearnError:
-    """What the machine refused, and what helps."""
+    """The error of the operating system as one of ours, with its cure."""
     place = f"{error.filename}: " if error.filename else ""
     told = RobolearnError(f"{place}{spoken(error)}{_CURES.get(error.errno or 0, '')}")
     for note in getattr(error, "__notes__", ()):
@@ -208,5 +208,5 @@ def _machine_error(error: OSError) -> RobolearnError:
 
 
 def _gl_is_missing() -> bool:
-    """Whether the import of mujoco failed because of its GL back end: it then is as if it had never been tried."""
+    """True where the import of mujoco failed because of its GL back end, which leaves it unimported."""
     return "MUJOCO_GL" in os.environ and "mujoco" not in sys.modules and "mujoco.rendering" in sys.modules

@@ -97,7 +97,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("operate", "robolearn.cli.station:Operate", "Arm, stop and reset a running deployment", "Deploy"),
     Entry("driver", "robolearn.cli.station:Driver", "Run the ROS 2 driver of a servo arm", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Hand-eye and lens calibration of a camera", "Deploy"),
-    Entry("permissions", "robolearn.cli.station:Permissions", "Write the SROS2 policy of a station", "Deploy"),
+    Entry("permissions", "robolearn.cli.station:PermissionsCommand", "Write the SROS2 policy of a station", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Evaluate a policy, or compare two", "Measure"),
     _bench("sim", "sim:BenchmarkSim", "Simulation throughput"),
     _bench("hil", "hil:BenchmarkHil", "Gain by a human in the loop"),

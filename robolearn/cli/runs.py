@@ -31,7 +31,7 @@ class Runs(Command):
     """
 
     folder: tyro.conf.Positional[Path] = DEFAULT
-    """Where the runs are; subfolders are looked into."""
+    """Folder of the runs, subfolders included."""
 
     def run(self) -> dict[str, Any]:
         """``{"runs": [{"path", "status", "step", "done", "unit", "wall_s", "age_s"}, …]}``."""
@@ -146,7 +146,7 @@ class RunsCompare(Command):
 
 
 def differ(values: list[Any]) -> bool:
-    """Whether not all are the same."""
+    """True unless all are the same."""
     return any(value != values[0] for value in values[1:])
 
 
@@ -168,7 +168,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _is_outcome(name: str, values: list[Any]) -> bool:
-    """Whether people look for it in a result: paths and noise that was tried stay in the JSON."""
+    """True for what is shown of a result: paths and calibration stay in the JSON."""
     return not name.startswith(("calibration.", "run", "policy")) and not any(isinstance(v, list | str) for v in values)
 
 

@@ -146,7 +146,7 @@ class Operate(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Permissions(Command):
+class PermissionsCommand(Command):
     """Write the SROS2 policy of a station: who may publish, hear, ask and answer what.
 
     ``ros2 security generate_artifacts -k KEYSTORE -p FILE`` makes keys of it, one enclave a node.
@@ -157,7 +157,7 @@ class Permissions(Command):
     out: Path
     """The policy, an XML file."""
     targets: Literal["joints", "poses"] = "joints"
-    """What the safety node takes (its parameter of this name); poses come from a node ``planner`` of your own."""
+    """Targets of the safety node (its parameter of this name); poses come from a node ``planner`` of your own."""
 
     def run(self) -> dict[str, Any]:
         """``{"out", "enclaves": [path, …]}``."""

@@ -1,4 +1,4 @@
-"""What came of a sweep: means over seeds with their intervals, curves with bands, one HTML report."""
+"""Results of a sweep: means over seeds with their intervals, curves with bands, one HTML report."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ TeleopView = Literal["auto", "browser", "window", "none"]
 
 
 def chosen(view: TeleopView, teleop: str) -> View:
-    """What ``auto`` means: a page for people who sit at a terminal with a device that has none."""
+    """``auto`` resolved: a page where the operator sits at a terminal with a device that has none."""
     if view != "auto":
         return view
     return "browser" if shows_in_terminal(teleop) and sys.stderr.isatty() else "none"
@@ -100,8 +100,8 @@ WINDOW_S = 20.0  # for a window to be there: an evaluation may be over in second
 IDLE_S = 0.05
 
 
-class Page(Protocol):
-    """What shows it; `hardware.teleop.browser.viewer.Viewer`."""
+class ViewerPage(Protocol):
+    """The page that shows a clip; `hardware.teleop.browser.viewer.Viewer`."""
 
     @property
     def watched(self) -> bool: ...
@@ -137,7 +137,7 @@ class Player:
       hz: of the frames.
     """
 
-    def __init__(self, page: Page, state: str, hz: float) -> None:
+    def __init__(self, page: ViewerPage, state: str, hz: float) -> None:
         self._page, self._state, self._hz = page, state, hz
         self._next: Clip | None = None
         self._end = threading.Event()
@@ -146,7 +146,7 @@ class Player:
 
     @property
     def wants(self) -> bool:
-        """Whether somebody looks and no clip waits."""
+        """True while the page is open and no clip waits."""
         return self._next is None and self._page.watched
 
     def give(self, clip: Clip) -> None:
@@ -322,7 +322,7 @@ def watched(env: Env, view: View, state: str, over: str) -> Env:
 
 
 def noting(env: Env) -> Callable[[str], None]:
-    """What takes a line about the work, shown beside the episodes to come."""
+    """A function of a line about the work, which is shown beside the episodes to come."""
 
     def note(line: str) -> None:
         if isinstance(env, WatchedEnv):

@@ -1,4 +1,4 @@
-"""What every command is: a frozen dataclass whose fields are its flags, with a `run` that returns its result."""
+"""Base of all commands: a frozen dataclass whose fields are its flags, with a `run` that returns its result."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Command:
 
 
 def peek(args: Sequence[str], flag: str, default: str) -> str:
-    """What ``--flag VALUE`` or ``--flag=VALUE`` says in `args`, before they are parsed."""
+    """The value of ``--flag VALUE`` or ``--flag=VALUE`` in `args`, before they are parsed."""
     for i, word in enumerate(args):
         if word.startswith(f"{flag}="):
             return word.split("=", 1)[1]

@@ -27,7 +27,7 @@ POSITIONAL = typing.get_args(tyro.conf.Positional[str])[1]
 
 
 @dataclasses.dataclass(frozen=True)
-class Flag:
+class SettingFlag:
     """A field of settings as a flag.
 
     Attributes:
@@ -45,7 +45,7 @@ class Flag:
     positional: bool
 
 
-def flags(settings: Any, only: Collection[str] | None = None) -> Iterator[Flag]:
+def flags(settings: Any, only: Collection[str] | None = None) -> Iterator[SettingFlag]:
     """The flags of a settings dataclass and of those that are nested in it; of its fields `only`, where given."""
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
@@ -59,7 +59,7 @@ def flags(settings: Any, only: Collection[str] | None = None) -> Iterator[Flag]:
         if value is None and dataclasses.is_dataclass(default):  # nested settings that do not apply
             continue
         named = next((note.name for note in notes if getattr(note, "name", None)), field.name.replace("_", "-"))
-        yield Flag(field.name, named, value, default, POSITIONAL in notes)
+        yield SettingFlag(field.name, named, value, default, POSITIONAL in notes)
 
 
 def words(tree: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,7 @@ class KeepConfig:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class PolicyScore:
     """How good a policy is, with its interval.
 
     Attributes:
@@ -82,7 +82,7 @@ class Kept:
       judge: how good the policy in a folder is; not called where `config.every` is 0.
     """
 
-    def __init__(self, trainer: Trainer, run: Run, config: KeepConfig, judge: Callable[[Path], Judgement]) -> None:
+    def __init__(self, trainer: Trainer, run: Run, config: KeepConfig, judge: Callable[[Path], PolicyScore]) -> None:
         self.trainer, self.run, self.config, self._judge = trainer, run, config, judge
         self.best, self.best_at, self._since, self._stopped = -math.inf, 0, 0, 0
         for flag, every in (("--eval-every", config.every), ("--keep-every", config.keep_every)):

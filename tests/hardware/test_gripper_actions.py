@@ -20,7 +20,7 @@ from hardware.execution.gripper_goals import AGAIN_S, GripperGoals
 from hardware.ros2 import messages, qos
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.gripper_node import GripperNode
-from robolearn.bench.emulators.grippers import GripperController, Hand
+from robolearn.bench.emulators.grippers import FrankaHand, GripperController
 from robots.stations import CONTRACTS, Contract, load_contract
 
 pytestmark = pytest.mark.long
@@ -127,8 +127,8 @@ class Driver:
     def follow(self, width: float) -> None:
         self.width = width
 
-    def hand(self) -> Hand:
-        made = Hand(self.node, "/franka_gripper", 0.08, lambda: self.width, self.follow)
+    def hand(self) -> FrankaHand:
+        made = FrankaHand(self.node, "/franka_gripper", 0.08, lambda: self.width, self.follow)
         self.advance = made.advance
         return made
 

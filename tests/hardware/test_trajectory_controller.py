@@ -7,18 +7,18 @@ import pytest
 
 from hardware.execution.horizon import Horizon
 from hardware.observing.monitor import LimitMonitor
-from robolearn.bench.emulators.trajectory_controller import TrajectoryController, Waypoint
+from robolearn.bench.emulators.trajectory_controller import TrajectoryController, TrajectoryPoint
 from robots import ROBOTS
 
 JOINTS = ("a", "b")
 ZERO = np.zeros(2)
 
 
-def point(after: float, q: float, v: float | None = None) -> Waypoint:
-    return Waypoint(after, np.array([q, 2 * q]), None if v is None else np.array([v, 2 * v]))
+def point(after: float, q: float, v: float | None = None) -> TrajectoryPoint:
+    return TrajectoryPoint(after, np.array([q, 2 * q]), None if v is None else np.array([v, 2 * v]))
 
 
-def made(*points: Waypoint, begin: float = 0.0, **how: bool) -> TrajectoryController:
+def made(*points: TrajectoryPoint, begin: float = 0.0, **how: bool) -> TrajectoryController:
     controller = TrajectoryController(JOINTS, ZERO, **how)
     assert controller.accept(JOINTS, list(points), begin, 10.0) == ""
     return controller
@@ -50,10 +50,10 @@ def test_points_that_are_due_are_left_out_and_cubics_pass_through_the_others() -
         ([point(0.1, 1.0, 0.1)], 0.0, "the last point has a velocity"),
         ([point(0.1, 1.0)], 9.0, "it ends 900 ms in the past"),
         ([point(0.1, 1.0), point(0.1, 1.0)], 0.0, "its times do not rise"),
-        ([Waypoint(0.1, np.zeros(3), None)], 0.0, "a point of another length"),
+        ([TrajectoryPoint(0.1, np.zeros(3), None)], 0.0, "a point of another length"),
     ],
 )
-def test_what_it_refuses(points: list[Waypoint], begin: float, why: str) -> None:
+def test_what_it_refuses(points: list[TrajectoryPoint], begin: float, why: str) -> None:
     assert TrajectoryController(JOINTS, ZERO).accept(JOINTS, points, begin, 10.0) == why
     assert "not the controller's" in TrajectoryController(JOINTS, ZERO).accept(("a", "c"), [point(0.1, 1.0)], 0.0, 10.0)
 
@@ -67,7 +67,7 @@ def test_joints_are_sorted_by_name() -> None:
 # --- the safety node's messages, through the controller, before a judge -------------------------------------------
 
 
-def judged(messages: list[tuple[float, float, list[Waypoint]]], robot: str = "fr3") -> LimitMonitor:
+def judged(messages: list[tuple[float, float, list[TrajectoryPoint]]], robot: str = "fr3") -> LimitMonitor:
     """What a monitor says of the arm's way: arrival [s], stamp [s], points."""
     arm = ROBOTS[robot]
     monitor = LimitMonitor.of(arm, 0.001)
@@ -93,12 +93,12 @@ def swing(k: int) -> tuple[np.ndarray, np.ndarray]:
 LATE = {200: 0.020, 201: 0.015, 202: 0.010, 203: 0.005}  # in mid-motion
 
 
-def ahead(late: dict[int, float]) -> list[tuple[float, float, list[Waypoint]]]:
+def ahead(late: dict[int, float]) -> list[tuple[float, float, list[TrajectoryPoint]]]:
     horizon, out = Horizon(0.005, 0.04), []
     for k in range(450):
         now = 100.0 + 0.005 * k
         due = horizon.points(*swing(k), now)
-        points = [Waypoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
+        points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
         out.append((now + 0.0005 + late.get(k, 0.0), due[0].at, points))
     return out
 
@@ -112,6 +112,6 @@ def test_a_message_late_by_20_ms_is_no_violation() -> None:
 def test_the_judge_sees_what_one_point_a_message_does_to_the_arm() -> None:
     out = []
     for k in range(450):
-        out.append((100.0005 + 0.005 * k + LATE.get(k, 0.0), 0.0, [Waypoint(0.005, swing(k)[0], None)]))
+        out.append((100.0005 + 0.005 * k + LATE.get(k, 0.0), 0.0, [TrajectoryPoint(0.005, swing(k)[0], None)]))
     found = judged(out).summary()["violations_by_kind"]
     assert found["acceleration"] > 0 and found["velocity"] > 0

@@ -1,4 +1,4 @@
-"""Emulator of franka_ros2 with the Franka Hand: topics published and followed, faults that go unnoticed.
+"""Emulator of franka_ros2 with the Franka FrankaHand: topics published and followed, faults that go unnoticed.
 
 - `franka/joint_states` is the driver's own. `joint_states` is a relay's, joint_state_publisher: at a rate of its own,
   with a stamp of *now* on whatever came last, so a driver that died looks alive there.
@@ -28,9 +28,9 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.senders import sent_at
 from hardware.ros2.sim_arm_node import SimArmNode
-from robolearn.bench.emulators.grippers import Hand
+from robolearn.bench.emulators.grippers import FrankaHand
 from robolearn.bench.emulators.impedance import ImpedanceController
-from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, Waypoint
+from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
 from robolearn.core import BadInput
 from robots.stations import POSE, TRAJECTORY
 
@@ -44,7 +44,7 @@ GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
 
 
 class _Leads(Protocol):
-    """What leads the arm."""
+    """The controller of the arm."""
 
     def take(self, message: Any, now: float) -> str:
         """A command has come by `now` [s]; why it is refused, or nothing."""
@@ -69,7 +69,7 @@ class _Trajectory:
 
     def take(self, message: Any, now: float) -> str:
         points = [
-            Waypoint(
+            TrajectoryPoint(
                 messages.seconds(p.time_from_start),
                 np.array(p.positions, dtype=np.float64),
                 np.array(p.velocities, dtype=np.float64) if len(p.velocities) else None,
@@ -144,11 +144,13 @@ class FrankaEmulator(SimArmNode):
         self._begun = False  # a command has come since the last reset
         self._last_state: tuple[Any, ...] | None = None
         self._relay = self.create_publisher(messages.JointState, RELAY, qos.stream(lease_s=None))
-        self._hand: Hand | None = None
+        self._hand: FrankaHand | None = None
         if c.gripper is not None and c.gripper.action is not None:
             if has_actions(c):
                 self._hear_no_openings()
-                self._hand = Hand(self, c.gripper.action.name, c.robot.gripper.max_width, self._opening, self._fingers)
+                self._hand = FrankaHand(
+                    self, c.gripper.action.name, c.robot.gripper.max_width, self._opening, self._fingers
+                )
             else:
                 log.warning("%s is not installed: openings on %s are followed", c.gripper.action.type, c.gripper.topic)
         self._hand_states = self.create_publisher(messages.JointState, c.gripper_states.topic, qos.stream(lease_s=None))

@@ -1,4 +1,4 @@
-"""Action servers of grippers: the Franka Hand, and ros2_control's GripperActionController of a Robotiq gripper.
+"""Action servers of grippers: the Franka FrankaHand, and ros2_control's GripperActionController of a Robotiq gripper.
 
 A new goal ends the one before, and goals run while the driver's time passes. No coroutine waits for a goal's end:
 rclpy's executor resumes those that wait at each turn, and does little else then.
@@ -21,7 +21,7 @@ STALL_VELOCITY = 0.001  # [rad/s]
 STALL_S = 1.0
 
 
-class Goals:
+class GoalServer:
     """One goal at a time.
 
     Args:
@@ -56,7 +56,7 @@ class Goals:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the end of the goal under way was asked for."""
+        """True where the end of the goal under way was asked for."""
         return self._handle is not None and self._handle.is_cancel_requested
 
     def end(self, how: str, result: Any) -> None:
@@ -77,11 +77,11 @@ class Goals:
 
 
 def _never(handle: Any) -> Any:
-    raise AssertionError("goals are ended by `Goals.end`")
+    raise AssertionError("goals are ended by `GoalServer.end`")
 
 
-class Hand:
-    """The Franka Hand: `move` and `grasp` take their time.
+class FrankaHand:
+    """The Franka FrankaHand: `move` and `grasp` take their time.
 
     The fingers go to the width at the speed of the goal. `move` succeeds when they are there; `grasp` when they stand,
     and not farther from the width than its epsilon; a cancelled goal stops them where they are.
@@ -109,7 +109,7 @@ class Hand:
             f"{name}/move": installed_type(FRANKA_GRASP.replace("Grasp", "Move")),
             f"{name}/grasp": installed_type(FRANKA_GRASP),
         }
-        self._server = Goals(node, self._kinds, self._begin, lambda name: self._result(name, "another goal came"))
+        self._server = GoalServer(node, self._kinds, self._begin, lambda name: self._result(name, "another goal came"))
 
     def close(self) -> None:
         """The driver ends."""
@@ -189,7 +189,7 @@ class GripperController:
         self._last, self._stood = measured(), 0.0
         self.goals: list[tuple[float, float]] = []
         self.ended: list[str] = []
-        self._server = Goals(node, {name: self._kind}, self._begin, self._preempted)
+        self._server = GoalServer(node, {name: self._kind}, self._begin, self._preempted)
 
     def close(self) -> None:
         """The driver ends."""

@@ -1,4 +1,4 @@
-"""What joint_trajectory_controller makes of its messages: from point to point by the clock, and then it holds.
+"""Emulator of joint_trajectory_controller: from point to point by the clock, and then it holds.
 
 As ros2_controllers 4.42 (ROS 2 Jazzy) does: messages without a stamp begin when they are first looked at; before the
 first point the way leads from where the arm is *measured* (`from_desired`: from the last desired position); between
@@ -20,7 +20,7 @@ PERIOD_S = 0.001  # of the controller manager of franka_ros2
 
 
 @dataclass(frozen=True, eq=False)
-class Waypoint:
+class TrajectoryPoint:
     """A point of a trajectory.
 
     Attributes:
@@ -51,11 +51,11 @@ class TrajectoryController:
         """It is activated anew where the arm is."""
         self.desired = np.array(positions, dtype=np.float64)
         self._velocity = np.zeros(len(self._joints))
-        self._points: list[Waypoint] = []
+        self._points: list[TrajectoryPoint] = []
         self._begin: float | None = None
-        self._before: Waypoint | None = None  # `after` is a time of the clock here
+        self._before: TrajectoryPoint | None = None  # `after` is a time of the clock here
 
-    def accept(self, joints: tuple[str, ...], points: list[Waypoint], begin: float, now: float) -> str:
+    def accept(self, joints: tuple[str, ...], points: list[TrajectoryPoint], begin: float, now: float) -> str:
         """A message arrived.
 
         Args:
@@ -83,7 +83,8 @@ class TrajectoryController:
             return "a point of another length"
         order = [joints.index(name) for name in self._joints]
         self._points = [
-            Waypoint(p.after, p.positions[order], None if p.velocities is None else p.velocities[order]) for p in points
+            TrajectoryPoint(p.after, p.positions[order], None if p.velocities is None else p.velocities[order])
+            for p in points
         ]
         self._begin, self._before = begin or None, None
         return ""
@@ -94,7 +95,7 @@ class TrajectoryController:
             return self.desired
         if self._before is None:
             here = (self.desired, self._velocity) if self._from_desired else (measured, velocity)
-            self._before = Waypoint(now, *here)
+            self._before = TrajectoryPoint(now, *here)
         if self._begin is None:
             self._begin = now
         times = [self._begin + p.after for p in self._points]
@@ -107,7 +108,7 @@ class TrajectoryController:
             self._between(self._points[i], times[i], self._points[i + 1], times[i + 1], now)
         return self.desired
 
-    def _between(self, a: Waypoint, t_a: float, b: Waypoint, t_b: float, now: float) -> None:
+    def _between(self, a: TrajectoryPoint, t_a: float, b: TrajectoryPoint, t_b: float, now: float) -> None:
         length, s = t_b - t_a, (now - t_a) / (t_b - t_a)
         way = b.positions - a.positions
         if a.velocities is None or b.velocities is None:

@@ -36,7 +36,7 @@ class BenchmarkFaults(Command):
     only: tuple[str, ...] = ()
     """Faults whose names contain one of these; by default all."""
     repeats: int = 1
-    """How often each; the largest times are shown."""
+    """Repetitions of each; the largest times are shown."""
     domain: int | None = None
     """ROS domain; by default ROS_DOMAIN_ID, or one that is likely to be free."""
     logs: Path | None = None

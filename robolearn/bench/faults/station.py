@@ -149,12 +149,12 @@ class FaultStation:
         wait_until(lambda: len(self.commands) > 20 and self.travel(0.0) > MOVING_RAD, 10, "commands")
 
     def travel(self, since: float) -> float:
-        """How far a joint was commanded since then [rad]."""
+        """Largest travel of a joint that was commanded since then [rad]."""
         found = [q for at, q in list(self.commands) if at > since]
         return float(np.ptp(found, axis=0).max()) if found else 0.0
 
     def violations(self) -> int:
-        """What the limit monitor has counted up to now."""
+        """Violations that the limit monitor has counted up to now."""
         return self.monitor.summary()["violations"]
 
     def stood(self) -> float:

@@ -180,7 +180,7 @@ def _fuzz(robot: Any, limits: Any, period: float, seed: int, commands: int, show
 
 
 def _outside(robot: Any, limits: Any, sent: list[Any]) -> int:
-    """How many set-points put the tcp outside the workspace."""
+    """Number of set-points that put the tcp outside the workspace."""
     import numpy as np
 
     if limits.workspace is None or not sent:

@@ -130,7 +130,7 @@ class CollisionReference:
         return self._look(q, REACH)
 
     def depth(self, q: ArrayLike) -> float:
-        """How deep anything overlaps at `q` (n,) [m]; 0: nothing does. Quicker than `look`."""
+        """Depth of the deepest overlap at `q` (n,) [m], 0 without one. Quicker than `look`."""
         found = self._look(q, 0.0)
         return max(-found.own, -found.around, 0.0)
 

@@ -37,7 +37,7 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of the commands so far.
+    """Counts of the commands so far.
 
     Attributes:
       spells: how often each spell was cast.
@@ -114,7 +114,7 @@ class Fuzz:
         return command
 
     def tally(self) -> Tally:
-        """What came of it so far."""
+        """Counts so far."""
         return Tally(self._spells, self._latched, self._armed)
 
     def _operate(self) -> None:

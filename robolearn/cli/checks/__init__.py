@@ -1,4 +1,4 @@
-"""What `robolearn doctor` looks at, by what it is needed for. Each check is a function of a `Machine`."""
+"""The checks of `robolearn doctor` by purpose. Each check is a function of a `Machine`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """What was found about one thing.
+    """Result of one check.
 
     Attributes:
       name: the thing, in a word or two.
@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Answer:
-    """How a child process ended: the JSON objects it printed, and the last line it complained with."""
+    """Result of a child process: exit code, the JSON objects that it printed, the last line of its errors."""
 
     code: int
     values: dict[str, Any] = field(default_factory=dict)
@@ -76,11 +76,11 @@ class Machine:
 
     @cached_property
     def torch(self) -> Answer:
-        """What torch says of itself, run once."""
+        """Version, threads and GPUs of torch, asked for once."""
         return self.python("-c", TORCH)
 
     def succeeds(self, command: Sequence[str]) -> bool:
-        """Whether `command` ends with exit code 0."""
+        """True where `command` ends with exit code 0."""
         try:
             return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
         except (OSError, subprocess.TimeoutExpired):
@@ -91,7 +91,7 @@ class Machine:
         return shutil.which(program)
 
     def module(self, name: str) -> bool:
-        """Whether `name` could be imported."""
+        """True where `name` can be imported."""
         return importlib.util.find_spec(name) is not None
 
     def release(self, distribution: str) -> str | None:
@@ -106,7 +106,7 @@ class Machine:
         return sorted(glob.glob(pattern))
 
     def usable(self, path: str) -> bool:
-        """Whether this user may read and write `path`."""
+        """True where this user may read and write `path`."""
         return os.access(path, os.R_OK | os.W_OK)
 
     def text(self, path: str) -> str:

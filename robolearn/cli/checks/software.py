@@ -22,7 +22,7 @@ def processors(machine: Machine) -> list[Check]:
 
 
 def torch(machine: Machine) -> list[Check]:
-    """Whether torch can be imported, in a child: a broken one may crash."""
+    """Import of torch, in a child process: a broken one may crash."""
     answer = machine.torch
     if answer.code != 0:
         return [Check("torch", False, answer.error, machine.install())]
@@ -80,7 +80,7 @@ def rclpy(machine: Machine) -> list[Check]:
 
 
 def dds(machine: Machine) -> list[Check]:
-    """Whether messages go from one process to another and back over DDS."""
+    """A round trip between two processes over DDS."""
     name = "two processes"
     if not machine.module("rclpy"):
         return [Check(name, False, "not tried without rclpy")]
@@ -98,7 +98,7 @@ def dds(machine: Machine) -> list[Check]:
 
 
 def network(machine: Machine) -> list[Check]:
-    """Who else hears our commands."""
+    """Reach of our commands on the network."""
     reach = machine.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE") or "LOCALHOST"
     domain = machine.environ.get("ROS_DOMAIN_ID") or "0"
     if reach == "SUBNET" and domain == "0":
@@ -110,7 +110,7 @@ def network(machine: Machine) -> list[Check]:
 
 
 def launch(machine: Machine) -> list[Check]:
-    """Whether `ros2 launch robolearn …` would find our files."""
+    """Lookup of our files by `ros2 launch robolearn …`."""
     if machine.which("ros2") is None:
         return [Check("ros2 launch", False, "no ros2 program; robolearn deploy starts the same nodes without it")]
     known = machine.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
@@ -157,7 +157,7 @@ ALLOW = 'echo "$USER - rtprio 80" | sudo tee /etc/security/limits.d/90-robolearn
 
 
 def priority(machine: Machine) -> list[Check]:
-    """Whether this user may ask for SCHED_FIFO."""
+    """Permission of this user to ask for SCHED_FIFO."""
     kernel = "a real-time kernel" if machine.text("/sys/kernel/realtime").strip() == "1" else "an ordinary kernel"
     if machine.which("chrt") is None:
         return [Check("priority", False, "no chrt to try it with", "sudo apt install util-linux")]
