@@ -62,8 +62,8 @@ class BenchmarkHil(Command):
     lanes: int = 2
     """Runs side by side."""
     observe: tuple[str, ...] = ()
-    """Observations of the policy, as for `robolearn train`: proprio images.front images.wrist, for instance, whose pictures
-    are collected then. By default all numbers of the task."""
+    """Observations of the policy, as for `robolearn train`: proprio images.front images.wrist, for instance, whose
+    pictures are collected then. By default all numbers of the task."""
     out: Path = Path("runs/benchmark-hil")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)

@@ -37,7 +37,7 @@ class Evaluator:
         self._stack.close()
 
     def __call__(self, folder: Path) -> PolicyScore:
-        """PolicyScore of the policy in `folder` on the starts that choose."""
+        """Score of the policy in `folder` on the starts that choose."""
         from robolearn.eval import evaluate
 
         policy, env = self._ready(folder)
