@@ -30,12 +30,12 @@ LONGEST = (
     "cli/test_learning_lift.py",  # 30
     "rl/test_rl_off_policy.py",
     "data/tools/test_damaged_videos.py",
-    "cli/test_benchmark_hil.py",
+    "bench/test_benchmark_hil.py",
     "examples/test_examples.py",
     "cli/test_cli_bad_input.py",
     "data/test_data_repair.py",
     "rl/test_rl_resume.py",
-    "cli/test_cli_benchmark_data.py",
+    "bench/test_benchmark_data.py",
     "sim/test_experts.py",
     "rl/test_rl_devices.py",
     "house/test_wheel.py",
@@ -46,7 +46,7 @@ LONGEST = (
     "cli/test_deploy.py",  # 70
     "hardware/teleop/test_browser_chromium.py",
     "cli/test_record_interventions.py",
-    "cli/test_benchmark_faults.py",
+    "bench/test_benchmark_faults.py",
     "hardware/test_faults_processes.py",
     "launch/test_launch_spawn.py",
     "hardware/test_station_watch.py",

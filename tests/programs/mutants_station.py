@@ -135,7 +135,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "stale-pose": Mutant(
         "hardware/safety/filter.py", "self._pose = self._geometry.pose(positions)", "pass",
-        ("tests/hardware/test_impedance.py::test_a_pose_is_that_of_the_set_point_that_the_filter_allows",),
+        ("tests/bench/test_impedance.py::test_a_pose_is_that_of_the_set_point_that_the_filter_allows",),
     ),
     "deploy-forgets-who-was-stopped": Mutant(
         "robolearn/deploy/session.py", "                yield error.episode\n", "                pass\n",
