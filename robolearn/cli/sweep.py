@@ -13,8 +13,8 @@ from typing import Any, Literal
 import tyro
 
 from robolearn.cli.registry import find
-from robolearn.cli.sweep_report import One
 from robolearn.core import BadInput
+from robolearn.eval.sweep_report import SweepRun
 from robolearn.runs.command import Command, check_seed, reported
 from robolearn.runs.command_line import command_text
 
@@ -50,7 +50,7 @@ class Sweep(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.sweep_ray import need_ray
-        from robolearn.cli.sweep_report import summary, write
+        from robolearn.eval.sweep_report import summary, write
         from robolearn.io.json_files import read_json, write_json
         from robolearn.runs.run import RESULT
 
@@ -73,7 +73,7 @@ class Sweep(Command):
         result["wall_s"] = {"total": time.perf_counter() - begun}
         return result
 
-    def _one_by_one(self, ones: Sequence[One]) -> None:
+    def _one_by_one(self, ones: Sequence[SweepRun]) -> None:
         from rich.console import Console
 
         from robolearn.runs import is_run
@@ -86,7 +86,7 @@ class Sweep(Command):
             if not (one.path / RESULT).exists():
                 replace(one.command, resume=is_run(one.path)).run()
 
-    def _side_by_side(self, ones: Sequence[One]) -> None:
+    def _side_by_side(self, ones: Sequence[SweepRun]) -> None:
         from robolearn.cli.sweep_ray import run_all
         from robolearn.runs import Progress, is_run
 
@@ -113,7 +113,7 @@ class Sweep(Command):
         console.print(table)
         console.print(f"report: {result['report'] or result['report_error']}")
 
-    def plan(self) -> Iterator[One]:
+    def plan(self) -> Iterator[SweepRun]:
         """The trainings, in order.
 
         Raises:
@@ -143,7 +143,7 @@ class Sweep(Command):
                 words = [*flags, *(word for name, value in setting.items() for word in (f"--{name}", value))]
                 words += ["--seed", str(seed), "--out", str(path)]
                 command = replace(parse(entry, words), json=self.json)
-                ones.append(One(setting, seed, path, command, (*entry.name.split(), *words)))
+                ones.append(SweepRun(setting, seed, path, command, (*entry.name.split(), *words)))
         yield from ones
 
     def _check_out(self) -> None:

@@ -1,4 +1,4 @@
-"""Results of a sweep: means over seeds with their intervals, curves with bands, one HTML report."""
+"""Report of a sweep: means over seeds with their intervals, curves with bands, one HTML report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CURVES = {  # metric → (heading, label of the axis, whether it is a share)
 }
 
 
-def summary(ones: Sequence[One], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summary(ones: Sequence[SweepRun], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each setting: its name, its runs, and its metrics as `over_seeds` gives them."""
     from robolearn.eval import over_seeds
 
@@ -38,7 +38,7 @@ def summary(ones: Sequence[One], results: Sequence[Mapping[str, Any]]) -> list[d
     return list(rows.values())
 
 
-def name_of(one: One) -> str:
+def name_of(one: SweepRun) -> str:
     """A setting in words: ``lr 0.001, batch 64``."""
     return ", ".join(f"{name} {value}" for name, value in one.setting.items()) or "as given"
 
@@ -58,7 +58,7 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, float]:
     return {key: float(value) for key, value in found.items() if value is not None}
 
 
-def curves(ones: Sequence[One]) -> list[Any]:
+def curves(ones: Sequence[SweepRun]) -> list[Any]:
     """A picture for each metric that is logged, a line with its band for each setting."""
     from robolearn.eval.plots import Curve, mean_series
     from robolearn.runs import read_metrics
@@ -87,7 +87,11 @@ def curves(ones: Sequence[One]) -> list[Any]:
 
 
 def write(
-    out: Path, ones: Sequence[One], results: Sequence[Mapping[str, Any]], settings: Sequence[dict[str, Any]], line: str
+    out: Path,
+    ones: Sequence[SweepRun],
+    results: Sequence[Mapping[str, Any]],
+    settings: Sequence[dict[str, Any]],
+    line: str,
 ) -> Path:
     """Write ``report.html`` into `out`; returns its path."""
     from robolearn.eval import Success
@@ -127,8 +131,8 @@ def _text(value: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class One:
-    """One training of a sweep.
+class SweepRun:
+    """SweepRun training of a sweep.
 
     Attributes:
       setting: flag → value, of what varies.
