@@ -8,15 +8,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from robolearn.cli.registry import find
 from robolearn.core import BadInput
-from robolearn.eval.sweep_report import SweepRun
 from robolearn.runs.command import Command, check_seed, reported
 from robolearn.runs.command_line import command_text
+
+if TYPE_CHECKING:
+    from robolearn.eval.sweep_report import SweepRun
 
 TRAININGS = ("train", "finetune", "distill")
 TABLE = "sweep.json"
@@ -120,6 +122,7 @@ class Sweep(Command):
           BadInput: something in the command line of one of them; all are looked at before the first is run.
         """
         from robolearn.cli.main import parse
+        from robolearn.eval.sweep_report import SweepRun
 
         if not self.command or self.command[0] not in TRAININGS:
             got = self.command[0] if self.command else "nothing"

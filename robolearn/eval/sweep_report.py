@@ -9,6 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from robolearn.eval.intervals import Success, over_seeds
+from robolearn.eval.plots import Curve, mean_series
+from robolearn.eval.report import write_report
+from robolearn.eval.report_data import Outcome, ReportData
+from robolearn.runs import read_metrics
+from robolearn.runs.run import axis
+
 RATES = ("success", "best_success")  # metrics that are shares in [0, 1]
 CURVES = {  # metric → (heading, label of the axis, whether it is a share)
     "eval_success": ("Success on the way, without noise", "success [%]", True),
@@ -22,7 +29,6 @@ CURVES = {  # metric → (heading, label of the axis, whether it is a share)
 
 def summary(ones: Sequence[SweepRun], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each setting: its name, its runs, and its metrics as `over_seeds` gives them."""
-    from robolearn.eval import over_seeds
 
     rows: dict[str, dict[str, Any]] = {}
     for one, result in zip(ones, results, strict=True):
@@ -60,9 +66,6 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, float]:
 
 def curves(ones: Sequence[SweepRun]) -> list[Any]:
     """A picture for each metric that is logged, a line with its band for each setting."""
-    from robolearn.eval.plots import Curve, mean_series
-    from robolearn.runs import read_metrics
-    from robolearn.runs.run import axis
 
     groups: dict[str, list[list[dict[str, Any]]]] = {}
     for one in ones:
@@ -94,9 +97,6 @@ def write(
     line: str,
 ) -> Path:
     """Write ``report.html`` into `out`; returns its path."""
-    from robolearn.eval import Success
-    from robolearn.eval.report import write_report
-    from robolearn.eval.report_data import Outcome, ReportData
 
     pooled: dict[str, list[Mapping[str, Any]]] = {}
     for one, result in zip(ones, results, strict=True):
