@@ -22,8 +22,9 @@ from hardware.teleop.device import Status
 from robolearn.cli import view as view_module
 from robolearn.cli.finetune import standing
 from robolearn.cli.main import main
-from robolearn.cli.view import Clip, Player, WatchedEnv
+from robolearn.cli.view import Player
 from robolearn.rollout.chunks import execute
+from robolearn.rollout.watched_env import Clip, WatchedEnv
 from robolearn.runs.run import read_metrics
 from robots import PANDA
 from sim.registry import make_env

@@ -9,7 +9,7 @@ from mutation import Mutant, kill_replacements
 VIEW, SEEN = ("tests/hardware/teleop/test_view.py",), ("tests/hardware/teleop/test_view_chromium.py",)
 WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
 BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/wrapped.py"
-CLIPS, FILM = "robolearn/cli/view.py", "sim/embedded/film.py"
+CLIPS, PLAYER, FILM = "robolearn/rollout/watched_env.py", "robolearn/cli/view.py", "sim/embedded/film.py"
 STORED = "        self._status = status\n"
 
 MUTANTS: dict[str, Mutant] = {
@@ -31,8 +31,8 @@ MUTANTS: dict[str, Mutant] = {
     "clip-without-steps": Mutant(CLIPS, "if self._clip is None:\n            r", "if 1:\n            r", WATCHED),
     "clip-rewards-lost": Mutant(CLIPS, '"step_rewards": out.rewards', '"step_rewards": 0 * out.rewards', WATCHED),
     "clip-end-forgotten": Mutant(CLIPS, '["final_obs"] = out.final', '["final_obs"] = out.observation', WATCHED),
-    "clip-in-haste": Mutant(CLIPS, "else 1.0 / self._hz)", "else 0.0)", WATCHED),
-    "clip-wanted-by-nobody": Mutant(CLIPS, "self._next is None and self._page.watched", "self._next is None", WATCHED),
+    "clip-in-haste": Mutant(PLAYER, "else 1.0 / self._hz)", "else 0.0)", WATCHED),
+    "clip-wanted-by-nobody": Mutant(PLAYER, "self._next is None and self._page.watched", "self._next is None", WATCHED),
     "film-of-the-start": Mutant(FILM, "            if geom is None:", "            if True:", FILMED),
     "film-gripper-open": Mutant(FILM, "closed + share * (opened - closed)", "opened", FILMED),
 }  # fmt: skip

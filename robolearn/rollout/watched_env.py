@@ -1,0 +1,148 @@
+"""Worlds of which the first one's episodes are noted as clips, for a page that plays them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Interface, Observation
+from robolearn.core.protocols import StepResult
+from robolearn.core.scene import Scene
+from robolearn.rollout.chunks import execute
+
+
+@dataclass
+class Clip:
+    """One episode of the first world.
+
+    Attributes:
+      number: the how-many-th of that world, from 0.
+      frames: before each control step: (n,) joints [rad], opening of the gripper [m], what stands around.
+      outcome: in a word, once it has ended.
+      note: what was known of the work when it ended.
+    """
+
+    number: int
+    frames: list[tuple[NDArray[np.float64], float, Scene]] = field(default_factory=list)
+    outcome: str = ""
+    note: str = ""
+
+
+class ClipPlayer(Protocol):
+    """The page that plays clips; `wants` is true while it is looked at and no clip waits."""
+
+    @property
+    def wants(self) -> bool: ...
+
+    def give(self, clip: Clip) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class WatchedEnv:
+    """A `ChunkEnv`: `env`, whose first world is shown on a page.
+
+    Args:
+      env: embedded worlds.
+      player: plays what is noted.
+      joints: of the arm, n; `proprio` begins with their positions, then comes the opening of the gripper.
+    """
+
+    def __init__(self, env: Any, player: ClipPlayer, joints: int) -> None:
+        self._env, self._player, self._n = env, player, joints
+        self.num_envs: int = env.num_envs
+        self.interface: Interface = env.interface
+        self.task: str = env.task
+        self.prompt: str = env.prompt
+        self.max_episode_steps: int = env.max_episode_steps
+        self.reports_success: bool = env.reports_success
+        self.continuing: bool = env.continuing
+        self.steps_together: bool = env.steps_together
+        self.note = ""
+        self._observation: Observation = {}
+        self._number = -1
+        self._clip: Clip | None = None  # of the running episode, where it is noted from its beginning
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
+        """See `Env.reset`."""
+        self._observation, infos = self._env.reset(seed=seed, options=options)
+        self._begin()
+        return self._observation, infos
+
+    def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """See `Env.step`."""
+        if active is None or active[0]:
+            self._note(self._observation)
+        result = self._env.step(actions, active)
+        self._observation, _, terminated, truncated, infos = result
+        if (active is None or active[0]) and (terminated[0] or truncated[0]):
+            self._ended(infos.get("success"))
+        return result
+
+    def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
+        """See `ChunkEnv.step_chunk`."""
+        if self._clip is None:
+            result = self._env.step_chunk(chunks, active)
+        else:
+            result = self._noted_chunk(chunks, np.ones(self.num_envs, np.bool_) if active is None else active)
+        self._observation, _, terminated, truncated, infos = result
+        if (active is None or active[0]) and (terminated[0] or truncated[0]):
+            self._ended(infos.get("success"))
+        return result
+
+    def snapshot(self) -> dict[str, NDArray] | None:
+        """See `Env.snapshot`."""
+        return self._env.snapshot()
+
+    def restore(self, snapshot: dict[str, NDArray]) -> Observation:
+        """See `Env.restore`; the running episode is not shown."""
+        self._observation, self._clip = self._env.restore(snapshot), None
+        return self._observation
+
+    def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
+        """See `Env.frame`."""
+        return self._env.frame(world)
+
+    def close(self, **kwargs: Any) -> None:
+        """Close the page and the worlds."""
+        self._player.close()
+        self._env.close(**kwargs)
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _noted_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_]) -> StepResult:
+        def before(a: int, observation: Observation, going: NDArray[np.bool_]) -> None:
+            if going[0]:
+                self._note(observation)
+
+        out = execute(self._env, chunks, active, self._observation, before)
+        ended = out.terminated | out.truncated
+        infos: dict[str, Any] = {"steps": out.steps, "step_rewards": out.rewards, "_final_obs": ended}
+        if out.success is not None:
+            infos["success"] = out.success
+        if ended.any():
+            infos["final_obs"] = out.final
+        return out.observation, out.rewards.sum(axis=1), out.terminated, out.truncated, infos
+
+    def _begin(self) -> None:
+        self._number += 1
+        self._clip = Clip(self._number) if self._player.wants else None
+
+    def _note(self, observation: Observation) -> None:
+        if self._clip is not None:
+            proprio = observation["proprio"][0]
+            joints, opening = proprio[: self._n].astype(np.float64), float(proprio[self._n])
+            self._clip.frames.append((joints, opening, self._env.scene(0)))
+
+    def _ended(self, success: NDArray[np.bool_] | None) -> None:
+        if self._clip is not None:
+            self._clip.outcome = "" if success is None else "solved" if success[0] else "not solved"
+            self._clip.note = self.note
+            self._player.give(self._clip)
+        self._begin()
