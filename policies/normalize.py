@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from policies.networks.encoder import seen_key, stored_key
+from policies.networks.encoder import encoded_key, stored_key
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import PROMPT, is_image, of_goal
 
@@ -89,7 +89,7 @@ class Normalizer(nn.Module):
         """
         out: dict[str, Tensor] = {}
         for key in (*self.vectors, *self.images):
-            stand_ins = (stored_key(key), seen_key(key)) if key in self.images else ()
+            stand_ins = (stored_key(key), encoded_key(key)) if key in self.images else ()
             if made := {name: observation[name] for name in stand_ins if name in observation}:
                 out |= made  # what an encoder made of the pictures stands in for them
                 continue

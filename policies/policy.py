@@ -1,48 +1,64 @@
-"""`ChunkPolicy`: a network, its normaliser and its interface, as the `Policy` that worlds and arms meet."""
+"""Policies of torch as the `Policy` that worlds and arms meet: numpy observations in, chunks of actions out.
+
+`ChunkPolicy` is a network that imitation trained, with the history that it observes. `FeaturePolicy` has critics or an
+actor on one vector of features, and no history. Both draw noise that is reproducible world by world.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from policies.noise import WorldNoise
+from policies.networks.encoder import ObservationEncoder, encoded_key
 from policies.normalize import Normalizer
 from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
-from robolearn.core.specs import is_goal
+from robolearn.core.specs import is_goal, is_image
+
+Backend = Callable[[Mapping[str, NDArray], NDArray], NDArray[np.float32]]
+"""Features (N, …) as observed and standard normal noise (N, …) → the result of `decide`; see
+`policies.storage.backends`."""
+
+BLOCK = 64  # calls whose noise is made at once: a generator per world and call would cost more than the policy
 
 
-class ChunkNet(Protocol):
-    """What flow and diffusion policies have in common; see `policies.kinds.flow.FlowPolicy`."""
+class WorldNoise:
+    """Standard normal noise that depends on (seed, world, call) alone, not on the number of worlds or threads.
 
-    name: str
-    config: Any
-    noise_shape: tuple[int, ...]
+    Attributes:
+      shape: of one world's noise.
+      seed: set by `reset`.
+      call: number of `draw` calls since. Setting both restores the sequence.
+    """
 
-    @property
-    def initial_noise_std(self) -> float: ...
+    def __init__(self, shape: tuple[int, ...], seed: int = 0) -> None:
+        self.shape = shape
+        self.reset(seed)
 
-    def encode(self, observation: Mapping[str, Tensor]) -> Tensor: ...
+    def reset(self, seed: int) -> None:
+        """Start anew."""
+        self.seed, self.call = abs(int(seed)), 0
+        self._number, self._block = -1, np.empty((BLOCK, 0, *self.shape), np.float32)
 
-    def time_grid(self) -> Tensor: ...
-
-    def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor: ...
-
-    def sample(self, cond: Tensor, x0: Tensor) -> Tensor: ...
-
-    def loss(
-        self,
-        observation: Mapping[str, Tensor],
-        action: Tensor,
-        is_pad: Tensor | None,
-        generator: torch.Generator,
-        target: Any = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]: ...
+    def draw(self, worlds: int) -> NDArray[np.float32]:
+        """(worlds, *shape)."""
+        number, row = divmod(self.call, BLOCK)
+        if number != self._number:
+            self._number, self._block = number, np.empty((BLOCK, 0, *self.shape), np.float32)
+        have = self._block.shape[1]
+        if have < worlds:
+            new = [
+                np.random.default_rng((self.seed, world, number)).standard_normal((BLOCK, *self.shape), np.float32)
+                for world in range(have, worlds)
+            ]
+            self._block = np.concatenate((self._block, np.stack(new, axis=1)), axis=1)
+        self.call += 1
+        return self._block[row, :worlds].copy()
 
 
 def feature(interface: Interface, observation: Observation, key: str) -> NDArray:
@@ -59,70 +75,43 @@ def feature(interface: Interface, observation: Observation, key: str) -> NDArray
     return np.ascontiguousarray(value, dtype=spec.dtype if spec.dtype == "uint8" else np.float32)
 
 
-def features(interface: Interface, observation: Observation) -> dict[str, NDArray]:
-    """Those of `observation` that `interface` states; raises as `feature`."""
-    return {key: feature(interface, observation, key) for key in interface.observation}
-
-
-Backend = Callable[[Mapping[str, NDArray], NDArray], NDArray[np.float32]]
-"""Features (N, …) as observed and standard normal noise (N, …) → what `decide` gives; see
-`policies.storage.backends`."""
-
-
-def compute(policy: Any, observation: Mapping[str, NDArray], noise: NDArray) -> NDArray[np.float32]:
-    """What ``policy.decide`` gives for the N worlds of `observation`, by the policy's backend."""
-    if policy.backend is not None:
-        return policy.backend(observation, noise)
-    tensors = {key: torch.from_numpy(value).to(policy.device) for key, value in observation.items()}
-    return policy.decide(tensors, torch.from_numpy(noise).to(policy.device)).cpu().numpy()
-
-
-class ChunkPolicy(nn.Module):
-    """Numpy observations of N worlds → chunks of actions; implements `robolearn.core.Policy`.
+class TorchPolicy(nn.Module):
+    """Implements `robolearn.core.Policy`; a subclass has `decide`.
 
     Attributes:
-      net: the network, on normalised tensors.
-      normalizer: between the two.
-      interface: what the policy needs to see and what it commands.
+      config: the settings in its config.json.
+      normalizer: of observations, and of actions where they are normalised.
+      interface: what the policy observes and commands.
       execute_steps: Ta.
-      noise: where samples start; world w's noise depends on (seed, w, call) alone.
+      noise: of the samples; world w's noise depends on (seed, w, call) alone.
       backend: computes decisions in the place of `decide`, or None.
-
-    With To > 1 the last To observations of every world are kept, one per control step: `observe` takes those inside
-    an executed chunk. `begin` makes worlds forget theirs when their episodes start.
+      observes_every_step: `observe` is needed inside an executed chunk.
     """
 
-    def __init__(self, net: nn.Module, normalizer: Normalizer, interface: Interface) -> None:
+    config: Any
+    normalizer: Normalizer
+    observes_every_step = False
+
+    def __init__(self, interface: Interface, execute: int, noise: tuple[int, ...]) -> None:
         super().__init__()
-        self.net: Any = net  # a ChunkNet; nn.Module and a protocol have no common type
-        self.normalizer = normalizer
-        self.interface = interface
-        self.execute_steps: int = self.net.config.execute
-        self.noise = WorldNoise(self.net.noise_shape)
+        self.interface, self.execute_steps = interface, execute
+        self.noise = WorldNoise(noise)
         self.backend: Backend | None = None
-        self._observe: int = self.net.config.observe
-        self.observes_every_step = self._observe > 1
-        self._history: dict[str, NDArray] = {}
-        self._fresh: NDArray[np.bool_] | None = None
 
-    def with_initial_noise(self, std: float) -> ChunkPolicy:
-        """The same weights with another standard deviation of the noise that denoising begins with."""
-        return self.sampling(initial_noise_std=std)
-
-    def sampling(self, **settings: Any) -> ChunkPolicy:
-        """The same weights of a flow or diffusion policy with other settings of its sampler: `initial_noise_std`,
-        `steps`, `guidance`.
-
-        Raises:
-          BadInput: settings that do not fit each other or what was trained.
-        """
-        net = self.net.with_config(replace(self.net.config, **settings))
-        return ChunkPolicy(net, self.normalizer, self.interface).train(self.training)
+    def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Features (N, [To,] …) as observed and standard normal noise (N, …) → actions in [-1, 1], (N, Tp, Da) or
+        (N, Ta · Da)."""
+        raise NotImplementedError
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.normalizer.action_half.device
+
+    @property
+    def observed_steps(self) -> Mapping[str, int]:
+        """To of the features that `decide` takes with their history."""
+        return {}
 
     def bind(self, offered: Interface) -> None:
         """Nothing is open: the checkpoint states the whole interface."""
@@ -130,48 +119,114 @@ class ChunkPolicy(nn.Module):
     def reset(self, seed: int) -> None:
         """Start the noise anew and forget all history."""
         self.noise.reset(seed)
-        self._history, self._fresh = {}, None
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """Forget the history of the worlds (N,) that are true: a new episode starts there."""
-        if self._observe > 1:
-            self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
 
     def observe(self, observation: Observation) -> None:
-        """Take the observation of a step at which `act` is not asked into the history.
+        """Take the observation of a step at which `act` is not called into the history.
 
         Raises:
           BadInput: a feature is missing or has another shape.
         """
-        if self._observe > 1:
-            self._remember(features(self.interface, observation))
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
-        """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`.
+        """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`; a `FeaturePolicy` gives (N, Ta, Da).
 
         Raises:
           BadInput: a feature is missing or has another shape.
           NonFinite: the observation, or the network on it, gave NaN.
         """
-        needed = features(self.interface, observation)
-        if self._observe > 1:
-            needed = self._remember(needed)
-        actions = compute(self, needed, self.noise.draw(len(next(iter(needed.values())))))
-        if not np.isfinite(actions).all():
-            bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
+        found = self._history_with(self._features(observation))
+        noise = self.noise.draw(len(next(iter(found.values()))))
+        if self.backend is not None:
+            return self._actions(self.backend(found, noise))
+        return self._actions(self.decide(self._tensors(found), torch.from_numpy(noise).to(self.device)).cpu().numpy())
+
+    def _features(self, observation: Observation) -> dict[str, NDArray]:
+        return {key: feature(self.interface, observation, key) for key in self.interface.observation}
+
+    def _tensors(self, features: Mapping[str, NDArray]) -> dict[str, Tensor]:
+        return {key: torch.from_numpy(value).to(self.device) for key, value in features.items()}
+
+    def _history_with(self, features: dict[str, NDArray]) -> dict[str, NDArray]:
+        """Input of `decide` for the newest `features`."""
+        return features
+
+    def _actions(self, actions: NDArray[np.float32]) -> ActionChunk:
+        """The result of `decide`, checked, as (N, steps, Da)."""
+        chunk = actions.reshape(len(actions), -1, self.interface.action.size)
+        if not np.isfinite(chunk).all():
+            bad = np.flatnonzero(~np.isfinite(chunk).all(axis=(1, 2)))
             raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
-        return actions
+        return chunk
+
+
+class ChunkPolicy(TorchPolicy):
+    """A network that imitation trained.
+
+    Attributes:
+      net: the `policies.kinds.chunk_net.ChunkNet`, on normalised tensors.
+
+    With To > 1 the last To observations of every world are kept, one per control step: `observe` takes those inside
+    an executed chunk. `begin` makes worlds forget theirs when their episodes start.
+    """
+
+    def __init__(self, net: nn.Module, normalizer: Normalizer, interface: Interface) -> None:
+        config: Any = net.config
+        super().__init__(interface, config.execute, net.noise_shape)  # type: ignore[arg-type]
+        self.net: Any = net
+        self.normalizer = normalizer
+        self._observe: int = config.observe
+        self.observes_every_step = self._observe > 1
+        self._history: dict[str, NDArray] = {}
+        self._fresh: NDArray[np.bool_] | None = None
+
+    @property
+    def config(self) -> Any:
+        return self.net.config
+
+    @property
+    def observed_steps(self) -> Mapping[str, int]:
+        return self.net.encoder.steps
+
+    def with_initial_noise(self, std: float) -> ChunkPolicy:
+        """The same weights with another standard deviation of the noise that denoising begins with."""
+        return self.sampling(initial_noise_std=std)
+
+    def sampling(self, **settings: Any) -> ChunkPolicy:
+        """The same weights of a policy that denoises with other settings of its sampler: `initial_noise_std`, `steps`,
+        `guidance`.
+
+        Raises:
+          BadInput: settings that do not fit each other or what was trained.
+        """
+        net = self.net.with_config(replace(self.net.config, **settings))
+        return ChunkPolicy(net, self.normalizer, self.interface).train(self.training)
+
+    def reset(self, seed: int) -> None:
+        super().reset(seed)
+        self._history, self._fresh = {}, None
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        if self._observe > 1:
+            self._fresh = worlds.copy() if self._fresh is None else self._fresh | worlds
+
+    def observe(self, observation: Observation) -> None:
+        if self._observe > 1:
+            self._history_with(self._features(observation))
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
-        """Features (N, [To,] …) as observed and standard normal noise (N, *noise_shape) → (N, Tp, Da) in [-1, 1]."""
         cond = self.net.encode(self.normalizer.observation(observation))
         return self.normalizer.action_back(self.net.sample(cond, noise * self.net.initial_noise_std))
 
-    def _remember(self, observation: dict[str, NDArray]) -> dict[str, NDArray]:
-        """Push the newest observation; (N, To, …), oldest first, goals as they are. A fresh world repeats what it
-        sees."""
-        for key, value in observation.items():
+    def _history_with(self, features: dict[str, NDArray]) -> dict[str, NDArray]:
+        """The last To `features` of each world, (N, To, …), oldest first; goals as they are. A fresh world repeats its
+        first observation."""
+        if self._observe == 1:
+            return features
+        for key, value in features.items():
             if is_goal(key):
                 self._history[key] = value
                 continue
@@ -185,3 +240,82 @@ class ChunkPolicy(nn.Module):
             self._history[key] = history
         self._fresh = None
         return self._history
+
+
+class FeaturePolicy(TorchPolicy):
+    """A policy without memory whose critics or actor take an observation as one vector.
+
+    The `encoder` of its pictures is frozen: wherever observations are taken, those whose pictures are already `encoded`
+    do as well.
+
+    Args:
+      execute: Ta.
+      noise: shape of the noise that `decide` takes for one world.
+      encoder: of a policy that observes pictures.
+
+    Attributes:
+      components, size: Da, H · Da.
+      feature_size: F, length of that vector.
+
+    Raises:
+      BadInput: pictures, and no encoder.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        execute: int,
+        noise: tuple[int, ...] = (),
+        encoder: ObservationEncoder | None = None,
+    ) -> None:
+        super().__init__(interface, execute, noise)
+        self._pictures = sorted(key for key, spec in interface.observation.items() if is_image(spec))
+        if self._pictures and encoder is None:
+            raise BadInput(
+                "policy", got=f"pictures ({', '.join(self._pictures)})",
+                expected="numbers alone: one that is learned anew has no encoder; proposals and dsrl use the base's",
+            )  # fmt: skip
+        self.components = interface.action.size
+        self.size = execute * self.components
+        vectors = sum(spec.size for spec in interface.observation.values())
+        self.feature_size = vectors if encoder is None else encoder.size
+
+    @property
+    def encoder(self) -> ObservationEncoder:
+        """Of the pictures."""
+        raise NotImplementedError
+
+    def encoded(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`observation` with the encoding of each picture (B, H, W, c) in its place."""
+        out = {key: value for key, value in observation.items() if key not in self._pictures}
+        for key in self._pictures:
+            if key in observation:
+                out[encoded_key(key)] = self.encoder.encode_picture(key, self.normalizer.picture(observation[key]))
+        return out
+
+    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """Observations as they are, or `encoded` → features (B, F), normalised."""
+        normal = self.normalizer.observation(observation)
+        if self._pictures:
+            return self.encoder(normal)
+        return torch.cat([normal[key].flatten(1) for key in sorted(normal)], 1)
+
+
+class ProposerPolicy(FeaturePolicy):
+    """A `FeaturePolicy` around a policy that denoises, whose encoder and statistics it shares.
+
+    Args:
+      proposer: π; it observes one step.
+    """
+
+    def __init__(self, proposer: ChunkPolicy, noise: tuple[int, ...] = ()) -> None:
+        super().__init__(proposer.interface, proposer.execute_steps, noise, proposer.net.encoder)
+        self.proposer = proposer
+
+    @property
+    def normalizer(self) -> Normalizer:
+        return self.proposer.normalizer
+
+    @property
+    def encoder(self) -> ObservationEncoder:
+        return self.proposer.net.encoder

@@ -1,4 +1,4 @@
-"""The kinds of policy by name: configuration ↔ JSON, configuration → network, JSON → policy."""
+"""Policies of any kind: configuration ↔ JSON, configuration → network, JSON → policy."""
 
 from __future__ import annotations
 
@@ -8,64 +8,32 @@ from dataclasses import replace
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import torch
-from torch import nn
 
-from policies.kinds.act import ActPolicy
-from policies.kinds.flow import FlowPolicy
-from policies.kinds.gaussian import GaussianPolicy
-from policies.kinds.regression import RegressionPolicy
+from policies.kinds.gaussian import GaussianConfig
 from policies.networks.backbones import load_pretrained, resolved
 from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.settings import (
-    BEFORE,
-    DENOISING,
-    POLICIES,
-    RENAMED,
-    ActConfig,
-    ActorConfig,
-    ChosenConfig,
-    FlowConfig,
-    GaussianConfig,
-    PolicyConfig,
-    RegressionConfig,
-)
-from policies.stateless import StatelessPolicy
-from policies.wrappers.best_of_n import ChosenPolicy
-from policies.wrappers.noise_steered import SteeredPolicy
+from policies.policy import ChunkPolicy, ProposerPolicy, TorchPolicy
+from policies.settings import POLICIES, PolicyConfig, denoising_kinds
+from policies.wrappers.best_of_n import BestOfNConfig
+from policies.wrappers.noise_steered import NoiseSteeredConfig
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import is_image
 
 Config = TypeVar("Config")
-LearnedPolicy = ChunkPolicy | StatelessPolicy
-AROUND: dict[str, tuple[type[ChosenPolicy | SteeredPolicy], type[Any]]] = {
-    "chosen": (ChosenPolicy, ChosenConfig),
-    "steered": (SteeredPolicy, ActorConfig),
-}  # kinds that hold a flow or diffusion policy, the "proposer" of their config.json
-GAUSSIAN = "gaussian"
+RL_POLICIES: dict[str, type[Any]] = {
+    config.name: config for config in (BestOfNConfig, NoiseSteeredConfig, GaussianConfig)
+}
+"""Kinds that RL on replayed transitions makes. `takes_proposer`: around a policy that denoises, the "proposer" of their
+config.json."""
+RENAMED_KINDS = {"chosen": "best_of_n", "steered": "noise_steered"}  # of checkpoints under another name
+RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name
+BEFORE = {"spacing": "leading"}  # settings of policies whose checkpoint does not state them
 
 
-def build_net(config: PolicyConfig, interface: Interface, device: str = "cpu") -> nn.Module:
-    """A fresh network on the CPU; its random weights come from torch's global generator there.
+def fresh_net(config: PolicyConfig, interface: Interface) -> Any:
+    """As `PolicyConfig.build`, and encoders begin with the pretrained weights that the configuration names.
 
-    On the device "meta" it has shapes, but no weights.
-    """
-    with torch.device(device):
-        if isinstance(config, FlowConfig):
-            return FlowPolicy(config, interface)
-        if isinstance(config, RegressionConfig):
-            return RegressionPolicy(config, interface)
-        if isinstance(config, ActConfig):
-            return ActPolicy(config, interface)
-        from policies.kinds.diffusion import DiffusionPolicy  # diffusers takes seconds to import
-
-        return DiffusionPolicy(config, interface)
-
-
-def fresh_net(config: PolicyConfig, interface: Interface) -> nn.Module:
-    """As `build_net`, and encoders begin with the pretrained weights that the configuration names.
-
-    The configuration of the network says itself what a backbone is built from, and names no folder any more.
+    The configuration of the network contains the architecture of a backbone, and no folder.
 
     Raises:
       BadInput: a package or a folder is missing, or does not fit; or an encoder is chosen where there are no pictures.
@@ -77,25 +45,19 @@ def fresh_net(config: PolicyConfig, interface: Interface) -> nn.Module:
     crop = encoder.random_crop
     sizes = {(crop or height, crop or width) for height, width, _ in shapes}
     network = replace(config.network, encoder=resolved(encoder, sizes))
-    net: Any = build_net(replace(config, network=network), interface)
+    net = replace(config, network=network).build(interface)
     load_pretrained(net.encoder.cameras, encoder)
     return net
 
 
-def kind_to_json(policy: LearnedPolicy) -> dict[str, Any]:
+def kind_to_json(policy: TorchPolicy) -> dict[str, Any]:
     """Kind and settings of a policy, as they stand in its config.json."""
-    if isinstance(policy, ChunkPolicy):
-        return {"kind": policy.net.name, "settings": config_to_json(policy.net.config)}
-    settings = config_to_json(policy.config)
-    if isinstance(policy, GaussianPolicy):
-        return {"kind": GAUSSIAN, "settings": settings}
-    assert isinstance(policy, ChosenPolicy | SteeredPolicy)
-    kind = next(name for name, (cls, _) in AROUND.items() if isinstance(policy, cls))
-    return {"kind": kind, "settings": settings, "proposer": kind_to_json(policy.proposer)}
+    found = {"kind": policy.config.name, "settings": config_to_json(policy.config)}
+    return found | {"proposer": kind_to_json(policy.proposer)} if isinstance(policy, ProposerPolicy) else found
 
 
-def build_policy(data: Mapping[str, Any], interface: Interface, what: str, device: str = "cpu") -> LearnedPolicy:
-    """A fresh policy of the kind and settings that `kind_to_json` wrote; see `build_net` for `device`.
+def build_policy(data: Mapping[str, Any], interface: Interface, what: str, device: str = "cpu") -> TorchPolicy:
+    """A fresh policy of the kind and settings that `kind_to_json` wrote; see `PolicyConfig.build` for `device`.
 
     Args:
       what: where `data` comes from, for messages.
@@ -105,22 +67,21 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
     """
     if not isinstance(data, Mapping):
         raise BadInput(f"{what}: proposer", got=type(data).__name__, expected="an object with kind and settings")
-    kind, settings = data.get("kind"), data.get("settings")
-    if kind in AROUND:
-        cls, config = AROUND[kind]
+    stored = data.get("kind", "nothing")
+    kind = RENAMED_KINDS.get(stored, stored)
+    if kind not in POLICIES | RL_POLICIES:
+        raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *RL_POLICIES])
+    if kind in POLICIES:
+        net = config_from_json(POLICIES[kind], data.get("settings"), what).build(interface, device)
+        with torch.device(device):
+            return ChunkPolicy(net, Normalizer(interface), interface)
+    config, proposer = RL_POLICIES[kind], None
+    if config.takes_proposer:
         proposer = build_policy(data.get("proposer", {}), interface, what, device)
-        if not isinstance(proposer, ChunkPolicy) or proposer.net.name not in DENOISING:
-            raise BadInput(f"{what}: proposer", got=data["proposer"]["kind"], available=DENOISING)
-        with torch.device(device):
-            return cls(proposer, config_from_json(config, settings, what))
-    if kind == GAUSSIAN:
-        with torch.device(device):
-            return GaussianPolicy(Normalizer(interface), interface, config_from_json(GaussianConfig, settings, what))
-    if kind not in POLICIES:
-        raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *AROUND, GAUSSIAN])
-    net = build_net(config_from_json(POLICIES[kind], settings, what), interface, device)
+        if proposer.config.name not in denoising_kinds():
+            raise BadInput(f"{what}: proposer", got=proposer.config.name, available=denoising_kinds())
     with torch.device(device):
-        return ChunkPolicy(net, Normalizer(interface), interface)
+        return config_from_json(config, data.get("settings"), what).build(interface, proposer)
 
 
 def config_to_json(config: Any) -> dict[str, Any]:

@@ -1,36 +1,41 @@
-"""What a policy is: the frozen dataclasses in its config.json, whose fields are flags of ``robolearn train``.
+"""Kinds of policy that imitation trains: one frozen dataclass each, listed in `POLICIES`.
 
-Apart from the networks so that reading a command line does not load torch. A docstring below a field is its help.
+The fields are stored in config.json and are flags of ``robolearn train``; a docstring below a field is its help. No
+import of torch: `PolicyConfig.network` loads it, so that a command line is read without.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import tyro
 
 from policies.networks.encoder_settings import EncoderConfig
-from robolearn.core import BadInput
+from robolearn.core import BadInput, Interface
 from robolearn.core.switches import switch
 
-NETWORKS = ("mlp", "unet1d", "transformer")
-ACTIVATIONS = ("silu", "mish", "relu", "tanh")
-TIME_SAMPLING = ("uniform", "beta", "logit_normal")
-PREDICTIONS = ("epsilon", "sample", "v_prediction")
-SCHEDULES = ("squaredcos_cap_v2", "linear")
-MOST, DEEPEST = 65_536, 1_000  # of whatever a config.json asks for, which may be a stranger's
-SPACINGS = ("trailing", "leading", "linspace")
+if TYPE_CHECKING:
+    from policies.kinds.chunk_net import ChunkNet
+
+NetworkKind = Literal["mlp", "unet1d", "transformer"]
+Activation = Literal["silu", "mish", "relu", "tanh"]
+FlowKind = Literal["rectified", "shortcut"]
+TimeSampling = Literal["uniform", "beta", "logit_normal"]
+Prediction = Literal["epsilon", "sample", "v_prediction"]
+NoiseSchedule = Literal["squaredcos_cap_v2", "linear"]
+Spacing = Literal["trailing", "leading", "linspace"]
+MOST, DEEPEST = 65_536, 1_000  # limits of sizes and layers: a config.json may come from anywhere
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
     """The network from (chunk, time, condition) to a chunk."""
 
-    kind: Annotated[Literal["mlp", "unet1d", "transformer"], tyro.conf.arg(name="network")] = "mlp"
+    kind: Annotated[NetworkKind, tyro.conf.arg(name="network")] = "mlp"
     """A residual MLP over the flat chunk, a conditional 1-D U-Net along its time, or a transformer whose actions attend
-    to what is observed."""
+    to the observation."""
     width: int = 256
     """Units per layer of the MLP or the transformer."""
     depth: int = 3
@@ -39,7 +44,7 @@ class NetworkConfig:
     """Attention heads of the transformer; they divide its width."""
     channels: tuple[int, ...] = (32, 64)
     """Channels per level of the U-Net."""
-    activation: Literal["silu", "mish", "relu", "tanh"] = "silu"
+    activation: Activation = "silu"
     """Of MLP and U-Net."""
     norm: Annotated[bool, tyro.conf.arg(name="layer-norm")] = False
     """LayerNorm before each residual layer of the MLP."""
@@ -50,11 +55,11 @@ class NetworkConfig:
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
 
     def __post_init__(self) -> None:
-        if self.kind not in NETWORKS:
-            raise BadInput("network", got=self.kind, available=NETWORKS)
-        check_heads(self.heads, self.width if self.kind == "transformer" else self.heads)
-        if self.activation not in ACTIVATIONS:
-            raise BadInput("activation", got=self.activation, available=ACTIVATIONS)
+        check_choice("network", self.kind, NetworkKind)
+        heads, width = self.heads, self.width if self.kind == "transformer" else self.heads
+        if not 1 <= heads <= MOST or width % heads:
+            raise BadInput("attention heads", got=f"{heads} of a width of {width}", expected="a divisor of the width")
+        check_choice("activation", self.activation, Activation)
         if self.embedding < 2 or self.embedding % 2:
             raise BadInput("time embedding", got=self.embedding, expected="an even number of at least 2")
         channels_fit = self.channels and all(type(c) is int and c > 0 for c in self.channels)
@@ -64,34 +69,65 @@ class NetworkConfig:
             raise BadInput("network size", got=(self.width, self.depth, self.channels), expected=expected)
 
 
-@dataclass(frozen=True)
-class FlowConfig:
-    """A flow policy: rectified flow, or a shortcut model."""
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig:
+    """Settings of every kind of policy that imitation trains. A kind is a subclass, listed in `POLICIES`.
 
-    kind: Annotated[Literal["rectified", "shortcut"], tyro.conf.arg(name="flow")] = "rectified"
-    """The kind of flow; the velocity of shortcut models also depends on the step size, so that large steps are
-    learned."""
-    steps: Annotated[int, tyro.conf.arg(name="denoise-steps")] = 4
-    """K, Euler steps from noise to action."""
+    Attributes:
+      name: of the kind, in config.json and in --policy.
+      denoises: a `DenoisingConfig`: RL fine-tunes it step by step, critics choose among its samples.
+    """
+
+    name: ClassVar[str]
+    denoises: ClassVar[bool] = False
+
     horizon: int = 4
     """Tp, actions in a predicted chunk."""
     execute: int = 4
     """Ta, how many of them are executed before the policy is asked again."""
     observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
     """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
-    initial_noise_std: Annotated[float, tyro.conf.arg(name="initial-noise-std")] = 1.0
-    """Standard deviation of x_0 when the policy acts. Training always sees 1, the prior of the flow; less keeps to the
-    middle of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    time_sampling: Literal["uniform", "beta", "logit_normal"] = "uniform"
-    """Density of the flow time in training: beta as in π0, more weight near the noise; logit_normal, in the middle."""
     mask_padding: Annotated[bool, switch("mask-padding")] = True
-    """Leave the padded steps of a chunk that reaches over the end of its episode out of the loss: nobody commanded
-    them. --no-mask-padding trains on them (a repetition of the last action)."""
-    consistency: float = 0.25
-    """Share of a batch that trains self-consistency (shortcut only)."""
-    levels: int = 4
-    """The smallest trained step of a shortcut model is 2^-levels."""
+    """Leave the padded steps of a chunk that reaches over the end of its episode out of the loss: they were never
+    commanded. --no-mask-padding trains on them (a repetition of the last action)."""
+
+    def network_class(self) -> type[ChunkNet]:
+        """The `policies.kinds.chunk_net.ChunkNet` of these settings, imported here: it needs torch."""
+        raise NotImplementedError
+
+    def build(self, interface: Interface, device: str = "cpu") -> Any:
+        """A fresh network; its random weights come from torch's global generator on the CPU.
+
+        Args:
+          device: "meta" gives shapes without weights.
+        """
+        import torch
+
+        with torch.device(device):
+            return self.network_class()(self, interface)
+
+    def __post_init__(self) -> None:
+        sizes = (getattr(self, "steps", 1), self.horizon, self.execute, self.observe)
+        if min(sizes) < 1:
+            raise BadInput("K, Tp, Ta, To", got=sizes, expected="at least 1 each")
+        if max(sizes) > MOST:
+            raise BadInput("K, Tp, Ta, To", got=sizes, expected=f"at most {MOST} each")
+        if self.execute > self.horizon:
+            raise BadInput("executed steps Ta", got=self.execute, expected=f"at most the horizon Tp = {self.horizon}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenoisingConfig(PolicyConfig):
+    """Settings of policies that go from noise to actions in K steps, each with a likelihood."""
+
+    denoises: ClassVar[bool] = True
+
+    steps: Annotated[int, tyro.conf.arg(name="denoise-steps")] = 4
+    """K, denoising steps from noise to action when the policy acts."""
+    initial_noise_std: Annotated[float, tyro.conf.arg(name="initial-noise-std")] = 1.0
+    """Standard deviation of the first noise x_0 when the policy acts. Training always uses 1; less keeps to the middle
+    of what was demonstrated, 0 makes the policy deterministic. Fine-tuning chooses it."""
     goal_dropout: float = 0.1
     """p, share of a batch that is trained without its goal, so that --guidance has what to compare with (policies with
     --goal only)."""
@@ -99,15 +135,51 @@ class FlowConfig:
     """w, how much of what the goal changes is taken when the policy acts: v + w (v with the goal - v), v being without;
     1: no guidance (policies with --goal only)."""
 
+    @property
+    def guidable(self) -> bool:
+        """False where no guidance but 1 can be sampled, whatever the policy observes."""
+        return True
+
     def __post_init__(self) -> None:
-        if self.kind not in ("rectified", "shortcut"):
-            raise BadInput("flow kind", got=self.kind, available=("rectified", "shortcut"))
-        if self.time_sampling not in TIME_SAMPLING:
-            raise BadInput("time sampling", got=self.time_sampling, available=TIME_SAMPLING)
-        check_chunk(self.steps, self.horizon, self.execute, self.observe)
-        check_goal(self.goal_dropout, self.guidance)
+        super().__post_init__()
+        if not 0.0 <= self.goal_dropout < 1.0:
+            raise BadInput("--goal-dropout", got=self.goal_dropout, expected="0 to less than 1")
+        if not 0.0 <= self.guidance <= 100.0:
+            raise BadInput("--guidance", got=self.guidance, expected="0 to 100; 1 is without guidance")
         if not 0.0 <= self.initial_noise_std <= 1.0:
             raise BadInput("initial noise std", got=self.initial_noise_std, expected="0 to 1")
+
+
+@dataclass(frozen=True)
+class FlowConfig(DenoisingConfig):
+    """A flow policy: rectified flow, or a shortcut model."""
+
+    name: ClassVar[str] = "flow"
+
+    kind: Annotated[FlowKind, tyro.conf.arg(name="flow")] = "rectified"
+    """The kind of flow; the velocity of shortcut models also depends on the step size, so that large steps are
+    learned."""
+    time_sampling: TimeSampling = "uniform"
+    """Density of the flow time in training: beta as in π0, more weight near the noise; logit_normal, in the middle."""
+    consistency: float = 0.25
+    """Share of a batch that trains self-consistency (shortcut only)."""
+    levels: int = 4
+    """The smallest trained step of a shortcut model is 2^-levels."""
+
+    @property
+    def guidable(self) -> bool:
+        # A large step is trained as the mean of two smaller ones that are not guided.
+        return self.kind != "shortcut"
+
+    def network_class(self) -> type[ChunkNet]:
+        from policies.kinds.flow import FlowPolicy
+
+        return FlowPolicy
+
+    def __post_init__(self) -> None:
+        check_choice("flow kind", self.kind, FlowKind)
+        check_choice("time sampling", self.time_sampling, TimeSampling)
+        super().__post_init__()
         if self.kind == "shortcut" and not (0 < self.consistency < 1 and 1 <= self.levels <= 10):
             raise BadInput(
                 "shortcut", got=(self.consistency, self.levels), expected="0 < consistency < 1, levels 1..10"
@@ -117,79 +189,60 @@ class FlowConfig:
 
 
 @dataclass(frozen=True)
-class DiffusionConfig:
+class DiffusionConfig(DenoisingConfig):
     """A diffusion policy, trained by DDPM and sampled by DDIM."""
 
+    name: ClassVar[str] = "diffusion"
+
     steps: Annotated[int, tyro.conf.arg(name="denoise-steps")] = 10
-    """K, denoising steps when sampling."""
+    """K, denoising steps from noise to action when the policy acts."""
     train_steps: Annotated[int, tyro.conf.arg(name="noise-schedule-steps")] = 100
     """Length of the noise schedule in training."""
     eta: float = 0.0
     """0 samples by DDIM, 1 by the ancestral sampler of DDPM; fine-tuning wants 0."""
-    initial_noise_std: Annotated[float, tyro.conf.arg(name="initial-noise-std")] = 1.0
-    """Standard deviation of the first noise when the policy acts; training always sees 1. Fine-tuning chooses it."""
-    prediction: Literal["epsilon", "sample", "v_prediction"] = "epsilon"
+    prediction: Prediction = "epsilon"
     """What the network predicts."""
-    schedule: Literal["squaredcos_cap_v2", "linear"] = "squaredcos_cap_v2"
+    schedule: NoiseSchedule = "squaredcos_cap_v2"
     """The noise schedule, by its name in diffusers."""
-    spacing: Literal["trailing", "leading", "linspace"] = "trailing"
+    spacing: Spacing = "trailing"
     """Which of the schedule's steps are taken when sampling, by its name in diffusers; trailing begins with
     pure noise."""
-    horizon: int = 4
-    """Tp, actions in a predicted chunk."""
-    execute: int = 4
-    """Ta, how many of them are executed before the policy is asked again."""
-    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
-    """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    mask_padding: Annotated[bool, switch("mask-padding")] = True
-    """As of a flow policy."""
-    goal_dropout: float = 0.1
-    """p, share of a batch that is trained without its goal, so that --guidance has what to compare with (policies with
-    --goal only)."""
-    guidance: float = 1.0
-    """w, how much of what the goal changes is taken when the policy acts: v + w (v with the goal - v), v being without;
-    1: no guidance (policies with --goal only)."""
+
+    def network_class(self) -> type[ChunkNet]:
+        from policies.kinds.diffusion import DiffusionPolicy
+
+        return DiffusionPolicy
 
     def __post_init__(self) -> None:
-        check_chunk(self.steps, self.horizon, self.execute, self.observe)
-        check_goal(self.goal_dropout, self.guidance)
+        super().__post_init__()
         if not self.steps <= self.train_steps <= MOST:
             expected = f"at most train_steps = {self.train_steps}, and that at most {MOST}"
             raise BadInput("denoising steps K", got=self.steps, expected=expected)
         if not 0.0 <= self.eta <= 1.0:
             raise BadInput("eta", got=self.eta, expected="between 0 (DDIM) and 1 (DDPM)")
-        if not 0.0 <= self.initial_noise_std <= 1.0:
-            raise BadInput("initial noise std", got=self.initial_noise_std, expected="0 to 1")
-        for what, value, available in (
-            ("prediction", self.prediction, PREDICTIONS),
-            ("noise schedule", self.schedule, SCHEDULES),
-            ("spacing", self.spacing, SPACINGS),
-        ):
-            if value not in available:
-                raise BadInput(what, got=value, available=available)
+        check_choice("prediction", self.prediction, Prediction)
+        check_choice("noise schedule", self.schedule, NoiseSchedule)
+        check_choice("spacing", self.spacing, Spacing)
 
 
 @dataclass(frozen=True)
-class RegressionConfig:
+class RegressionConfig(PolicyConfig):
     """A policy that predicts the chunk itself, in one step or in two: the baseline that any flow has to beat."""
+
+    name: ClassVar[str] = "regression"
 
     steps: Annotated[Literal[1, 2], tyro.conf.arg(name="regression-steps")] = 2
     """1: plain regression. 2: the first prediction is refined by a second one, which was trained on noisy chunks."""
     noise: Annotated[float, tyro.conf.arg(name="refine-noise")] = 0.1
     """σ, standard deviation of that noise; a chunk's components fill [-1, 1]."""
-    horizon: int = 4
-    """Tp, actions in a predicted chunk."""
-    execute: int = 4
-    """Ta, how many of them are executed before the policy is asked again."""
-    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
-    """To, observed steps: the newest one and those before it, also those inside an executed chunk."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    mask_padding: Annotated[bool, switch("mask-padding")] = True
-    """As of a flow policy."""
+
+    def network_class(self) -> type[ChunkNet]:
+        from policies.kinds.regression import RegressionPolicy
+
+        return RegressionPolicy
 
     def __post_init__(self) -> None:
-        check_chunk(self.steps, self.horizon, self.execute, self.observe)
+        super().__post_init__()
         if self.steps > 2:
             raise BadInput("regression steps", got=self.steps, available=(1, 2))
         if not 0.0 < self.noise < 1.0:
@@ -197,25 +250,30 @@ class RegressionConfig:
 
 
 @dataclass(frozen=True)
-class ActConfig:
+class ActConfig(PolicyConfig):
     """Action chunking with transformers: a conditional VAE over chunks (ACT)."""
 
-    horizon: int = 16
+    name: ClassVar[str] = "act"
+
+    horizon: int = field(default=16, kw_only=True)
     """Tp, actions in a predicted chunk."""
-    execute: int = 8
+    execute: int = field(default=8, kw_only=True)
     """Ta, how many of them are executed before the policy is asked again."""
-    observe: Annotated[int, tyro.conf.arg(name="observe-steps")] = 1
-    """To, observed steps."""
+    network: NetworkConfig = field(
+        default_factory=lambda: NetworkConfig("transformer", width=128, depth=2), kw_only=True
+    )
     latent: int = 16
     """Length of the style variable z, which is 0 when the policy acts."""
     kl_weight: float = 10.0
     """β, weight of the KL divergence of the style from N(0, 1)."""
-    network: NetworkConfig = field(default_factory=lambda: NetworkConfig("transformer", width=128, depth=2))
-    mask_padding: Annotated[bool, switch("mask-padding")] = True
-    """As of a flow policy."""
+
+    def network_class(self) -> type[ChunkNet]:
+        from policies.kinds.act import ActPolicy
+
+        return ActPolicy
 
     def __post_init__(self) -> None:
-        check_chunk(1, self.horizon, self.execute, self.observe)
+        super().__post_init__()
         if self.network.kind != "transformer":
             raise BadInput("network of act", got=self.network.kind, available=("transformer",))
         if not 1 <= self.latent <= MOST:
@@ -224,105 +282,23 @@ class ActConfig:
             raise BadInput("kl weight", got=self.kl_weight, expected="at least 0")
 
 
-@dataclass(frozen=True)
-class CriticsConfig:
-    """An ensemble of critics that is part of a policy."""
-
-    critics: int = 4
-    """Members of the ensemble."""
-    width: int = 128
-    """Units of a hidden layer."""
-    depth: int = 2
-    """Hidden layers."""
-    batch_norm: bool = False
-    """Batch norm in the place of LayerNorm."""
-
-    def __post_init__(self) -> None:
-        if not (1 <= self.critics <= MOST and 1 <= self.width <= MOST and 1 <= self.depth <= DEEPEST):
-            got = (self.critics, self.width, self.depth)
-            raise BadInput("critics, width, depth", got=got, expected=f"positive numbers up to {MOST}")
-
-
-@dataclass(frozen=True)
-class ChosenConfig(CriticsConfig):
-    """A policy whose chunks critics choose; see `policies.wrappers.best_of_n`."""
-
-    proposals: int = 4
-    """P, chunks that are proposed in each state."""
-    tempo: float = 0.5
-    """τ: twins are up to so much quicker, or half as much slower; 0 for no twins."""
-    caution: float = 0.5
-    """κ, standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (1 <= self.proposals <= MOST and 0.0 <= self.tempo <= 4.0 and 0.0 <= self.caution <= 100.0):
-            got = (self.proposals, self.tempo, self.caution)
-            raise BadInput("proposals, tempo, caution", got=got, expected="at least 1; 0 to 4; 0 to 100")
-
-
-@dataclass(frozen=True)
-class ActorConfig:
-    """A policy that is one squashed Gaussian, of chunks (`policies.kinds.gaussian`) or of noise
-    (`policies.wrappers.noise_steered`)."""
-
-    execute: int = 4
-    """Ta, actions in a chunk."""
-    width: int = 128
-    """Units of a hidden layer."""
-    depth: int = 2
-    """Hidden layers."""
-    magnitude: float = 1.0
-    """The largest component."""
-
-    def __post_init__(self) -> None:
-        if not (1 <= self.execute <= MOST and 1 <= self.width <= MOST and 1 <= self.depth <= DEEPEST):
-            got = (self.execute, self.width, self.depth)
-            raise BadInput("execute, width, depth", got=got, expected=f"positive numbers up to {MOST}")
-        if not 0.0 < self.magnitude <= 10.0:
-            raise BadInput("magnitude", got=self.magnitude, expected="0 to 10")
-
-
-@dataclass(frozen=True)
-class GaussianConfig(ActorConfig):
-    """A squashed Gaussian of chunks; see `policies.kinds.gaussian`."""
-
-    discrete_gripper: bool = False
-    """The gripper is not the Gaussian's: critics choose among close, stay and open."""
-
-
-DenoisingConfig = FlowConfig | DiffusionConfig
-PolicyConfig = FlowConfig | DiffusionConfig | RegressionConfig | ActConfig
-DENOISING: dict[str, type[FlowConfig] | type[DiffusionConfig]] = {"flow": FlowConfig, "diffusion": DiffusionConfig}
-"""Policies with a likelihood step by step: what is fine-tuned by RL."""
-POLICIES: dict[str, type[FlowConfig] | type[DiffusionConfig] | type[RegressionConfig] | type[ActConfig]] = {
-    **DENOISING,
-    "regression": RegressionConfig,
-    "act": ActConfig,
+POLICIES: dict[str, type[PolicyConfig]] = {
+    config.name: config for config in (FlowConfig, DiffusionConfig, RegressionConfig, ActConfig)
 }
-RENAMED = {"start_noise": "initial_noise_std"}  # settings in checkpoints that were written under another name
-BEFORE = {"spacing": "leading"}  # settings of policies whose checkpoint does not state them
 
 
-def check_chunk(steps: int, horizon: int, execute: int, observe: int) -> None:
-    """Raise `BadInput` unless K, Tp, Ta, To make sense together."""
-    if min(steps, horizon, execute, observe) < 1:
-        raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected="at least 1 each")
-    if max(steps, horizon, observe) > MOST:
-        raise BadInput("K, Tp, Ta, To", got=(steps, horizon, execute, observe), expected=f"at most {MOST} each")
-    if execute > horizon:
-        raise BadInput("executed steps Ta", got=execute, expected=f"at most the horizon Tp = {horizon}")
+def denoising_kinds() -> dict[str, type[Any]]:
+    """The `DenoisingConfig` among `POLICIES`, by their names."""
+    return {name: config for name, config in POLICIES.items() if config.denoises}
 
 
-def check_goal(dropout: float, guidance: float) -> None:
-    """Raise `BadInput` unless a goal can be dropped so often, and be followed with that guidance."""
-    if not 0.0 <= dropout < 1.0:
-        raise BadInput("--goal-dropout", got=dropout, expected="0 to less than 1")
-    if not 0.0 <= guidance <= 100.0:
-        raise BadInput("--guidance", got=guidance, expected="0 to 100; 1 is without guidance")
+def check_choice(what: str, value: str, choices: Any) -> None:
+    """Raise `BadInput` unless `value` is one of a ``Literal``."""
+    if value not in get_args(choices):
+        raise BadInput(what, got=value, available=get_args(choices))
 
 
-def check_heads(heads: int, width: int) -> None:
-    """Raise `BadInput` unless a transformer of `width` can have so many heads."""
-    if not 1 <= heads <= MOST or width % heads:
-        raise BadInput("attention heads", got=f"{heads} of a width of {width}", expected="a divisor of the width")
+def check_layers(what: str, *, depth: int, **sizes: int) -> None:
+    """Raise `BadInput` unless `sizes` and the number of layers `depth` are positive and within the limits."""
+    if not (all(1 <= size <= MOST for size in sizes.values()) and 1 <= depth <= DEEPEST):
+        raise BadInput(what, got=(*sizes.values(), depth), expected=f"positive numbers up to {MOST}")

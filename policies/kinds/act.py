@@ -15,50 +15,37 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from policies.loss import step_weight, weighted_mean
-from policies.networks.encoder import build_encoder
+from policies.kinds.chunk_net import ChunkNet, weighted_mean
 from policies.networks.transformer import INITIAL_STD, ConditionTokens, decoder
 from policies.settings import ActConfig
 from robolearn.core import Interface
 
 
-class ActPolicy(nn.Module):
-    """Condition → chunk; the methods are those of `policies.policy.ChunkNet`, without the denoising ones.
+class ActPolicy(ChunkNet):
+    """Condition and style → chunk.
 
     Attributes:
       config: the `ActConfig`.
-      action_dim: Da.
-      cond_dim: C, length of the condition.
       noise_shape: of z, which is 0 when the policy acts.
     """
 
-    name = "act"
-    initial_noise_std = 0.0
-
     def __init__(self, config: ActConfig, interface: Interface) -> None:
-        super().__init__()
-        self.config, self.action_dim = config, interface.action.size
+        super().__init__(config, interface)
         width, heads, layers = config.network.width, config.network.heads, config.network.depth
-        self.encoder = build_encoder(config.network, interface, config.observe)
-        self.cond_dim = self.encoder.size
         self.noise_shape = (config.latent,)
-        # q: a query that looks at the observation and at the chunk
+        # q: a query that attends to the observation and to the chunk
         self.style_query = nn.Parameter(INITIAL_STD * torch.randn(1, width))
         self.style_condition = ConditionTokens(self.encoder.tokens, width)
         self.style_action = ConditionTokens([(config.horizon, self.action_dim)], width)
         self.style = _encoder(width, heads, layers)
         self.style_out = nn.Linear(width, 2 * config.latent)
-        # what is decoded: z and the observation, which look at each other; then a query per action
+        # the memory: z and the observation attend to each other; then a query per action
         self.latent = nn.Linear(config.latent, width)
         self.condition = ConditionTokens(self.encoder.tokens, width)
         self.memory = _encoder(width, heads, layers)
         self.queries = nn.Parameter(INITIAL_STD * torch.randn(config.horizon, width))
         self.decoder = decoder(width, heads, layers)
         self.leave = nn.Linear(width, self.action_dim)
-
-    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
-        """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
-        return self.encoder(observation)
 
     def decode(self, z: Tensor, cond: Tensor) -> Tensor:
         """Style z (B, latent) and condition (B, C) → (B, Tp, Da)."""
@@ -70,7 +57,7 @@ class ActPolicy(nn.Module):
         return self.decode(x0, cond).clamp(-1.0, 1.0)
 
     def posterior(self, action: Tensor, is_pad: Tensor | None, cond: Tensor) -> tuple[Tensor, Tensor]:
-        """μ and log σ² (B, latent) of the style of `action` (B, Tp, Da), whose padded steps are not looked at."""
+        """μ and log σ² (B, latent) of the style of `action` (B, Tp, Da), whose padded steps are masked."""
         query = self.style_query.expand(len(action), -1, -1)
         tokens = torch.cat((query, self.style_condition(cond), self.style_action(action.flatten(1))), dim=1)
         unseen = None
@@ -88,14 +75,13 @@ class ActPolicy(nn.Module):
         generator: torch.Generator,
         target: ActPolicy | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """As `FlowPolicy.loss`; `target` is not used."""
         cond = self.encode(observation)
         pad = is_pad if self.config.mask_padding else None
         mean, log_variance = self.posterior(action, pad, cond)
         noise = torch.randn(mean.shape, generator=generator, device=action.device, dtype=action.dtype)
         # z = μ + σ ε
         z = mean + (0.5 * log_variance).exp() * noise
-        error = weighted_mean((self.decode(z, cond) - action).abs().mean(2), step_weight(action, pad))
+        error = weighted_mean((self.decode(z, cond) - action).abs().mean(2), self.weight(action, pad))
         kl = -0.5 * (1.0 + log_variance - mean.square() - log_variance.exp()).sum(1).mean()
         loss = error + self.config.kl_weight * kl
         return loss, {"loss": loss.detach(), "loss_l1": error.detach(), "kl": kl.detach()}

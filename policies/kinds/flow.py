@@ -7,69 +7,28 @@ Flow time τ runs from 0 (noise) to 1 (action). Everything here is normalised: s
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from policies.loss import step_weight, weighted_mean
-from policies.networks.embedding import FourierEmbedding
-from policies.networks.encoder import build_encoder
-from policies.networks.field import build_field
-from policies.networks.guidance import check_guidance, goal_condition, guided
+from policies.kinds.chunk_net import weighted_mean
+from policies.kinds.denoising import DenoisingNet
 from policies.settings import FlowConfig
 from robolearn.core import Interface
 
 
-class FlowPolicy(nn.Module):
+class FlowPolicy(DenoisingNet):
     """A velocity field v(x, τ, condition[, d]) over normalised action chunks.
 
     Attributes:
       config: the `FlowConfig`.
-      action_dim: Da.
-      cond_dim: C, length of the condition.
-      embedding_dim: E, length of `embed`'s output.
-      noise_shape: shape of one sample's noise, (Tp, Da).
+      noise_shape: (Tp, Da).
     """
 
-    name = "flow"
-
-    @property
-    def initial_noise_std(self) -> float:
-        """Standard deviation of x_0 when the policy acts."""
-        return self.config.initial_noise_std
-
     def __init__(self, config: FlowConfig, interface: Interface) -> None:
-        super().__init__()
-        self.config = config
-        self.action_dim = interface.action.size
-        net = config.network
-        self.encoder = build_encoder(net, interface, config.observe)
-        self.time = FourierEmbedding(net.embedding)
-        self.cond_dim = self.encoder.size
-        self.embedding_dim = net.embedding * (2 if config.kind == "shortcut" else 1)
-        self.field = build_field(
-            net,
-            horizon=config.horizon,
-            action_dim=self.action_dim,
-            embedding=self.embedding_dim,
-            tokens=self.encoder.tokens,
-        )
-        self.noise_shape = (config.horizon, self.action_dim)
-        self.goal = goal_condition(self.encoder, config)
-
-    def with_config(self, config: FlowConfig) -> FlowPolicy:
-        """The same weights, sampled with other settings."""
-        check_guidance(self.encoder, config)
-        net = copy.copy(self)
-        net.config = config
-        return net
-
-    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
-        """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
-        return self.encoder(observation)
+        super().__init__(config, interface, embeddings=2 if config.kind == "shortcut" else 1)
 
     def embed(self, tau: Tensor, d: Tensor | None = None) -> Tensor:
         """Flow time (B,) and step size (B,) → (B, E). `d` counts for shortcut models only, None means 0."""
@@ -103,11 +62,10 @@ class FlowPolicy(nn.Module):
         return torch.tensor(grid, device=self.time.frequency.device)
 
     def denoise(self, x: Tensor, k: int, cond: Tensor) -> Tensor:
-        """μ_k = x + Δτ_k v(x, τ_k, condition, Δτ_k) for (B, Tp, Da) states: step k of `sample`, not cut, and guided as
-        it is."""
+        """μ_k = x + Δτ_k v(x, τ_k, condition, Δτ_k)."""
         grid = self.time_grid()
         tau, dtau = grid[k].expand(len(x)), grid.diff()[k].expand(len(x))
-        return x + dtau[:, None, None] * self._guided(x, self.embed(tau, dtau), cond)
+        return x + dtau[:, None, None] * self.guided(x, self.embed(tau, dtau), cond)
 
     def sample(self, cond: Tensor, x0: Tensor, steps: int | None = None) -> Tensor:
         """Noise x0 (B, Tp, Da) → actions (B, Tp, Da) in [-1, 1], deterministically.
@@ -119,38 +77,12 @@ class FlowPolicy(nn.Module):
         embeddings = self.embed(grid[:-1], sizes)
         x = x0
         for embedding, size in zip(embeddings.unbind(), sizes.tolist(), strict=True):
-            v = self._guided(x, embedding.expand(x.shape[0], -1), cond)
+            v = self.guided(x, embedding.expand(x.shape[0], -1), cond)
             x = torch.add(x, v, alpha=size)
         return x.clamp(-1.0, 1.0)
 
-    def _guided(self, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
-        return guided(self.field, self.goal, self.config.guidance, x, embedding, cond)
-
-    def loss(
-        self,
-        observation: Mapping[str, Tensor],
-        action: Tensor,
-        is_pad: Tensor | None,
-        generator: torch.Generator,
-        target: FlowPolicy | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The training loss of a batch and its named parts (detached scalars).
-
-        Args:
-          observation: normalised tensors.
-          action: (B, Tp, Da) normalised.
-          is_pad: (B, Tp) true where the chunk reaches over the end of its episode, or None.
-          generator: source of all randomness, on the device of the policy.
-          target: the network that makes the targets of self-consistency, e.g. the moving average; the
-            policy itself if None. Never differentiated.
-        """
-        draws, weight = self.draw(action, generator), self.weight(action, is_pad)
-        error = self.errors(observation, action, draws, target)
-        return weighted_mean(error, weight), self.parts(error.detach(), weight, draws)
-
-    def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """What is random in the loss of a batch like `action` (B, Tp, Da), each (B, …): x_0, τ, and of shortcut models
-        the step d, 0 where the flow itself is trained; of policies with a goal whether it is dropped."""
+    def noises(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """x_0, τ, and of shortcut models the step d, 0 where the flow itself is trained."""
         batch, like = len(action), {"device": action.device, "dtype": action.dtype}
         draws = {"x0": torch.randn(action.shape, generator=generator, **like)}
         consistent = max(1, round(batch * self.config.consistency)) if self.config.kind == "shortcut" else 0
@@ -158,19 +90,12 @@ class FlowPolicy(nn.Module):
         if consistent:
             draws["d"] = torch.zeros(batch, **like)
             draws["d"][:consistent], draws["tau"][:consistent] = self._shortcut_steps(consistent, generator, action)
-        if self.goal is not None:
-            draws["dropped"] = torch.rand(batch, generator=generator, **like) < self.config.goal_dropout
         return draws
-
-    def weight(self, action: Tensor, is_pad: Tensor | None) -> Tensor:
-        """(B, Tp) how much each action counts in the loss."""
-        return step_weight(action, is_pad if self.config.mask_padding else None)
 
     def errors(
         self, observation: Mapping[str, Tensor], action: Tensor, draws: Mapping[str, Tensor], target: FlowPolicy | None
     ) -> Tensor:
-        """(B, Tp) squared errors, whose `weighted_mean` is the loss: rows do not depend on each other."""
-        cond = self._condition(observation, draws)
+        cond = self.condition(observation, draws)
         x0, tau, d = draws["x0"], draws["tau"], draws.get("d")
         # x_τ = τ x1 + (1 − τ) x0,  target u = x1 − x0
         x = torch.lerp(x0, action, tau[:, None, None])
@@ -180,18 +105,12 @@ class FlowPolicy(nn.Module):
             c = slice(0, consistent)
             with torch.no_grad():
                 own = {k: v[c] for k, v in observation.items()}, {k: v[c] for k, v in draws.items()}
-                teacher_cond = cond[c] if target is None else teacher._condition(*own)
+                teacher_cond = cond[c] if target is None else teacher.condition(*own)
                 u[c] = teacher._two_half_steps(x[c], tau[c], d[c], teacher_cond)
         return (self.velocity(x, tau, cond, d) - u).square().mean(dim=2)
 
-    def _condition(self, observation: Mapping[str, Tensor], draws: Mapping[str, Tensor]) -> Tensor:
-        """As `encode`, in training: some of the goals are dropped."""
-        cond = self.encode(observation)
-        return cond if self.goal is None else self.goal.drop(cond, draws["dropped"])
-
     def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The loss and its named parts, of what `errors` gave."""
-        parts = {"loss": weighted_mean(error, weight)}
+        parts = super().parts(error, weight, draws)
         if "d" in draws:
             consistent = draws["d"] > 0
             parts["loss_consistency"] = weighted_mean(error[consistent], weight[consistent])

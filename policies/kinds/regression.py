@@ -14,55 +14,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from policies.loss import step_weight, weighted_mean
-from policies.networks.embedding import FourierEmbedding
-from policies.networks.encoder import build_encoder
-from policies.networks.field import build_field
+from policies.kinds.chunk_net import ChunkNet, weighted_mean
 from policies.settings import RegressionConfig
 from robolearn.core import Interface
 
 
-class RegressionPolicy(nn.Module):
-    """Condition → chunk; the methods are those of `policies.policy.ChunkNet`, without the denoising ones.
-
-    Attributes:
-      config: the `RegressionConfig`.
-      action_dim: Da.
-      cond_dim: C, length of the condition.
-      noise_shape: of nothing, as nothing is drawn.
-    """
-
-    name = "regression"
-    initial_noise_std = 0.0
-    noise_shape: tuple[int, ...] = ()
+class RegressionPolicy(ChunkNet):
+    """Condition → chunk, without noise; `config` is a `RegressionConfig`."""
 
     def __init__(self, config: RegressionConfig, interface: Interface) -> None:
-        super().__init__()
-        self.config, self.action_dim = config, interface.action.size
-        net = config.network
-        self.encoder = build_encoder(net, interface, config.observe)
-        self.cond_dim = self.encoder.size
-        self.time = FourierEmbedding(net.embedding)
-        self.field = build_field(
-            net,
-            horizon=config.horizon,
-            action_dim=self.action_dim,
-            embedding=net.embedding,
-            tokens=self.encoder.tokens,
-        )
-
-    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
-        """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
-        return self.encoder(observation)
+        super().__init__(config, interface)
+        self.add_field()
 
     def predict(self, x: Tensor, step: int, cond: Tensor) -> Tensor:
         """π(x, s, condition), (B, Tp, Da): a prediction from nothing (s = 0) or from a chunk (s = 1)."""
         return self.field(x, self.time(x.new_full((x.shape[0],), float(step))), cond)
 
     def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
-        """Condition (B, C) → actions (B, Tp, Da) in [-1, 1]; `x0` is not used."""
         x = cond.new_zeros(cond.shape[0], self.config.horizon, self.action_dim)
         for step in range(self.config.steps):
             x = self.predict(x, step, cond)
@@ -76,9 +46,8 @@ class RegressionPolicy(nn.Module):
         generator: torch.Generator,
         target: RegressionPolicy | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """As `FlowPolicy.loss`; `target` is not used."""
         cond = self.encode(observation)
-        weight = step_weight(action, is_pad if self.config.mask_padding else None)
+        weight = self.weight(action, is_pad)
         first = weighted_mean((self.predict(torch.zeros_like(action), 0, cond) - action).square().mean(2), weight)
         if self.config.steps == 1:
             return first, {"loss": first.detach()}

@@ -23,8 +23,8 @@ def stored_key(camera: str) -> str:
     return f"{camera}/stored"
 
 
-def seen_key(camera: str) -> str:
-    """The feature that may stand in for the pictures `camera`: what their encoder made of them (`looked`)."""
+def encoded_key(camera: str) -> str:
+    """The feature that may stand in for the pictures `camera`: what their encoder made of them (`encode_picture`)."""
     return f"{camera}/seen"
 
 
@@ -81,10 +81,10 @@ class ObservationEncoder(nn.Module):
         self.size = sum(steps * size for steps, size in self.tokens)
 
     @property
-    def looked_at(self) -> dict[str, ArraySpec]:
-        """`seen_key` of each camera → what `looked` gives for a frame."""
+    def encoded_specs(self) -> dict[str, ArraySpec]:
+        """`encoded_key` of each camera → what `encode_picture` gives for a frame."""
         size = {key: steps * size for key, (steps, size) in zip(self.features, self.tokens, strict=True)}
-        return {seen_key(key): ArraySpec((size[key],)) for key in sorted(self.images)}
+        return {encoded_key(key): ArraySpec((size[key],)) for key in sorted(self.images)}
 
     def camera(self, key: str) -> Any:
         """The encoder of the pictures `key`."""
@@ -105,12 +105,12 @@ class ObservationEncoder(nn.Module):
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         """{feature: (B, …) or (B, To, …)} → (B, size); images as (B, [To,] c, H, W) floats in [0, 1], or their
-        `stored` under `stored_key`, or what was `looked` at under `seen_key`."""
+        `stored` under `stored_key`, or what was `encode_picture` at under `encoded_key`."""
         parts: list[Tensor] = []
         for key in self.features:
             if key not in self.images:
                 parts.append(observation[key].flatten(1))
-            elif (seen := observation.get(seen_key(key))) is not None:
+            elif (seen := observation.get(encoded_key(key))) is not None:
                 parts.append(seen.flatten(1))
             elif (stored := observation.get(stored_key(key))) is not None:
                 batch, encoder = stored.shape[0], self.camera(key)
@@ -122,7 +122,7 @@ class ObservationEncoder(nn.Module):
                 parts.append(self.camera(key)(frames).reshape(value.shape[0], -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def looked(self, key: str, frames: Tensor) -> Tensor:
+    def encode_picture(self, key: str, frames: Tensor) -> Tensor:
         """Pictures (B, c, H, W) in [0, 1] of camera `key` → its part of the condition, (B, …)."""
         return self.camera(key)(self._middle(frames))
 

@@ -17,7 +17,7 @@ from robolearn.core import BadInput
 from robolearn.core.device import resolve_device
 
 if TYPE_CHECKING:
-    from policies.registry import LearnedPolicy
+    from policies.policy import TorchPolicy
 
 BackendName = Literal["torch", "compile", "onnx"]
 InferencePrecision = Literal["float32", "bfloat16", "int8"]
@@ -50,7 +50,7 @@ def backend_device(backend: str, device: str) -> str:
     return "cpu"
 
 
-def use_backend(policy: LearnedPolicy, backend: str, precision: str = "float32") -> LearnedPolicy:
+def use_backend(policy: TorchPolicy, backend: str, precision: str = "float32") -> TorchPolicy:
     """Let `backend` compute the decisions of `policy`, which is returned.
 
     Compiling and exporting take seconds; the compiler takes them at the first decision for each number of worlds.
@@ -75,7 +75,7 @@ def use_backend(policy: LearnedPolicy, backend: str, precision: str = "float32")
 class _Torch:
     """A backend of torch: `decide` on the policy's device, in bfloat16 where torch holds that to be safe."""
 
-    def __init__(self, policy: LearnedPolicy, decide: Any, precision: str) -> None:
+    def __init__(self, policy: TorchPolicy, decide: Any, precision: str) -> None:
         self._device, self._decide, self._bfloat16 = policy.device, decide, precision == "bfloat16"
 
     def __call__(self, observation: Mapping[str, NDArray], noise: NDArray) -> NDArray[np.float32]:
@@ -88,11 +88,11 @@ class _Torch:
         return actions.float().cpu().numpy()
 
 
-def _compiled(policy: LearnedPolicy) -> Any:
+def _compiled(policy: TorchPolicy) -> Any:
     """`policy.decide`, compiled by inductor for each number of worlds by itself; on a GPU as CUDA graphs."""
     import torch
 
-    from policies.storage.graph import Decision
+    from policies.storage.onnx_export import Decision
 
     # Inductor's cache on disk holds pickles, in a folder that others can guess.
     options: dict[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}

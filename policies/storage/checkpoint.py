@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from policies.policy import ChunkPolicy
-from policies.registry import LearnedPolicy, build_policy, kind_to_json
+from policies.policy import ChunkPolicy, TorchPolicy
+from policies.registry import build_policy, kind_to_json
 from policies.settings import POLICIES
 from policies.storage.config_file import CONFIG, FORMAT, VERSION, WEIGHTS, interface_of, policy_folder, read_config
 from robolearn.core import BadInput, NonFinite
@@ -27,7 +27,7 @@ from robolearn.io.atomic import write_bytes, write_text
 _OF_CONFIG = "the weights of its config.json"
 
 
-def save_policy(policy: LearnedPolicy, folder: str | os.PathLike[str]) -> Path:
+def save_policy(policy: TorchPolicy, folder: str | os.PathLike[str]) -> Path:
     """Write a checkpoint into `folder`, which is made if need be, and return its path.
 
     Raises:
@@ -50,7 +50,7 @@ def save_policy(policy: LearnedPolicy, folder: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> LearnedPolicy:
+def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> TorchPolicy:
     """The policy in a checkpoint folder, or in the ``policy/`` folder of a run.
 
     Raises:

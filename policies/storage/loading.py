@@ -6,23 +6,23 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from policies.settings import DENOISING
+from policies.settings import denoising_kinds
 from policies.storage.backends import check_backend, use_backend
 from policies.storage.config_file import CONFIG, interface_of, policy_folder, read_config
 from policies.storage.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
 from policies.wrappers.prompted import (
     WORDS,
     PromptedPolicy,
+    check_goals_match,
+    check_prompt,
     is_prompted,
-    refuse_goals,
-    refuse_words,
-    told_by,
-    without_told,
+    takes_instructions,
+    without_instructions,
 )
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 if TYPE_CHECKING:
-    from policies.registry import LearnedPolicy
+    from policies.policy import TorchPolicy
 
 LEROBOT = "lerobot:"
 SAMPLER_FLAGS = {"steps": "--denoise-steps", "guidance": "--guidance"}
@@ -57,7 +57,7 @@ def open_policy(
         raise BadInput(f"policy {text}: {flag}", got=value, expected="none: its sampler is as it was stored")
     if is_onnx(text):
         policy = load_onnx_policy(text)
-        return PromptedPolicy(policy) if told_by(policy.interface) else policy
+        return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
     if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
         raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
     if text.startswith(LEROBOT):
@@ -71,17 +71,18 @@ def open_policy(
         policy = resampled(policy, changed, what=f"policy {text}")
     if (backend, precision) != ("torch", "float32"):
         use_backend(policy, backend, precision)
-    return PromptedPolicy(policy) if told_by(policy.interface) else policy
+    return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
 
 
-def resampled(policy: LearnedPolicy, settings: Mapping[str, Any], *, what: str) -> LearnedPolicy:
+def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) -> TorchPolicy:
     """`policy` with other settings of its sampler; raises `BadInput` for a kind or a network that has none."""
     from policies.policy import ChunkPolicy
 
     for key, value in settings.items():
-        if not isinstance(policy, ChunkPolicy) or policy.net.name not in DENOISING:
-            kind = policy.net.name if isinstance(policy, ChunkPolicy) else type(policy).__name__
-            raise BadInput(f"{what}: {SAMPLER_FLAGS[key]}", got=f"{value} for one of kind {kind}", available=DENOISING)
+        kinds = denoising_kinds()
+        if not isinstance(policy, ChunkPolicy) or policy.config.name not in kinds:
+            got = f"{value} for one of kind {policy.config.name}"
+            raise BadInput(f"{what}: {SAMPLER_FLAGS[key]}", got=got, available=kinds)
         policy = policy.sampling(**{key: value})
     return policy
 
@@ -93,7 +94,7 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
     """
     if os.fspath(name).startswith(LEROBOT):
         return open_policy(name).interface
-    return without_told(stated_by(name))
+    return without_instructions(stated_by(name))
 
 
 def stated_by(name: str | os.PathLike[str]) -> Interface:
@@ -112,7 +113,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
     """
     interface = None if os.fspath(name).startswith(LEROBOT) else stated_by(name)
     if interface is None or not is_prompted(interface):
-        refuse_words(words, what=what)
+        check_prompt(words, what=what)
         return ""
     if not (words or usual):
         raise BadInput(f"{what}: words", got="none", expected="a sentence", available=interface.extra.get(WORDS, {}))
@@ -122,7 +123,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
 def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -> None:
     """Raise `BadInput` where the policy that `name` says wants goals and none are `given`, or the other way round."""
     of_lerobot = os.fspath(name).startswith(LEROBOT)
-    refuse_goals(needed_by(name) if of_lerobot else stated_by(name), given, what=what)
+    check_goals_match(needed_by(name) if of_lerobot else stated_by(name), given, what=what)
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:

@@ -8,22 +8,27 @@ policy is: kind, settings and interface, as in a ``config.json``. It is protobuf
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from policies.registry import LearnedPolicy, kind_to_json
+from policies.policy import TorchPolicy
+from policies.registry import kind_to_json
 from policies.storage.config_file import FORMAT, VERSION
-from policies.storage.graph import decision_graph, example_inputs, quiet
-from policies.storage.onnx_needed import need_onnx
-from policies.storage.onnx_policy import CONFIG_KEY, NOISE, OnnxSession
+from policies.storage.onnx_policy import CONFIG_KEY, NOISE, OnnxSession, need_onnx
 from robolearn.core import BadInput
+from robolearn.core.specs import is_image
 
+TRACED = 3  # worlds in the example: of 0 and 1 the exporter would take the number for a constant
 COMPARED = 16  # worlds in which the file's actions are compared with torch's
 LARGEST_DIFFERENCE = {"float32": 1e-4, "int8": 0.2}  # of an action, whose range is [-1, 1]
 QUANTISED = ("MatMul", "Gemm")  # onnxruntime's integer convolutions are slower than its own in float32
@@ -44,7 +49,7 @@ class OnnxExport:
     inputs: dict[str, tuple[int, ...]]
 
 
-def export_onnx(policy: LearnedPolicy, *, precision: str = "float32", tolerance: float | None = None) -> OnnxExport:
+def export_onnx(policy: TorchPolicy, *, precision: str = "float32", tolerance: float | None = None) -> OnnxExport:
     """`policy`, which is on the CPU, as an ONNX model.
 
     Args:
@@ -85,7 +90,7 @@ def export_onnx(policy: LearnedPolicy, *, precision: str = "float32", tolerance:
     return OnnxExport(content, difference, inputs)
 
 
-def _model(policy: LearnedPolicy) -> Any:
+def _model(policy: TorchPolicy) -> Any:
     names = [*sorted(policy.interface.observation), NOISE]
     with warnings.catch_warnings(), quiet("torch.onnx", "torch.export", "onnxscript", "onnx_ir"):
         warnings.simplefilter("ignore")
@@ -115,3 +120,54 @@ def _quantised(model: Any) -> Any:
             model, path, op_types_to_quantize=list(QUANTISED), weight_type=QuantType.QInt8, per_channel=True
         )
         return onnx.load(path)
+
+
+class Decision(nn.Module):
+    """``decide`` of a policy, as the module that exporters want."""
+
+    def __init__(self, policy: TorchPolicy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, observation: dict[str, Tensor], noise: Tensor) -> Tensor:
+        """Features (N, [To,] …) as observed and standard normal noise (N, …) → actions (N, …)."""
+        return self.policy.decide(observation, noise)
+
+
+def decision_graph(policy: TorchPolicy) -> torch.export.ExportedProgram:
+    """The graph of ``policy.decide``, on the policy's device, its number of worlds left open."""
+    example = example_inputs(policy, TRACED)
+    worlds = torch.export.Dim("worlds", min=1)
+    shapes = {"observation": {key: {0: worlds} for key in example[0]}, "noise": {0: worlds}}
+    with torch.no_grad(), quiet("torch.export"):
+        return torch.export.export(Decision(policy).eval(), example, dynamic_shapes=shapes, strict=False)
+
+
+def example_inputs(policy: TorchPolicy, worlds: int, seed: int = 0) -> tuple[dict[str, Tensor], Tensor]:
+    """Features and noise as `policy` may meet them, on its device: vectors spread as its statistics say, random
+    pictures."""
+    random = torch.Generator().manual_seed(seed)
+    observation: dict[str, Tensor] = {}
+    for key, spec in sorted(policy.interface.observation.items()):
+        steps = policy.observed_steps.get(key, 1)
+        shape = (worlds, *((steps,) if steps > 1 else ()), *spec.shape)
+        if is_image(spec):
+            observation[key] = torch.randint(256, shape, generator=random, dtype=torch.uint8).to(policy.device)
+        else:
+            value = torch.randn(shape, generator=random).to(policy.device)
+            observation[key] = policy.normalizer.vector_back(key, value)
+    return observation, torch.randn(worlds, *policy.noise.shape, generator=random).to(policy.device)
+
+
+@contextmanager
+def quiet(*names: str) -> Iterator[None]:
+    """Within, these loggers say nothing below an error: exporters warn of libraries that nobody needs."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.storage.config_file import check_config, interface_of
-from policies.storage.onnx_needed import need_onnx
 from robolearn.core import BadInput, Interface
 
 if TYPE_CHECKING:
-    from policies.registry import LearnedPolicy
+    from policies.policy import TorchPolicy
 
 SUFFIX = ".onnx"
 NOISE = "noise"
@@ -68,7 +68,7 @@ def is_onnx(name: str | os.PathLike[str]) -> bool:
     return os.fspath(name).endswith(SUFFIX)
 
 
-def load_onnx_policy(file: str | os.PathLike[str]) -> LearnedPolicy:
+def load_onnx_policy(file: str | os.PathLike[str]) -> TorchPolicy:
     """The policy in an ONNX file: history, noise and checks are ours, its decisions onnxruntime's.
 
     Its own networks have no weights (they are on torch's device "meta"), so it cannot be trained further.
@@ -104,3 +104,12 @@ def _open(file: Path) -> tuple[OnnxSession, dict[str, Any], Interface]:
         raise BadInput(f"policy {file}", got=f"unreadable metadata ({error})", expected="JSON") from error
     check_config(config, file)
     return session, config, interface_of(config, file)
+
+
+def need_onnx(*modules: str) -> None:
+    """Raise `BadInput` for the first of the `modules` of the extra onnx that is not installed."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise BadInput("ONNX", got=f"no {name}", expected="it installed: pip install '.[onnx]'") from None

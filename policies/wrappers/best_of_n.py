@@ -12,73 +12,92 @@ is left as it is. Observations are normalised by the proposer's statistics, acti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from policies.networks.encoder import ObservationEncoder
 from policies.networks.ensemble import EnsembleMlp, evaluate
-from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.settings import ChosenConfig
-from policies.stateless import StatelessPolicy
-from robolearn.core import ActionChunk, Observation
+from policies.policy import ChunkPolicy, ProposerPolicy
+from policies.settings import MOST, check_layers
+from robolearn.core import ActionChunk, BadInput, Interface, Observation
 from robots.chunk_execution import ActionParts, Delayed
 
 DRAWS = 8  # predictions for each proposal of a delayed policy: what the arm has begun is to be among them
 
 
-class ChosenPolicy(StatelessPolicy):
-    """Implements `robolearn.core.Policy`.
+@dataclass(frozen=True)
+class BestOfNConfig:
+    """Settings of `BestOfNPolicy`."""
 
-    Args:
-      proposer: π; it observes one step.
+    name: ClassVar[str] = "best_of_n"
+    takes_proposer: ClassVar[bool] = True
+
+    critics: int = 4
+    """Members of the ensemble."""
+    width: int = 128
+    """Units of a hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    batch_norm: bool = False
+    """Batch norm in the place of LayerNorm."""
+    proposals: int = 4
+    """P, chunks that are proposed in each state."""
+    tempo: float = 0.5
+    """τ: twins are up to so much quicker, or half as much slower; 0 for no twins."""
+    caution: float = 0.5
+    """κ, standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+
+    def __post_init__(self) -> None:
+        check_layers("critics, width, depth", critics=self.critics, width=self.width, depth=self.depth)
+        if not (1 <= self.proposals <= MOST and 0.0 <= self.tempo <= 4.0 and 0.0 <= self.caution <= 100.0):
+            got = (self.proposals, self.tempo, self.caution)
+            raise BadInput("proposals, tempo, caution", got=got, expected="at least 1; 0 to 4; 0 to 100")
+
+    def build(self, interface: Interface, proposer: ChunkPolicy) -> BestOfNPolicy:
+        return BestOfNPolicy(proposer, self)
+
+
+class BestOfNPolicy(ProposerPolicy):
+    """π, of whose chunks critics choose the best.
 
     Attributes:
       critics: Q_e of (features, chunk).
       trusted: 1 where critics choose; at 0 the first proposal is executed.
     """
 
-    config: ChosenConfig
+    config: BestOfNConfig
     trusted: Tensor
     stretched: Tensor
 
-    def __init__(self, proposer: ChunkPolicy, config: ChosenConfig) -> None:
-        noise, eyes = (config.proposals, *proposer.net.noise_shape), proposer.net.encoder
-        super().__init__(proposer.interface, proposer.execute_steps, noise, eyes)
-        self.proposer, self.config = proposer, config
-        eyes.requires_grad_(False)  # critics and replay rely on what they made of pictures
-        size = {"width": config.width, "depth": config.depth}
-        self.critics = EnsembleMlp(config.critics, self.features + self.size, 1, **size, batch_norm=config.batch_norm)
+    def __init__(self, proposer: ChunkPolicy, config: BestOfNConfig) -> None:
+        super().__init__(proposer, (config.proposals, *proposer.net.noise_shape))
+        self.config = config
+        self.encoder.requires_grad_(False)  # critics and replay rely on its encodings
+        size = {"width": config.width, "depth": config.depth, "batch_norm": config.batch_norm}
+        self.critics = EnsembleMlp(config.critics, self.feature_size + self.size, 1, **size)
         self.register_buffer("trusted", torch.tensor(0.0))
         displaced = torch.from_numpy(ActionParts.of(self.interface).displaced)
         self.register_buffer("stretched", displaced.repeat(self.execute_steps), persistent=False)
-
-    @property
-    def statistics(self) -> Normalizer:
-        return self.proposer.normalizer
-
-    @property
-    def eyes(self) -> ObservationEncoder:
-        return self.proposer.net.encoder
 
     @torch.inference_mode()
     def act_delayed(self, delayed: Delayed, observation: Observation) -> ActionChunk:
         """As `act`, where proposing takes time: proposed from what was seen then, chosen by what is seen now."""
         noise = np.concatenate([self.noise.draw(len(delayed.age)) for _ in range(DRAWS)], axis=1)
-        then, now = self.looked(self._tensors(delayed.before)), self.looked(self._tensors(observation))
+        then, now = (self.encoded(self._tensors(self._features(seen))) for seen in (delayed.before, observation))
         proposals = self.propose_delayed(then, delayed, torch.from_numpy(noise).to(self.device))
-        return self._actions(self.best(self.see(now), proposals))
+        return self._actions(self.best(self.encode(now), proposals).cpu().numpy())
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """The chosen chunk; the tempos of the twins are spread evenly over what was explored."""
-        observation = self.looked(observation)
+        observation = self.encoded(observation)
         proposals = self.propose(observation, noise)
         # f_i from 1 − τ/2 to 1 + τ: a tight place may want a slower twin
         slowest, quickest = 1.0 - 0.5 * self.config.tempo, 1.0 + self.config.tempo
         tempo = torch.linspace(quickest, slowest, proposals.shape[1], device=proposals.device)
-        return self.best(self.see(observation), self.candidates(proposals, tempo.expand(proposals.shape[:2])))
+        return self.best(self.encode(observation), self.candidates(proposals, tempo.expand(proposals.shape[:2])))
 
     def propose(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
         """Standard normal noise (B, P, *noise_shape) → (B, P, H · Da) chunks in [-1, 1]."""
@@ -106,14 +125,14 @@ class ChosenPolicy(StatelessPolicy):
         twins = torch.where(self.stretched, (proposals * tempo[..., None]).clamp(-1.0, 1.0), proposals)
         return torch.cat((proposals, twins), 1)
 
-    def doubts(self, observation: Mapping[str, Tensor], proposals: Tensor) -> dict[str, Tensor]:
+    def uncertainty(self, observation: Mapping[str, Tensor], proposals: Tensor) -> dict[str, Tensor]:
         """Signs that the policy does not know what to do, each (B,), of proposals (B, P, D).
 
         critics    mean_i std_e Q_e(s, a_i)      what the critics disagree upon
         proposals  mean_d std_i a_i              what the proposals differ in
         value      −mean_{i,e} Q_e(s, a_i)       no disagreement: how little is expected
         """
-        values = self.values(self.see(observation), proposals)
+        values = self.values(self.encode(observation), proposals)
         return {
             "critics": values.std(0, correction=0).mean(1),
             "proposals": proposals.std(1, correction=0).mean(1),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.best_of_n import BestOfNPolicy
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 from robots.chunk_execution import ExecutionHistory
 
@@ -57,7 +57,7 @@ class DelayedPolicy:
         """(N, Ta, Da)."""
         self._history.observe(observation)
         delayed = self._history.delayed()
-        if isinstance(self._policy, ChosenPolicy):
+        if isinstance(self._policy, BestOfNPolicy):
             chunk = self._policy.act_delayed(delayed, observation)
         else:
             paths = np.asarray(self._policy.act(delayed.before), np.float32)[:, None]

@@ -128,7 +128,7 @@ def load_goals(file: Path, interface: Interface) -> EpisodeGoals:
     return EpisodeGoals(ends)
 
 
-class GoalBook:
+class RunningGoals:
     """The goals of the running episodes of N worlds."""
 
     def __init__(self, goals: Goals) -> None:

@@ -8,44 +8,38 @@ Wagenmaker et al. 2025, "Steering your diffusion policy with latent space reinfo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor
 
-from policies.networks.encoder import ObservationEncoder
-from policies.networks.squashed import SquashedGaussian
-from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.settings import ActorConfig
-from policies.stateless import StatelessPolicy
+from policies.kinds.gaussian import ActorConfig, SquashedGaussian
+from policies.policy import ChunkPolicy, ProposerPolicy
+from robolearn.core import Interface
 
 
-class SteeredPolicy(StatelessPolicy):
-    """Implements `robolearn.core.Policy`.
+class NoiseSteeredConfig(ActorConfig):
+    """Settings of `NoiseSteeredPolicy`; `magnitude` is M."""
 
-    Args:
-      proposer: π; it observes one step.
-    """
+    name: ClassVar[str] = "noise_steered"
+    takes_proposer: ClassVar[bool] = True
 
-    config: ActorConfig
+    def build(self, interface: Interface, proposer: ChunkPolicy) -> NoiseSteeredPolicy:
+        return NoiseSteeredPolicy(proposer, self)
 
-    def __init__(self, proposer: ChunkPolicy, config: ActorConfig) -> None:
-        super().__init__(proposer.interface, proposer.execute_steps, eyes=proposer.net.encoder)
-        self.proposer, self.config = proposer, config
+
+class NoiseSteeredPolicy(ProposerPolicy):
+    """π, started from noise that an actor chooses."""
+
+    def __init__(self, proposer: ChunkPolicy, config: NoiseSteeredConfig) -> None:
+        super().__init__(proposer)
+        self.config = config
         self.latent = proposer.net.noise_shape[0] * proposer.net.noise_shape[1]
-        self.actor = SquashedGaussian(self.features, self.latent, width=config.width, depth=config.depth)
-
-    @property
-    def statistics(self) -> Normalizer:
-        return self.proposer.normalizer
-
-    @property
-    def eyes(self) -> ObservationEncoder:
-        return self.proposer.net.encoder
+        self.actor = SquashedGaussian(self.feature_size, self.latent, width=config.width, depth=config.depth)
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """π(s, M tanh μ(s))."""
-        observation = self.looked(observation)
-        return self.chunk(observation, self.config.magnitude * self.actor.mode(self.see(observation)))
+        observation = self.encoded(observation)
+        return self.chunk(observation, self.config.magnitude * self.actor.mode(self.encode(observation)))
 
     def chunk(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
         """Noise (B, Tp · Da) → (B, H · Da) in [-1, 1]."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.wrappers.goals import GoalBook, Goals, goals_of
+from policies.wrappers.goals import Goals, RunningGoals, goals_of
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
-from robolearn.core.specs import PROMPT, is_told
+from robolearn.core.specs import PROMPT, is_instruction
 
 WORDS = "words"  # of an interface's extra: sentence → vector
 GOALS_HINT = "--goals DATASET has ends of demonstrations"
@@ -22,14 +22,16 @@ def is_prompted(interface: Interface) -> bool:
     return PROMPT in interface.observation
 
 
-def told_by(interface: Interface) -> bool:
+def takes_instructions(interface: Interface) -> bool:
     """Whether a policy with this interface is told anything: words, or a goal."""
-    return any(is_told(key) for key in interface.observation)
+    return any(is_instruction(key) for key in interface.observation)
 
 
-def without_told(interface: Interface) -> Interface:
+def without_instructions(interface: Interface) -> Interface:
     """What a world or an arm has to offer to such a policy: everything but words and goals, which are told to it."""
-    return replace(interface, observation={k: spec for k, spec in interface.observation.items() if not is_told(k)})
+    return replace(
+        interface, observation={k: spec for k, spec in interface.observation.items() if not is_instruction(k)}
+    )
 
 
 class PromptedPolicy:
@@ -39,13 +41,13 @@ class PromptedPolicy:
     episode begins.
 
     Attributes:
-      sentence: what it was told; empty until `tell`.
+      sentence: what it was told; empty until `set_prompt`.
       wants_words, wants_goals: what it is told.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.interface = without_told(policy.interface)
+        self.interface = without_instructions(policy.interface)
         self.wants_words, self.wants_goals = is_prompted(policy.interface), goals_of(policy.interface)
         self.execute_steps, self.observes_every_step = policy.execute_steps, policy.observes_every_step
         self.sentence, self._vector = "", np.zeros(0, np.float32)
@@ -53,9 +55,9 @@ class PromptedPolicy:
         if self.wants_words:
             size = policy.interface.observation[PROMPT].size
             self._known = _vectors(policy.interface.extra.get(WORDS, {}), size)
-        self._goals: GoalBook | None = None
+        self._goals: RunningGoals | None = None
 
-    def tell(self, sentence: str) -> None:
+    def set_prompt(self, sentence: str) -> None:
         """Do what `sentence` says from now on.
 
         Raises:
@@ -78,9 +80,9 @@ class PromptedPolicy:
             ) from None
         self._vector = encoder([sentence])[0]
 
-    def aim(self, goals: Goals) -> None:
+    def set_goals(self, goals: Goals) -> None:
         """Reach one of the `goals` in each episode from now on."""
-        self._goals = GoalBook(goals)
+        self._goals = RunningGoals(goals)
 
     def bind(self, offered: Interface) -> None:
         """See `Policy.bind`."""
@@ -118,33 +120,33 @@ class PromptedPolicy:
         return {**observation, **told}
 
 
-def tell(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
+def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
     """Tell `policy` the `sentence`, or the `usual` one of the task where none is given.
 
     Raises:
       BadInput: a sentence for a policy that was trained without words.
     """
     if isinstance(policy, PromptedPolicy) and policy.wants_words:
-        policy.tell(sentence or usual)
+        policy.set_prompt(sentence or usual)
     else:
-        refuse_words(sentence, what=what)
+        check_prompt(sentence, what=what)
 
 
-def aim(policy: Policy, goals: Callable[[Interface], Goals] | None, *, what: str = "policy") -> None:
+def set_goals(policy: Policy, goals: Callable[[Interface], Goals] | None, *, what: str = "policy") -> None:
     """Let `policy` reach `goals`, which are made for its interface, goals included.
 
     Raises:
       BadInput: goals for a policy that was trained without, or none for one that was trained with some.
     """
     if isinstance(policy, PromptedPolicy):
-        refuse_goals(policy.policy.interface, goals is not None, what=what)
+        check_goals_match(policy.policy.interface, goals is not None, what=what)
         if goals is not None:
-            policy.aim(goals(policy.policy.interface))
+            policy.set_goals(goals(policy.policy.interface))
     elif goals is not None:
-        refuse_goals(policy.interface, True, what=what)
+        check_goals_match(policy.interface, True, what=what)
 
 
-def refuse_goals(interface: Interface, given: bool, *, what: str) -> None:
+def check_goals_match(interface: Interface, given: bool, *, what: str) -> None:
     """Raise `BadInput` where a policy with this interface wants goals that are not given, or the other way round."""
     wanted = goals_of(interface)
     if given and not wanted:
@@ -154,7 +156,7 @@ def refuse_goals(interface: Interface, given: bool, *, what: str) -> None:
         raise BadInput(f"{what}: --goals", got="none", expected=f"what gives {', '.join(wanted)}", hint=GOALS_HINT)
 
 
-def refuse_words(sentence: str, *, what: str) -> None:
+def check_prompt(sentence: str, *, what: str) -> None:
     """Raise `BadInput` where something is said to a policy that was trained without words."""
     if sentence:
         hint = "`robolearn train --observe … prompt` makes one that listens"

@@ -171,7 +171,7 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
     import torch
 
     from policies.storage.loading import open_policy
-    from policies.wrappers.best_of_n import ChosenPolicy
+    from policies.wrappers.best_of_n import BestOfNPolicy
     from policies.wrappers.delayed import DelayedPolicy
     from robolearn.core import bind_policy
     from robolearn.eval import evaluate
@@ -188,7 +188,7 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
         helped = measure_help(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
         late = evaluate(env, DelayedPolicy(policy, delay), episodes, STARTS).to_json() if delay else None
         doubts = None
-        if isinstance(policy, ChosenPolicy):
+        if isinstance(policy, BestOfNPolicy):
             signs, failures = predict_failures(env, policy, DOUBTED, within=WITHIN)
             doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
     finally:

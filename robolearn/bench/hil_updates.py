@@ -102,7 +102,6 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
 
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
-    from policies.registry import build_net
     from policies.settings import FlowConfig
     from robolearn.core import ArraySpec, Interface
     from robolearn.data.replay import PlayedEpisode
@@ -111,7 +110,7 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
 
     interface = Interface({"proprio": ArraySpec((FEATURES,))}, ArraySpec((COMPONENTS,)), 20.0)
     config = FlowConfig(horizon=CHUNK, execute=CHUNK)
-    algorithm = Rlpd(ChunkPolicy(build_net(config, interface), Normalizer(interface), interface), settings, seed=0)
+    algorithm = Rlpd(ChunkPolicy(config.build(interface), Normalizer(interface), interface), settings, seed=0)
     rng = np.random.default_rng(0)
 
     def episode() -> PlayedEpisode:

@@ -16,7 +16,7 @@ from robolearn.core.specs import ArraySpec, Interface
 from robolearn.runs.command import Command, at_least
 
 if TYPE_CHECKING:
-    from policies.registry import LearnedPolicy
+    from policies.policy import TorchPolicy
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class BenchmarkPolicy(Command):
     def _prepare(self) -> tuple[list[dict[str, Any]], list[Callable[[], Any]]]:
         """The rows of the table without their latencies, and for each what is measured."""
         from policies.storage.backends import use_backend
-        from policies.storage.graph import example_inputs
+        from policies.storage.onnx_export import example_inputs
 
         rows: list[dict[str, Any]] = []
         decide: list[Callable[[], Any]] = []
@@ -116,7 +116,7 @@ class BenchmarkPolicy(Command):
                     decide.append(lambda policy=policy, observation=observation: policy.act(observation))
         return rows, decide
 
-    def _policies(self) -> list[tuple[str, Callable[[], LearnedPolicy], int]]:
+    def _policies(self) -> list[tuple[str, Callable[[], TorchPolicy], int]]:
         """Name, a fresh policy, and its denoising steps (0: it has none)."""
         from policies.policy import ChunkPolicy
         from policies.storage.checkpoint import load_policy
@@ -140,22 +140,21 @@ class BenchmarkPolicy(Command):
         console.print(table)
 
 
-def _untrained(name: str) -> LearnedPolicy:
+def _untrained(name: str) -> TorchPolicy:
     """One of `NETWORKS`, with the same random weights each time: how long it takes does not depend on them."""
     import torch
 
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
-    from policies.registry import build_net
 
     config, seen = NETWORKS[name]
     interface = Interface({key: SEEN[key] for key in seen}, ACTION, control_hz=20.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return ChunkPolicy(build_net(config, interface), Normalizer(interface), interface).eval()
+        return ChunkPolicy(config.build(interface), Normalizer(interface), interface).eval()
 
 
-def _first(policy: LearnedPolicy, observation: Mapping[str, Any]) -> Any:
+def _first(policy: TorchPolicy, observation: Mapping[str, Any]) -> Any:
     policy.reset(0)
     return policy.act(observation)
 

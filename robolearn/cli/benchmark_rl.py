@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.settings import DENOISING
-from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm, SimRobot
+from policies.settings import denoising_kinds
+from robolearn.cli.choices import DemoQuality, DenoisingKind, OnPolicyAlgorithm, SimRobot
 from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm
@@ -39,8 +39,8 @@ class BenchmarkRl(Command):
     """The arm."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; each has demonstrations, weights, starts and noise of its own."""
-    policy: str = "flow"
-    """The kind of policy: flow or diffusion."""
+    policy: DenoisingKind = "flow"
+    """The kind of policy."""
     flows: tuple[Literal["rectified", "shortcut"], ...] = ("rectified",)
     """Kinds of flow, of flow policies."""
     denoise_steps: tuple[int, ...] = (4,)
@@ -71,8 +71,8 @@ class BenchmarkRl(Command):
         for kind in self.flows:
             if kind not in FLOWS:
                 raise BadInput("flow", got=kind, available=FLOWS)
-        if self.policy not in DENOISING:
-            raise BadInput("--policy", got=self.policy, available=DENOISING)
+        if self.policy not in denoising_kinds():
+            raise BadInput("--policy", got=self.policy, available=denoising_kinds())
         for flag in ("tasks", "seeds", "flows", "denoise_steps"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
@@ -105,7 +105,7 @@ class BenchmarkRl(Command):
         return Quickstart(
             **values
             | {
-                "policy_settings": DENOISING[self.policy](steps=denoise_steps, **flow),  # type: ignore[arg-type]
+                "policy_settings": denoising_kinds()[self.policy](steps=denoise_steps, **flow),
                 "settings": algorithm_preset(self.algo, task, **_changed(self.settings)),
             },
             world=WorldConfig(task, robot=self.robot),

@@ -38,6 +38,18 @@ def _tasks() -> Iterable[str]:
     return TASKS
 
 
+def _policy_kinds() -> Iterable[str]:
+    from policies.settings import POLICIES
+
+    return POLICIES
+
+
+def _denoising_kinds() -> Iterable[str]:
+    from policies.settings import denoising_kinds
+
+    return denoising_kinds()
+
+
 def _on_policy() -> Iterable[str]:
     from robolearn.rl.algorithms import OnPolicyConfig, algorithms
 
@@ -101,6 +113,12 @@ DemoQuality = Annotated[str, available(_qualities)]
 
 SimTask = Annotated[str, available(_tasks)]
 """A task of the embedded worlds."""
+
+PolicyKind = Annotated[str, available(_policy_kinds)]
+"""A kind of policy that imitation trains."""
+
+DenoisingKind = Annotated[str, available(_denoising_kinds)]
+"""A kind of policy that RL fine-tunes."""
 
 OnPolicyAlgorithm = Annotated[str, available(_on_policy)]
 """An algorithm that learns from its own last rollout."""

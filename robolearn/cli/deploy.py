@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policies.storage.backends import BackendName, InferencePrecision, backend_device, check_backend
-from policies.storage.onnx_needed import need_onnx
+from policies.storage.onnx_policy import need_onnx
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import SimTask, Station
 from robolearn.runs.command import Command, at_least, check_seed

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from policies.settings import DENOISING, POLICIES
+from policies.settings import POLICIES
+from robolearn.cli.choices import PolicyKind
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
-from robolearn.core.specs import is_told
+from robolearn.core.specs import is_instruction
 from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
@@ -35,8 +36,8 @@ class Distill(Command):
     """What the student sees; images.front, images.side and images.wrist are our tasks' cameras."""
     worlds: int = 32
     """Worlds side by side."""
-    policy: str = "flow"
-    """The kind of student: flow, diffusion, regression or act."""
+    policy: PolicyKind = "flow"
+    """The kind of student."""
     settings: DistillConfig = field(default_factory=DistillConfig)
     device: str = "auto"
     """Where both compute: auto, cpu, cuda or cuda:<i>."""
@@ -53,7 +54,8 @@ class Distill(Command):
         if kind not in POLICIES:
             raise BadInput("--policy", got=kind, available=POLICIES)
         usual = DistillConfig()
-        student = DENOISING[kind](initial_noise_std=0.0) if kind in DENOISING else POLICIES[kind]()
+        config: Any = POLICIES[kind]
+        student = config(initial_noise_std=0.0) if config.denoises else config()
         return {"settings": replace(usual, imitation=replace(usual.imitation, policy=student))}
 
     def run(self) -> dict[str, Any]:
@@ -78,7 +80,7 @@ class Distill(Command):
             raise BadInput("--observe", got="images, of which a set that is yet to come has none", expected=expected)
         device = resolve_device(self.device)
         teacher = load_chunk_policy(self.teacher, device)
-        if told := [key for key in teacher.interface.observation if is_told(key)]:
+        if told := [key for key in teacher.interface.observation if is_instruction(key)]:
             got = f"one that is told {', '.join(told)}"
             raise BadInput(f"teacher {self.teacher}", got=got, expected="one that sees what it needs")
         begun = time.perf_counter()

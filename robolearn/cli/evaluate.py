@@ -68,7 +68,7 @@ class Evaluate(Command):
     def run(self) -> dict[str, Any]:
         from policies.storage.backends import backend_device, check_backend
         from policies.storage.loading import open_policy
-        from policies.wrappers.prompted import aim, tell
+        from policies.wrappers.prompted import set_goals, set_prompt
         from policies.wrappers.shuffled import ShuffledPolicy
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core import bind_policy
@@ -97,8 +97,8 @@ class Evaluate(Command):
         try:
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {world.task}")
-                tell(policy, self.words, env.prompt, what=f"policy {path}")
-                aim(policy, goals, what=f"policy {path}")
+                set_prompt(policy, self.words, env.prompt, what=f"policy {path}")
+                set_goals(policy, goals, what=f"policy {path}")
             if self.shuffle:
                 policies[0] = ShuffledPolicy(policies[0], self.shuffle)
             if self.out is not None:

@@ -30,8 +30,7 @@ class Export(Command):
     refused."""
 
     def run(self) -> dict[str, Any]:
-        from policies.storage.onnx_needed import need_onnx
-        from policies.storage.onnx_policy import SUFFIX, is_onnx
+        from policies.storage.onnx_policy import SUFFIX, is_onnx, need_onnx
         from robolearn.core import BadInput
         from robolearn.io.atomic import write_bytes
 

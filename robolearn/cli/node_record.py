@@ -100,7 +100,7 @@ class RecordingSetup:
 def open_supervised(path: str | Path, contract: Contract) -> Policy:
     """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
     from policies.storage.loading import LEROBOT, check_policy, open_policy
-    from policies.wrappers.prompted import aim
+    from policies.wrappers.prompted import set_goals
     from robolearn.core import bind_policy
 
     what = f"policy {path} on {contract.name}"
@@ -108,7 +108,7 @@ def open_supervised(path: str | Path, contract: Contract) -> Policy:
         check_policy(path, contract.interface, what=what, simulated=contract.simulated)
     policy = open_policy(path)
     bind_policy(policy, contract.interface, what=what)
-    aim(policy, None, what=f"policy {path}")  # who is taken over from has no goal of its own
+    set_goals(policy, None, what=f"policy {path}")  # who is taken over from has no goal of its own
     return policy
 
 
@@ -117,10 +117,10 @@ def supervised(device: Device, policy: Policy, contract: Contract, seed: int, ta
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
     from hardware.teleop.wrapped import clutched
-    from policies.wrappers.prompted import tell
+    from policies.wrappers.prompted import set_prompt
 
     try:
-        tell(policy, "", task)
+        set_prompt(policy, "", task)
         return Supervised(clutched(device), ChunkPlayer(policy, seed), contract.interface)
     except BaseException:
         device.close()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from policies.settings import DENOISING, DenoisingConfig, FlowConfig
-from robolearn.cli.choices import DemoQuality, OnPolicyAlgorithm
+from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
+from robolearn.cli.choices import DemoQuality, DenoisingKind, OnPolicyAlgorithm
 from robolearn.cli.quickstart_report import deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
@@ -64,8 +64,8 @@ class Quickstart(Command):
     """Budget of fine-tuning in control steps."""
     eval_episodes: int = _LIFT.eval_episodes
     """Episodes of each evaluation."""
-    policy: str = "flow"
-    """The kind of policy: flow or diffusion."""
+    policy: DenoisingKind = "flow"
+    """The kind of policy."""
     policy_settings: DenoisingConfig = field(default_factory=FlowConfig)
     algo: OnPolicyAlgorithm = "reinflow"
     """The algorithm."""
@@ -94,15 +94,15 @@ class Quickstart(Command):
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         task, algo = peek(args, "--task", "lift"), peek(args, "--algo", "reinflow")
         policy, own = peek(args, "--policy", "flow"), preset(task)
-        if policy not in DENOISING:
-            raise BadInput("--policy", got=policy, available=DENOISING)
+        if policy not in denoising_kinds():
+            raise BadInput("--policy", got=policy, available=denoising_kinds())
         return {
             "demos": own.quality,
             "episodes": own.episodes,
             "train_steps": own.train_steps,
             "env_steps": own.env_steps,
             "eval_episodes": own.eval_episodes,
-            "policy_settings": DENOISING[policy](),
+            "policy_settings": denoising_kinds()[policy](),
             "settings": algorithm_preset(algo, task),
         }
 

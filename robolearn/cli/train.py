@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from policies.settings import POLICIES
+from robolearn.cli.choices import PolicyKind
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.core import BadInput
@@ -49,8 +50,8 @@ class Train(Command):
     start: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Begin with the weights of this policy, a run or its checkpoint folder, in place of random ones; kind, settings
     and normalisation are then its own."""
-    policy: str = "flow"
-    """The kind of policy: flow, diffusion, regression or act."""
+    policy: PolicyKind = "flow"
+    """The kind of policy."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
     observe: tuple[str, ...] = ()
     """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
@@ -93,7 +94,6 @@ class Train(Command):
         return {"settings": ImitationConfig(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
-        from policies.loss import has_parts
         from robolearn.cli.evaluator import Evaluator
         from robolearn.core.machine import keep_freed_memory
         from robolearn.io.json_files import plain
@@ -126,7 +126,7 @@ class Train(Command):
         content = [dataset.content() for dataset in datasets]
         trainer = self.trainer(device, datasets, weights, shares)
         config = trainer.config  # with the number of windows of a batch, which may depend on what is seen
-        if self.processes > 1 and not has_parts(trainer.net):
+        if self.processes > 1 and not trainer.net.loss_has_parts:
             raise BadInput("--processes", got=f"{self.processes} for a policy of kind {self.policy}", expected="1")
         drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
         if len(datasets) > 1:

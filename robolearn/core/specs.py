@@ -53,7 +53,7 @@ def is_goal(key: str) -> bool:
     return key.startswith(GOAL)
 
 
-def is_told(key: str) -> bool:
+def is_instruction(key: str) -> bool:
     """Whether a policy is told the feature `key`, instead of seeing it in the world: words and goals."""
     return key == PROMPT or is_goal(key)
 

@@ -80,14 +80,14 @@ def load(
     from policies.storage.backends import backend_device, check_backend
     from policies.storage.loading import open_policy
     from policies.wrappers.goals import stored_goals
-    from policies.wrappers.prompted import aim, tell
+    from policies.wrappers.prompted import set_goals, set_prompt
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(backend, precision)
     sampling = {"steps": denoise_steps or None, "guidance": guidance if guidance >= 0 else None}
     policy = open_policy(path, backend_device(backend, device), backend, precision, sampling)
-    tell(policy, words, what=f"policy {path}")
-    aim(
+    set_prompt(policy, words, what=f"policy {path}")
+    set_goals(
         policy,
         (lambda interface: stored_goals(goals, interface, goal_choice)) if goals else None,
         what=f"policy {path}",

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.best_of_n import BestOfNPolicy
 from robolearn.core import Env, Observation, Policy
 from robolearn.hil.agent import Operator
 from robolearn.rollout import Decision, Engine, Episodes
@@ -64,7 +64,7 @@ class UncertaintyAgent:
 
     observes_every_step = False
 
-    def __init__(self, policy: ChosenPolicy, seed: int) -> None:
+    def __init__(self, policy: BestOfNPolicy, seed: int) -> None:
         self._policy, self._generator = policy, torch.Generator(policy.device).manual_seed(seed)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
@@ -78,12 +78,12 @@ class UncertaintyAgent:
         policy = self._policy
         seen = {key: torch.tensor(observation[key], device=policy.device) for key in policy.interface.observation}
         noise = torch.randn(len(worlds), *policy.noise.shape, generator=self._generator, device=policy.device)
-        measures = policy.doubts(seen, policy.propose(seen, noise))
+        measures = policy.uncertainty(seen, policy.propose(seen, noise))
         return Decision(policy.act(observation), {key: value.cpu().numpy() for key, value in measures.items()})
 
 
 def predict_failures(
-    env: Env, policy: ChosenPolicy, seed: int, *, within: int
+    env: Env, policy: BestOfNPolicy, seed: int, *, within: int
 ) -> tuple[dict[str, FailurePrediction], int]:
     """One unaided episode in each world of `env`: (measure of uncertainty → its quality, number of failed episodes)."""
     engine, agent = Engine(env), UncertaintyAgent(policy, seed)

@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from policies.kinds.gaussian import STAY, GripperChoices
 from policies.networks.ensemble import Dropout, EnsembleMlp, evaluate
-from policies.networks.gripper import STAY, GripperChoices
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.off_policy_settings import OffPolicyConfig, RlpdConfig
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.loss import has_parts
 from policies.networks.augment import augment
 from policies.networks.ema import Ema
 from policies.networks.encoder_settings import EncoderConfig
@@ -124,7 +123,7 @@ class ImitationTrainer:
         trained = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay, fused=True)
         self._autocast = _autocast(config.precision, self.device)
-        if config.accumulate > 1 and not has_parts(self.net):
+        if config.accumulate > 1 and not self.net.loss_has_parts:
             raise BadInput("--accumulate", got=f"{config.accumulate} of a policy of kind {self.net.name}", expected="1")
         self.together: Processes | None = None
         self.done = self.steps = 0

@@ -32,7 +32,6 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import Background
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.core import Interface
@@ -67,7 +66,7 @@ def sideways(folder: Path) -> Path:
         "proprio": {"mean": [0.0] * size, "std": [1.0] * size},
         "action": {"min": action.tolist(), "max": action.tolist()},
     }
-    net = build_net(FlowConfig(network=NetworkConfig(width=16, depth=1)), needed)
+    net = FlowConfig(network=NetworkConfig(width=16, depth=1)).build(needed)
     with torch.no_grad():
         for weight in net.parameters():
             weight.zero_()

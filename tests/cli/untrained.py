@@ -11,7 +11,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.core import Interface
@@ -19,7 +18,7 @@ from robolearn.core import Interface
 
 def make_policy(folder: Path, interface: Interface, **config: Any) -> Path:
     """An untrained flow policy with the settings `config`, written as training writes it."""
-    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2), **config), interface)
+    net = FlowConfig(network=NetworkConfig(width=32, depth=2), **config).build(interface)
     statistics = {
         name: {"mean": np.zeros(spec.shape), "std": np.ones(spec.shape)} for name, spec in interface.observation.items()
     }
@@ -43,7 +42,7 @@ def make_constant(folder: Path, offered: Interface, cameras: tuple[str, ...] = (
         "proprio": {"mean": [0.0] * size, "std": [1.0] * size},
         "action": {"min": action, "max": action},
     }
-    net = build_net(FlowConfig(network=NetworkConfig(width=16, depth=1)), needed)
+    net = FlowConfig(network=NetworkConfig(width=16, depth=1)).build(needed)
     with torch.no_grad():
         for weight in net.parameters():
             weight.zero_()

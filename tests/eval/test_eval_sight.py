@@ -9,7 +9,6 @@ from torch import nn
 from policies.networks.spatial import SpatialCnn
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.eval.video import sight_of
@@ -28,9 +27,7 @@ class Bright(nn.Module):
 
 
 def looking(interface: Interface) -> ChunkPolicy:
-    net = build_net(
-        FlowConfig(horizon=1, execute=1, network=NetworkConfig(width=8, depth=1, image_features=4)), interface
-    )
+    net = FlowConfig(horizon=1, execute=1, network=NetworkConfig(width=8, depth=1, image_features=4)).build(interface)
     for module in net.modules():
         if isinstance(module, SpatialCnn):
             module.convolutions = Bright()  # type: ignore[assignment]

@@ -17,7 +17,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import PlayedEpisode, RecordSchema
@@ -115,7 +114,7 @@ class Helper:
 def _base() -> ChunkPolicy:
     torch.manual_seed(0)
     config = FlowConfig(horizon=3, execute=3, network=NetworkConfig(width=8, depth=1))
-    return ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    return ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
 
 
 def make_base() -> ChunkPolicy:

@@ -16,7 +16,6 @@ import torch
 from policies.networks.ensemble import EnsembleMlp
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
 
@@ -31,7 +30,7 @@ def gentle() -> ChunkPolicy:
     torch.manual_seed(0)
     config = FlowConfig(horizon=3, execute=3, network=NetworkConfig(width=8, depth=1))
     statistics = {"proprio": {"mean": [0.0, 0.0], "std": [1.0, 1.0]}, "action": {"min": [SMALLEST], "max": [LARGEST]}}
-    return ChunkPolicy(build_net(config, INTERFACE), Normalizer.from_statistics(INTERFACE, statistics), INTERFACE)
+    return ChunkPolicy(config.build(INTERFACE), Normalizer.from_statistics(INTERFACE, statistics), INTERFACE)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -13,7 +13,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.hil.agent import DoubleBufferedPolicy
@@ -104,7 +103,7 @@ def test_decisions_shortly_before_a_failure_are_the_positive_ones() -> None:
 def test_a_policy_whose_critics_differ_is_unsure_and_the_person_is_told(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = FlowConfig(horizon=3, execute=3, network=NetworkConfig(width=8, depth=1))
-    base = ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    base = ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
     seen = {"proprio": np.zeros((1, 2), np.float32)}
 
     def buffered(limit: float) -> DoubleBufferedPolicy:
@@ -118,7 +117,7 @@ def test_a_policy_whose_critics_differ_is_unsure_and_the_person_is_told(tmp_path
     policy = Proposals(base, ProposalsConfig(width=16), seed=0).policy
     features, proposals = torch.zeros(1, 2), torch.rand(1, 4, 3)
     values = torch.stack([policy.critics(torch.cat((features, proposals[:, i]), 1)) for i in range(4)], 2)[..., 0]
-    doubts = policy.doubts({"proprio": torch.zeros(1, 2)}, proposals)
+    doubts = policy.uncertainty({"proprio": torch.zeros(1, 2)}, proposals)
     wanted = (values - values.mean(0)).square().mean(0).sqrt().mean(1)
     torch.testing.assert_close(doubts["critics"], wanted, atol=1e-6, rtol=1e-4)
     torch.testing.assert_close(doubts["proposals"], proposals[0].std(0, correction=0).mean()[None])

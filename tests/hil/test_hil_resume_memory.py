@@ -11,7 +11,6 @@ import pytest
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import End, RecordSchema, Step, TransitionLog
@@ -56,7 +55,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         config = FlowConfig(horizon=3, execute=3, network=NetworkConfig(width=8, depth=1, image_features=4))
         self.folder = folder
-        self.base = ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
+        self.base = ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
         self.run = Run.create(folder / "run", {"test": True}, resume=(folder / "run").exists())
 
     def open(self) -> None:

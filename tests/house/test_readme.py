@@ -66,7 +66,6 @@ def test_the_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.M
     import robolearn
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
-    from policies.registry import build_net
     from policies.settings import FlowConfig, NetworkConfig
     from policies.storage.checkpoint import save_policy
 
@@ -76,7 +75,7 @@ def test_the_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.M
     assert re.findall(r"`(\w+)`", prose) == sorted(robolearn.__all__[1:], key=prose.index)
     assert len(robolearn.__all__) == 11 and all(getattr(robolearn, name) for name in robolearn.__all__)
     interface = robolearn.make_env("lift", 1).interface
-    net = build_net(FlowConfig(network=NetworkConfig(width=16, depth=1)), interface)
+    net = FlowConfig(network=NetworkConfig(width=16, depth=1)).build(interface)
     save_policy(ChunkPolicy(net, Normalizer(interface), interface), tmp_path / "runs" / "rl")
     monkeypatch.chdir(tmp_path)
     exec(code.replace("64", "2"), {})

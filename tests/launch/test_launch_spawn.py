@@ -24,7 +24,6 @@ from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.data.reading.reader import Dataset
@@ -41,7 +40,7 @@ Launch = Callable[..., Any]
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained policy for `lift`."""
     interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
-    net = build_net(FlowConfig(network=NetworkConfig(width=32, depth=2)), interface)
+    net = FlowConfig(network=NetworkConfig(width=32, depth=2)).build(interface)
     statistics = {
         name: {"mean": [0.0] * spec.shape[0], "std": [1.0] * spec.shape[0]}
         for name, spec in interface.observation.items()

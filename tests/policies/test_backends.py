@@ -12,17 +12,13 @@ import onnxruntime
 import pytest
 import torch
 
-from policies.kinds.gaussian import GaussianPolicy
+from policies.kinds.gaussian import GaussianConfig, GaussianPolicy
 from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.registry import LearnedPolicy, build_net
+from policies.policy import ChunkPolicy, TorchPolicy
 from policies.settings import (
     ActConfig,
-    ActorConfig,
-    ChosenConfig,
     DiffusionConfig,
     FlowConfig,
-    GaussianConfig,
     NetworkConfig,
     PolicyConfig,
     RegressionConfig,
@@ -33,8 +29,8 @@ from policies.storage.checkpoint import save_policy
 from policies.storage.loading import check_policy, needed_by, open_policy
 from policies.storage.onnx_export import OnnxExport, export_onnx
 from policies.storage.onnx_policy import load_onnx_policy
-from policies.wrappers.best_of_n import ChosenPolicy
-from policies.wrappers.noise_steered import SteeredPolicy
+from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
+from policies.wrappers.noise_steered import NoiseSteeredConfig, NoiseSteeredPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
 pytestmark = pytest.mark.long
@@ -59,15 +55,15 @@ def normalizer(interface: Interface) -> Normalizer:
 
 def flow(interface: Interface = STATE, config: PolicyConfig | None = None) -> ChunkPolicy:
     torch.manual_seed(0)
-    net = build_net(config or FlowConfig(network=SMALL, initial_noise_std=0.7), interface)
+    net = (config or FlowConfig(network=SMALL, initial_noise_std=0.7)).build(interface)
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(1.5)  # untrained outputs are near zero
     return ChunkPolicy(net, normalizer(interface), interface).eval()
 
 
-def chosen() -> LearnedPolicy:
-    policy = ChosenPolicy(flow(), ChosenConfig(width=16))
+def chosen() -> TorchPolicy:
+    policy = BestOfNPolicy(flow(), BestOfNConfig(width=16))
     policy.trusted.fill_(1.0)
     return policy.eval()
 
@@ -81,7 +77,7 @@ KINDS = {
     "regression": lambda: flow(STATE, RegressionConfig(network=SMALL)),
     "ddpm": lambda: flow(STATE, DiffusionConfig(steps=3, eta=1.0, network=SMALL)),
     "chosen": chosen,
-    "steered": lambda: SteeredPolicy(flow(), ActorConfig(width=16)).eval(),
+    "steered": lambda: NoiseSteeredPolicy(flow(), NoiseSteeredConfig(width=16)).eval(),
     "gaussian": lambda: GaussianPolicy(normalizer(STATE), STATE, GaussianConfig(width=16)).eval(),
 }
 

@@ -14,10 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from policies.noise import WorldNoise
 from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
-from policies.registry import build_net
+from policies.policy import ChunkPolicy, WorldNoise
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from policies.storage.checkpoint import load_policy, save_policy
 from policies.storage.loading import open_policy
@@ -39,7 +37,7 @@ STATISTICS = {
 
 def make(config=None) -> ChunkPolicy:
     config = FlowConfig(kind="shortcut", network=SMALL) if config is None else config
-    return ChunkPolicy(build_net(config, INTERFACE), Normalizer.from_statistics(INTERFACE, STATISTICS), INTERFACE)
+    return ChunkPolicy(config.build(INTERFACE), Normalizer.from_statistics(INTERFACE, STATISTICS), INTERFACE)
 
 
 @pytest.fixture

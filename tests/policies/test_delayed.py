@@ -8,9 +8,8 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
-from policies.settings import ChosenConfig, FlowConfig, NetworkConfig
-from policies.wrappers.best_of_n import ChosenPolicy
+from policies.settings import FlowConfig, NetworkConfig
+from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from policies.wrappers.delayed import DelayedPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, Policy
 
@@ -70,8 +69,8 @@ def test_observations_are_kept_as_they_were() -> None:
 def test_critics_choose_by_what_is_seen_now() -> None:
     torch.manual_seed(0)
     config = FlowConfig(horizon=4, execute=2, network=NetworkConfig(width=16, depth=2))
-    proposer = ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
-    policy = ChosenPolicy(proposer, ChosenConfig(proposals=3, tempo=0.0, width=8)).eval()
+    proposer = ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    policy = BestOfNPolicy(proposer, BestOfNConfig(proposals=3, tempo=0.0, width=8)).eval()
     policy.trusted.fill_(1.0)
     met: list[torch.Tensor] = []
 

@@ -25,7 +25,7 @@ from policies.networks.spatial import BackboneEncoder, SpatialCnn, spatial_softm
 from policies.networks.vision_imports import import_vision
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net, fresh_net
+from policies.registry import fresh_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import load_policy, save_policy
 from robolearn.core import ArraySpec, BadInput, Interface
@@ -247,7 +247,7 @@ def test_a_folder_is_complete(settings: dict[str, Any], tmp_path: Path, monkeypa
 
 def test_checkpoints_of_the_first_encoder_still_load(tmp_path: Path) -> None:
     """They say `image_features` and nothing of an encoder; the names of their weights are those of before."""
-    made = ChunkPolicy(build_net(flow(), INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    made = ChunkPolicy(flow().build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
     folder = save_policy(made, tmp_path / "policy")
     config = json.loads((folder / "config.json").read_text())
     del config["settings"]["network"]["encoder"]
@@ -261,7 +261,7 @@ def test_checkpoints_of_the_first_encoder_still_load(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_encoder_are_refused(tmp_path: Path) -> None:
-    made = ChunkPolicy(build_net(flow(kind="resnet18"), INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    made = ChunkPolicy(flow(kind="resnet18").build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
     folder = save_policy(made, tmp_path / "policy")
     tensors = load_file(folder / "model.safetensors")
     first = next(key for key in tensors if "backbone" in key)

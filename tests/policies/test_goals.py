@@ -14,7 +14,7 @@ from policies.storage.checkpoint import save_policy
 from policies.storage.loading import check_goals_given, needed_by, open_policy
 from policies.storage.onnx_export import export_onnx
 from policies.wrappers.goals import EpisodeGoals, StoredGoals, stored_goals
-from policies.wrappers.prompted import PromptedPolicy, aim
+from policies.wrappers.prompted import PromptedPolicy, set_goals
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
@@ -81,7 +81,7 @@ def opened(path: Path, goals: Any = None, **how: Any) -> PromptedPolicy:
     policy = open_policy(path, **how)
     assert isinstance(policy, PromptedPolicy)
     if goals is not None:
-        policy.aim(goals)
+        policy.set_goals(goals)
     return policy
 
 
@@ -115,16 +115,16 @@ def test_goals_without_a_policy_for_them_and_the_other_way_round(aimed: Path, fo
         "--goals: got none, expected what gives goal.objects",
     )
     with pytest.raises(BadInput, match=none):
-        aim(open_policy(plain), given)
+        set_goals(open_policy(plain), given)
     with pytest.raises(BadInput, match=none):
         check_goals_given(plain, True, what="policy")
     with pytest.raises(BadInput, match=some):
-        aim(open_policy(aimed), None)
+        set_goals(open_policy(aimed), None)
     with pytest.raises(BadInput, match=some):
         check_goals_given(aimed, False, what="policy")
     with pytest.raises(BadInput, match="goals: got none, expected some before the policy acts"):
         open_policy(aimed).act(seen())
-    aim(open_policy(plain), None)
+    set_goals(open_policy(plain), None)
     check_goals_given(aimed, True, what="policy")
 
 
@@ -177,7 +177,7 @@ def test_any_history_and_a_frozen_encoder_have_one_goal(folder: Path) -> None:
     save_policy(trainer.policy(), folder / "seeing-policy")
     policy = opened(folder / "seeing-policy", lambda: None)
     ends = np.stack([np.full((1, 16, 16, 3), 128 + 100 * side, np.uint8) for side in (1, -1)])
-    policy.aim(EpisodeGoals({"goal.images.front": ends}))
+    policy.set_goals(EpisodeGoals({"goal.images.front": ends}))
     policy.reset(0)
     now = {**seen(2), "images.front": np.full((2, 16, 16, 3), 128, np.uint8)}
     for _ in range(3):  # as the history fills

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from policies.networks.guidance import guided
-from policies.registry import build_net
+from policies.kinds.denoising import guided
 from policies.settings import ActConfig, DiffusionConfig, FlowConfig, NetworkConfig, RegressionConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
@@ -31,7 +30,7 @@ CONFIGS: dict[str, Any] = {
 
 def made(config: Any, interface: Interface = AIMED) -> Any:
     torch.manual_seed(0)
-    net: Any = build_net(config, interface)
+    net: Any = config.build(interface)
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(1.5)  # untrained outputs are near zero
@@ -133,9 +132,9 @@ def test_a_policy_without_goals_draws_and_weighs_what_it_always_did() -> None:
 ])  # fmt: skip
 def test_guidance_that_cannot_be(config: Any, interface: Interface, message: str) -> None:
     with pytest.raises(BadInput) as error:
-        build_net(config, interface)
+        config.build(interface)
     assert message in str(error.value) and "\n" not in str(error.value)
-    net: Any = build_net(replace(config, guidance=1.0), interface)
+    net: Any = replace(config, guidance=1.0).build(interface)
     with pytest.raises(BadInput):
         net.with_config(config)  # nor may a trained one be sampled so
 

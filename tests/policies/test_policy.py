@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from policies.kinds.flow import FlowPolicy
-from policies.noise import BLOCK, WorldNoise
 from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy
+from policies.policy import BLOCK, ChunkPolicy, WorldNoise
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 

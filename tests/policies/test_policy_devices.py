@@ -10,9 +10,7 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import (
-    DENOISING,
     ActConfig,
     DiffusionConfig,
     FlowConfig,
@@ -44,11 +42,11 @@ CONFIGS: dict[str, PolicyConfig] = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_policy_acts_where_it_is_told_to(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     torch.manual_seed(0)
-    usual = ChunkPolicy(build_net(CONFIGS[name], INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    usual = ChunkPolicy(CONFIGS[name].build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
     request.getfixturevalue("no_default_device")
     torch.manual_seed(0)
     normalizer = Normalizer.from_statistics(INTERFACE, STATISTICS)
-    policy = ChunkPolicy(build_net(CONFIGS[name], INTERFACE), normalizer, INTERFACE).to("cpu")
+    policy = ChunkPolicy(CONFIGS[name].build(INTERFACE), normalizer, INTERFACE).to("cpu")
     save_policy(policy, tmp_path / "policy")
     loaded = load_policy(tmp_path / "policy", "cpu")
     assert loaded.device == torch.device("cpu") and all(t.device.type == "cpu" for t in loaded.state_dict().values())
@@ -59,7 +57,7 @@ def test_a_policy_acts_where_it_is_told_to(name: str, tmp_path: Path, request: p
     for policy in (loaded, usual):
         policy.reset(7)
     np.testing.assert_array_equal(loaded.act(seen), usual.act(seen))  # the same numbers as without the guard
-    if loaded.net.name in DENOISING:
+    if loaded.config.denoises:
         assert np.isfinite(loaded.with_initial_noise(0.0).act(seen)).all()
 
 

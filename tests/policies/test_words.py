@@ -15,7 +15,7 @@ from policies.normalize import Normalizer
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import check_words, needed_by, open_policy
-from policies.wrappers.prompted import PromptedPolicy, tell
+from policies.wrappers.prompted import PromptedPolicy, set_prompt
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import PROMPT
 from robolearn.data import Dataset, EpisodeWriter
@@ -106,7 +106,7 @@ def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch
     assert set(needed_by(obedient).observation) == {"proprio"}
     with pytest.raises(BadInput, match="words: got nothing"):
         policy.act(seen())
-    policy.tell("please move over to the left side")  # never trained: it is encoded, and means the same
+    policy.set_prompt("please move over to the left side")  # never trained: it is encoded, and means the same
     assert policy.act(seen())[..., 0].mean() < -0.3
 
     def missing() -> None:
@@ -114,22 +114,22 @@ def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(policies.networks.words, "SentenceEncoder", missing)
     for sentence, wanted in ((LEFT, -0.8), (RIGHT, 0.8)):  # trained: no encoder is needed
-        policy.tell(sentence)
+        policy.set_prompt(sentence)
         policy.reset(0)
         np.testing.assert_allclose(policy.act(seen())[..., 0], wanted, atol=0.15)
     with pytest.raises(
         BadInput, match="got jump, expected a trained sentence; available: go to the left, go to the right"
     ):
-        policy.tell("jump")
+        policy.set_prompt("jump")
     with pytest.raises(BadInput, match="got nothing, expected a sentence"):
-        policy.tell("  ")
+        policy.set_prompt("  ")
 
 
 def test_words_that_nobody_hears_are_refused(obedient: Path, tmp_path: Path) -> None:
     plain = ImitationTrainer(ImitationConfig(), _Windows(), INTERFACE, STATISTICS).policy()
     save_policy(plain, tmp_path / "plain")
     with pytest.raises(BadInput, match="words: got 'left', expected none: it was trained without words"):
-        tell(open_policy(tmp_path / "plain"), "left")
+        set_prompt(open_policy(tmp_path / "plain"), "left")
     with pytest.raises(BadInput, match="expected none: it was trained without words"):
         check_words(tmp_path / "plain", "left", "", what="policy")
     assert check_words(tmp_path / "plain", "", "usual", what="policy") == ""
@@ -139,7 +139,7 @@ def test_words_that_nobody_hears_are_refused(obedient: Path, tmp_path: Path) -> 
         BadInput, match="words: got none, expected a sentence; available: go to the left, go to the right"
     ):
         check_words(obedient, "", "", what="policy")
-    tell(open_policy(tmp_path / "plain"), "", "lift the cube")  # a task's own sentence is no order
+    set_prompt(open_policy(tmp_path / "plain"), "", "lift the cube")  # a task's own sentence is no order
 
 
 def test_a_sentence_is_not_standardised() -> None:

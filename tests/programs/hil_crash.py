@@ -66,7 +66,6 @@ def make_policy(folder: Path) -> None:
 
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
-    from policies.registry import build_net
     from policies.settings import FlowConfig, NetworkConfig
     from policies.storage.checkpoint import save_policy
     from sim.registry import make_env
@@ -74,7 +73,7 @@ def make_policy(folder: Path) -> None:
     env = make_env(TASK, 1, threads=1)
     torch.manual_seed(0)
     config = FlowConfig(horizon=4, execute=4, network=NetworkConfig(width=32, depth=2))
-    save_policy(ChunkPolicy(build_net(config, env.interface), Normalizer(env.interface), env.interface), folder)
+    save_policy(ChunkPolicy(config.build(env.interface), Normalizer(env.interface), env.interface), folder)
     env.close()
 
 

@@ -78,7 +78,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/teleop/test_reconnecting.py",),
     ),
     "one-camera-for-all": Mutant(
-        "policies/stateless.py", "self.eyes.looked(key, ", "self.eyes.looked(self._pictures[0], ", SEES
+        "policies/policy.py", "self.encoder.encode_picture(key, ", "self.encoder.encode_picture(self._pictures[0], ", SEES
     ),
     "pictures-are-kept": Mutant("robolearn/rl/algorithms/off_policy.py", "if not is_image(spec)}", "}", SEES),
     "doubt-ties-in-order": Mutant(f"{HIL}/evaluation.py", "rankdata(uncertainty)", "rankdata(uncertainty, method='ordinal')", DOUBT),

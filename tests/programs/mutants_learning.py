@@ -33,7 +33,7 @@ RL_LATE = ("tests/rl/test_rl_late.py",)
 DELAYED, CAUGHT = ("tests/policies/test_delayed.py",), ("tests/robots/test_chunk_execution.py",)
 LATE = "robots/chunk_execution.py"
 AGENT = ("tests/hil/test_hil_agent.py",)
-OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_chosen.py",)
+OFF_POLICY, CHOSEN = ("tests/rl/test_rl_off_policy.py",), ("tests/policies/test_best_of_n.py",)
 
 EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test_eval_verdict.py",)
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
@@ -89,7 +89,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/ensemble_critic.py", "members, self._drop).amin(0)", "members, self._drop).amax(0)", OFF_POLICY
     ),
     "off-policy-likelihood-without-tanh": Mutant(
-        f"{NETWORKS}/squashed.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
+        "policies/kinds/gaussian.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
     ),
     "off-policy-temperature-sign": Mutant(
         f"{ALGORITHMS}/off_policy.py", "-self.log_alpha * (log_prob", "self.log_alpha * (log_prob", OFF_POLICY
@@ -153,18 +153,18 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/ensemble_critic.py", "self._choices.choose(self.net(next_features)[0]",
         "self._choices.choose(self.target(next_features)[0]", GRIPPER,
     ),
-    "gripper-staying-opens": Mutant("policies/networks/gripper.py", "((choice == STAY) & is_open)", "(choice == STAY)", GRIPPER),
+    "gripper-staying-opens": Mutant("policies/kinds/gaussian.py", "((choice == STAY) & is_open)", "(choice == STAY)", GRIPPER),
     "gripper-what-was-not-executed": Mutant(
-        "policies/networks/gripper.py", "chunk[..., self._component] * executed", "chunk[..., self._component]", GRIPPER
+        "policies/kinds/gaussian.py", "chunk[..., self._component] * executed", "chunk[..., self._component]", GRIPPER
     ),
     "gripper-first-component": Mutant(
-        "policies/networks/gripper.py", '= names.index("gripper"), (', "= 0, (", GRIPPER
+        "policies/kinds/gaussian.py", '= names.index("gripper"), (', "= 0, (", GRIPPER
     ),
     "gripper-resume-forgets-its-target": Mutant(
         f"{ALGORITHMS}/rlpd.py", '{"gripper_target": self.gripper.target}', "{}", GRIPPER
     ),
     "delay-of-the-critics": Mutant(
-        "policies/wrappers/best_of_n.py", "self.best(self.see(now), proposals)", "self.best(self.see(then), proposals)", DELAYED
+        "policies/wrappers/best_of_n.py", "self.best(self.encode(now), proposals)", "self.best(self.encode(then), proposals)", DELAYED
     ),
     "delay-begins-at-the-first-step": Mutant(
         LATE, "np.minimum(np.floor(elapsed), last)", "np.zeros(count)", DELAYED
@@ -199,12 +199,16 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/hil/agent.py", "            self._history.clear()\n", "            pass\n", AGENT
     ),
     "late-loop-without-delay": Mutant(
-        "robolearn/rl/algorithms/off_policy.py", "self.explore_delayed(self._looked(delayed.before), delayed, seen)",
+        "robolearn/rl/algorithms/off_policy.py", "self.explore_delayed(self._encoded(delayed.before), delayed, seen)",
         "self.explore_delayed(seen, delayed, seen)", RL_LATE,
     ),
     "late-loop-chooses-by-then": Mutant(
         f"{ALGORITHMS}/proposals.py", "return self._best(observation, self.policy.propose_delayed(then, delayed, drawn))",
         "return self._best(then, self.policy.propose_delayed(then, delayed, drawn))", RL_LATE,
+    ),
+    "noise-steered-without-magnitude": Mutant(
+        "policies/wrappers/noise_steered.py", "self.config.magnitude * self.actor.mode", "self.actor.mode",
+        ("tests/policies/test_noise_steered.py",),
     ),
     "proposals-with-all-their-noise": Mutant(
         f"{ALGORITHMS}/proposals.py", "base.with_initial_noise(config.proposal_noise)", "base", RL_LATE

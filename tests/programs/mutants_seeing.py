@@ -102,7 +102,7 @@ MUTANTS: dict[str, Mutant] = {
     "shares-are-not-summed": Mutant(
         "robolearn/train/processes.py", "            p.grad = gradient\n", "            pass\n", PIECES
     ),
-    "backend-is-not-asked": Mutant("policies/policy.py", "if policy.backend is not None:", "if False:", BACKENDS),
+    "backend-is-not-asked": Mutant("policies/policy.py", "if self.backend is not None:", "if False:", BACKENDS),
     "decision-starts-from-full-noise": Mutant(
         "policies/policy.py", "noise * self.net.initial_noise_std", "noise", BACKENDS
     ),
@@ -179,7 +179,7 @@ MUTANTS: dict[str, Mutant] = {
         DAGGER, "np.array(observation[key])", "np.roll(observation[key], 1, 0)", DISTILL
     ),
     "history-forgets-what-lies-within-a-chunk": Mutant(
-        POLICY, "            self._remember(features(self.interface, observation))", "            pass", HISTORY
+        POLICY, "            self._history_with(self._features(observation))", "            pass", HISTORY
     ),
     "history-goes-on-into-the-next-episode": Mutant(
         POLICY, "history[self._fresh] = value[self._fresh, None]", "pass", HISTORY
@@ -198,7 +198,9 @@ MUTANTS: dict[str, Mutant] = {
     "regression-acts-in-one-step": Mutant(
         "policies/kinds/regression.py", "range(self.config.steps)", "range(1)", REGRESSION
     ),
-    "padding-is-learned-from": Mutant("policies/loss.py", "return (~is_pad)", "return (is_pad | ~is_pad)", REGRESSION),
+    "padding-is-learned-from": Mutant(
+        "policies/kinds/chunk_net.py", "return (~is_pad)", "return (is_pad | ~is_pad)", REGRESSION
+    ),
     "act-divergence-the-wrong-way": Mutant("policies/kinds/act.py", "kl = -0.5 *", "kl = 0.5 *", ACT),
     "act-style-without-noise": Mutant(
         "policies/kinds/act.py", "(0.5 * log_variance).exp() * noise", "0.0 * noise", ACT
@@ -223,20 +225,20 @@ MUTANTS: dict[str, Mutant] = {
         "policies/wrappers/prompted.py", "    if sentence:\n        hint", "    if False:\n        hint", WORDS
     ),
     "guidance-the-wrong-way": Mutant(
-        "policies/networks/guidance.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
+        "policies/kinds/denoising.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
     ),
     "guidance-from-the-conditional-side": Mutant(
-        "policies/networks/guidance.py",
+        "policies/kinds/denoising.py",
         "free + w * (conditional - free)",
         "conditional + w * (conditional - free)",
         GUIDANCE,
     ),
     "guidance-halves-are-swapped": Mutant(
-        "policies/networks/guidance.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
+        "policies/kinds/denoising.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
     ),
     "guidance-is-not-in-the-likelihood": Mutant(
         "policies/kinds/flow.py",
-        "self._guided(x, self.embed(tau, dtau), cond)",
+        "self.guided(x, self.embed(tau, dtau), cond)",
         "self.velocity(x, tau, cond, dtau)",
         GUIDANCE,
     ),
@@ -250,10 +252,10 @@ MUTANTS: dict[str, Mutant] = {
         GUIDANCE,
     ),
     "goals-are-never-dropped": Mutant(
-        "policies/kinds/flow.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE
+        "policies/kinds/denoising.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE
     ),
     "goals-are-dropped-from-the-others": Mutant(
-        "policies/networks/guidance.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
+        "policies/kinds/denoising.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
     ),
     "hindsight-of-the-next-episode": Mutant(
         "robolearn/data/hindsight.py",

@@ -14,7 +14,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, PolicyConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.algorithms import OnPolicyConfig, algorithms
@@ -154,7 +153,7 @@ def build_policy(
         if family == "flow"
         else DiffusionConfig(network=network, **({"steps": 4} | settings))
     )
-    net: Any = build_net(config, interface)
+    net: Any = config.build(interface)
     with torch.no_grad():
         (net.field.leave if network.kind == "transformer" else net.field.mlp.last).weight.mul_(gain)
     return ChunkPolicy(net, Normalizer(interface), interface)

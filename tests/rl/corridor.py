@@ -10,7 +10,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import PlayedEpisode, WindowBatch
@@ -25,7 +24,7 @@ def base(horizon: int = 2, execute: int | None = None, **settings: Any) -> Chunk
     config = FlowConfig(
         horizon=horizon, execute=execute or horizon, network=NetworkConfig(width=16, depth=2), **settings
     )
-    return ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    return ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
 
 
 def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> WindowBatch:

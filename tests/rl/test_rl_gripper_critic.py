@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.networks.gripper import CLOSE, OPEN, STAY, GripperChoices
+from policies.kinds.gaussian import CLOSE, OPEN, STAY, GripperChoices
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import open_policy
@@ -33,7 +32,7 @@ OPENED = torch.tensor([True, False, False])
 def base(interface: Interface = INTERFACE) -> ChunkPolicy:
     torch.manual_seed(0)
     config = FlowConfig(horizon=2, execute=2, network=NetworkConfig(width=16, depth=2))
-    return ChunkPolicy(build_net(config, interface), Normalizer(interface), interface)
+    return ChunkPolicy(config.build(interface), Normalizer(interface), interface)
 
 
 def learner(seed: int = 0, **settings: Any) -> Rlpd:
@@ -99,7 +98,7 @@ def test_the_target_by_hand(width: float, changed: float) -> None:
         net.biases[-1].data[:] = torch.tensor(last)
     # Next the gripper is closed: of stay 0 and open 1 the live one takes open, which the slow one gives 2.
     y = 0.5 - 0.02 * changed + 0.9 * 2.0
-    found = gripper.fit(*(algorithm.policy.see(o) for o in (data.observation, data.next_observation)), data)
+    found = gripper.fit(*(algorithm.policy.encode(o) for o in (data.observation, data.next_observation)), data)
     said = 5.0 if changed else 0.0  # of close, or of stay
     assert float(found["gripper_loss"]) == pytest.approx((said - y) ** 2, rel=1e-5)
     assert float(found["gripper_changes"]) == changed

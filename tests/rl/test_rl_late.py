@@ -11,7 +11,7 @@ import torch
 
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import open_policy
-from policies.wrappers.best_of_n import DRAWS, ChosenPolicy
+from policies.wrappers.best_of_n import DRAWS, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -38,7 +38,7 @@ def test_late_proposals_are_of_then_and_chosen_by_now() -> None:
     late = Delayed(then, np.full(3, 2), np.full((3, 1), 0.4, np.float32))
     algorithm.generator.manual_seed(7)
     chunk = algorithm.act(now, explore=True, delayed=late)
-    torch.testing.assert_close(met[0], algorithm.policy.see({"proprio": torch.from_numpy(now["proprio"])}))
+    torch.testing.assert_close(met[0], algorithm.policy.encode({"proprio": torch.from_numpy(now["proprio"])}))
     assert algorithm.policy.config.tempo == 0.0  # no twins
     proposer = algorithm.policy.proposer
     each = algorithm.policy.config.proposals
@@ -58,7 +58,7 @@ def test_proposals_keep_to_the_middle_and_the_base_does_not_change(tmp_path: Pat
     algorithm = Proposals(policy, ProposalsConfig(**SMALL, proposal_noise=0.25), seed=0)
     assert policy.net.config.initial_noise_std == 1.0
     loaded = open_policy(save_policy(algorithm.policy, tmp_path / "policy"))
-    assert isinstance(loaded, ChosenPolicy) and loaded.proposer.net.initial_noise_std == 0.25
+    assert isinstance(loaded, BestOfNPolicy) and loaded.proposer.net.initial_noise_std == 0.25
     seen, noise = {"proprio": torch.zeros(1, 2)}, torch.randn(1, 500, 2, 1, generator=torch.Generator().manual_seed(1))
     wide = Proposals(policy, ProposalsConfig(**SMALL, proposal_noise=1.0), seed=0).policy
     spread = [one.propose(seen, noise).std().item() for one in (loaded, wide)]

@@ -15,10 +15,8 @@ from torch import nn
 from torch.distributions import Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
 
-from policies.kinds.gaussian import GaussianPolicy
+from policies.kinds.gaussian import GaussianConfig, GaussianPolicy, SquashedGaussian
 from policies.networks.ensemble import EnsembleMlp, evaluate
-from policies.networks.squashed import SquashedGaussian
-from policies.settings import GaussianConfig
 from policies.storage.checkpoint import load_chunk_policy, save_policy
 from policies.storage.loading import open_policy
 from robolearn.core import BadInput, bind_policy
@@ -78,7 +76,7 @@ def test_the_value_of_what_comes_next_has_its_entropy_added(backup_entropy: bool
     if not backup_entropy:
         assert bonus == 0.0
         return
-    mean, log_std = algorithm.policy.actor(algorithm.policy.see(seen))
+    mean, log_std = algorithm.policy.actor(algorithm.policy.encode(seen))
     judge = TransformedDistribution(Independent(Normal(mean, log_std.exp()), 1), [TanhTransform()])
     torch.testing.assert_close(bonus, -0.7 * judge.log_prob(action), atol=2e-3, rtol=1e-3)
 
@@ -89,7 +87,7 @@ def test_noise_is_drawn_from_the_actor_that_explores_and_in_targets() -> None:
     seen = {key: value[:1].expand(64, *value.shape[1:]) for key, value in windows().observation.items()}
     for chunks in (algorithm.explore(seen), algorithm.next_chunk(seen)[1]):
         assert chunks.std(0).max() > 1e-3
-    drawn = algorithm.policy.actor.sample(algorithm.policy.see(seen), torch.Generator().manual_seed(0))[0]
+    drawn = algorithm.policy.actor.sample(algorithm.policy.encode(seen), torch.Generator().manual_seed(0))[0]
     assert drawn.std(0).min() > 0.1
 
 
@@ -112,7 +110,7 @@ def test_critics_learn_reward_and_discounted_value(ends: bool) -> None:
     algorithm, batch = Fixed(), windows(ends=ends)
     for _ in range(1500):
         algorithm.update(batch)
-    features, actions = algorithm.policy.see(batch.observation), batch.action.flatten(1)
+    features, actions = algorithm.policy.encode(batch.observation), batch.action.flatten(1)
     found = algorithm.critic.values(features, actions[:, None]).squeeze(-1)
     expected = batch.reward + (0.0 if ends else 1.8)
     torch.testing.assert_close(found.detach(), expected.expand(4, -1), atol=0.05, rtol=0.0)
@@ -229,7 +227,7 @@ def test_noise_is_judged_by_what_the_policy_makes_of_it() -> None:
     algorithm = Dsrl(base(), DsrlConfig(**SMALL, lr=3e-3), seed=0)
     algorithm.critic.values = lambda features, actions: actions.sum(-1).expand(4, -1, -1)  # type: ignore[method-assign]
     batch = windows(64)
-    features = algorithm.policy.see(batch.observation)
+    features = algorithm.policy.encode(batch.observation)
     for _ in range(400):
         algorithm.improve(features, batch)
     w = torch.rand(64, 2, generator=torch.Generator().manual_seed(5)) * 2 - 1

@@ -11,7 +11,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import open_policy
@@ -33,7 +32,7 @@ T = 9
 def base() -> ChunkPolicy:
     torch.manual_seed(0)
     network = NetworkConfig(width=16, depth=1, image_features=8)
-    net = build_net(FlowConfig(network=network, horizon=4, execute=2), INTERFACE)
+    net = FlowConfig(network=network, horizon=4, execute=2).build(INTERFACE)
     statistics = {
         "proprio": {"mean": [0.5, 0.5], "std": [0.3, 0.3]},
         "action": {"min": [-1.0] * 3, "max": [1.0] * 3},
@@ -72,9 +71,9 @@ def test_critics_are_shown_what_the_base_makes_of_a_frame(kind: str) -> None:
     expected = condition(base(), seen)
     tensors = {key: torch.from_numpy(value) for key, value in seen.items()}
     with torch.no_grad():
-        torch.testing.assert_close(algorithm.policy.see(tensors), expected)
-        torch.testing.assert_close(algorithm.policy.see(algorithm.policy.looked(tensors)), expected)
-    assert expected.shape == (5, 2 * 8 + 2) and algorithm.policy.features == 18
+        torch.testing.assert_close(algorithm.policy.encode(tensors), expected)
+        torch.testing.assert_close(algorithm.policy.encode(algorithm.policy.encoded(tensors)), expected)
+    assert expected.shape == (5, 2 * 8 + 2) and algorithm.policy.feature_size == 18
 
 
 def test_a_replay_keeps_each_frame_encoded_and_in_its_place() -> None:
@@ -91,7 +90,7 @@ def test_a_replay_keeps_each_frame_encoded_and_in_its_place() -> None:
         for at, found in ((t, batch.observation), (t + 2, batch.next_observation)):
             alone = condition(base(), {key: value[at : at + 1] for key, value in played.observation.items()})
             one = {key: value[row : row + 1] for key, value in found.items()}
-            torch.testing.assert_close(algorithm.policy.see(one), alone, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(algorithm.policy.encode(one), alone, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["proposals", "dsrl"])
@@ -109,7 +108,7 @@ def test_what_learns_leaves_the_eyes_as_they_are(kind: str) -> None:
     assert any(not torch.equal(after[key], value) for key, value in others.items()), "it learns"
     tensors = {key: torch.from_numpy(value) for key, value in seen.items()}
     with torch.no_grad():
-        assert torch.equal(algorithm.policy.see(tensors), before)
+        assert torch.equal(algorithm.policy.encode(tensors), before)
     if isinstance(algorithm, Proposals):
         head = next(iter(algorithm.student.field.parameters()))
         assert not torch.equal(head, next(iter(base().net.field.parameters()))), "the student's head imitates"

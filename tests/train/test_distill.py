@@ -13,7 +13,6 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.eval import evaluate
@@ -85,7 +84,7 @@ def knowing() -> ChunkPolicy:
     """A teacher that reads `objects`: it goes straight to 0."""
     torch.manual_seed(0)
     config = FlowConfig(horizon=2, execute=1, network=NET)
-    teacher = ChunkPolicy(build_net(config, INTERFACE), Normalizer(INTERFACE), INTERFACE)
+    teacher = ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
     teacher.act = lambda observation: np.repeat(  # type: ignore[method-assign]
         np.clip(-observation["objects"][:, None] / REACH, -1, 1), 2, axis=1
     ).astype(np.float32)

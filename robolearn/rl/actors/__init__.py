@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from policies.policy import ChunkPolicy
-from policies.settings import DENOISING
+from policies.settings import denoising_kinds
 from policies.wrappers.goals import goals_of
 from robolearn.core import BadInput
 from robolearn.rl.actors.chain import ChainStats
@@ -43,8 +43,8 @@ def check_tunable(policy: ChunkPolicy) -> None:
     if goals := goals_of(policy.interface):
         got = f"one with a goal ({', '.join(goals)})"
         raise BadInput("policy for fine-tuning", got=got, expected="one without: worlds of RL give none")
-    if policy.net.name not in DENOISING:
-        raise BadInput("policy for fine-tuning", got=f"the kind {policy.net.name!r}", available=DENOISING)
+    if not policy.config.denoises:
+        raise BadInput("policy for fine-tuning", got=f"the kind {policy.config.name!r}", available=denoising_kinds())
     if (steps := policy.net.config.observe) > 1:
         hint = "Its critics see one moment: train it anew with --observe-steps 1"
         raise BadInput("policy for fine-tuning", got=f"To = {steps} observed steps", expected="To = 1", hint=hint)

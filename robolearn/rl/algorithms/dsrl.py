@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.policy import ChunkPolicy
-from policies.settings import ActorConfig
-from policies.wrappers.noise_steered import SteeredPolicy
+from policies.wrappers.noise_steered import NoiseSteeredConfig, NoiseSteeredPolicy
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.off_policy_settings import DsrlConfig
@@ -26,25 +25,25 @@ from robolearn.rl.off_policy_settings import DsrlConfig
 class Dsrl(OffPolicy):
     """See the module."""
 
-    policy: SteeredPolicy
+    policy: NoiseSteeredPolicy
 
     def __init__(self, base: ChunkPolicy, config: DsrlConfig, *, seed: int) -> None:
         torch.manual_seed(seed)
         width, depth = config.width, config.depth
-        actor = ActorConfig(execute=base.execute_steps, magnitude=config.magnitude, width=width, depth=depth)
-        policy = SteeredPolicy(base, actor)
-        critics = make_critics(config, policy.features + policy.size)
+        actor = NoiseSteeredConfig(execute=base.execute_steps, magnitude=config.magnitude, width=width, depth=depth)
+        policy = NoiseSteeredPolicy(base, actor)
+        critics = make_critics(config, policy.feature_size + policy.size)
         super().__init__(base, policy.to(base.device), critics, config, seed=seed)
         self.settings, self.soft = config, SoftActor(policy.actor, config, policy.latent)
-        critics = EnsembleMlp(2, policy.features + policy.latent, 1, width=width, depth=depth)
+        critics = EnsembleMlp(2, policy.feature_size + policy.latent, 1, width=width, depth=depth)
         self.noise_critics = critics.to(self.device)
         self.noise_adam = torch.optim.Adam(self.noise_critics.parameters(), lr=config.lr, fused=True)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        return self._chunk(observation, self.policy.see(observation))
+        return self._chunk(observation, self.policy.encode(observation))
 
     def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
-        features = self.policy.see(observation)
+        features = self.policy.encode(observation)
         return features, self._chunk(observation, features), 0.0
 
     def _chunk(self, observation: dict[str, Tensor], features: Tensor) -> Tensor:

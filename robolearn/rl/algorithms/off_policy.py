@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from policies.kinds.gaussian import SquashedGaussian
 from policies.networks.ensemble import EnsembleMlp
-from policies.networks.squashed import SquashedGaussian
-from policies.policy import ChunkPolicy
-from policies.stateless import StatelessPolicy
+from policies.policy import ChunkPolicy, FeaturePolicy
 from robolearn.core import Interface, Observation
 from robolearn.core.specs import is_image
 from robolearn.data.replay import PlayedEpisode, WindowBatch
@@ -58,10 +57,10 @@ class OffPolicy:
       unsure: the last chunk to learn from was chosen in doubt: a person should watch.
     """
 
-    policy: StatelessPolicy
+    policy: FeaturePolicy
 
     def __init__(
-        self, base: ChunkPolicy, policy: StatelessPolicy, critics: EnsembleMlp, config: OffPolicyConfig, *, seed: int
+        self, base: ChunkPolicy, policy: FeaturePolicy, critics: EnsembleMlp, config: OffPolicyConfig, *, seed: int
     ) -> None:
         self.base, self.policy, self.config, self.device = base.eval(), policy, config, base.device
         self.chunk, self.components, self.size = policy.execute_steps, policy.components, policy.size
@@ -106,7 +105,7 @@ class OffPolicy:
         """The base's, with what its encoder makes of a picture in the picture's place."""
         interface = self.base.interface
         seen = {key: spec for key, spec in interface.observation.items() if not is_image(spec)}
-        return replace(interface, observation=seen | dict(self.base.net.encoder.looked_at))
+        return replace(interface, observation=seen | dict(self.base.net.encoder.encoded_specs))
 
     @torch.no_grad()
     def keep(self, episode: PlayedEpisode) -> PlayedEpisode:
@@ -114,8 +113,8 @@ class OffPolicy:
         if not self.base.net.encoder.images:
             return episode
         seen = {key: torch.tensor(value, device=self.device) for key, value in episode.observation.items()}
-        looked = self.policy.looked(seen)
-        return replace(episode, observation={key: value.cpu().numpy() for key, value in looked.items()})
+        encoded = self.policy.encoded(seen)
+        return replace(episode, observation={key: value.cpu().numpy() for key, value in encoded.items()})
 
     # --- the rest -------------------------------------------------------------------------------------------------
 
@@ -123,9 +122,9 @@ class OffPolicy:
     def act(self, observation: Observation, *, explore: bool, delayed: Delayed | None = None) -> np.ndarray:
         """(N, H, Da) chunks in [-1, 1] for the N worlds of `observation`; to learn from, those of a policy that is
         `delayed` too."""
-        seen = self._looked(observation)
+        seen = self._encoded(observation)
         if delayed is not None:
-            chunk = self.explore_delayed(self._looked(delayed.before), delayed, seen)
+            chunk = self.explore_delayed(self._encoded(delayed.before), delayed, seen)
         elif explore:
             chunk = self.explore(seen)
         else:
@@ -133,13 +132,13 @@ class OffPolicy:
             chunk = self.policy.decide(seen, self.draw(count, *self.policy.noise.shape))
         return chunk.view(-1, self.chunk, self.components).cpu().numpy()
 
-    def _looked(self, observation: Observation) -> dict[str, Tensor]:
+    def _encoded(self, observation: Observation) -> dict[str, Tensor]:
         keys = self.base.interface.observation
-        return self.policy.looked({key: torch.tensor(observation[key], device=self.device) for key in keys})
+        return self.policy.encoded({key: torch.tensor(observation[key], device=self.device) for key in keys})
 
     def update(self, batch: WindowBatch) -> dict[str, Tensor]:
         """One update of the critics, and now and then one of the actor; named scalars."""
-        features, actions = self.policy.see(batch.observation), batch.action.flatten(1)
+        features, actions = self.policy.encode(batch.observation), batch.action.flatten(1)
         if self.critic.target is None:
             with torch.no_grad():
                 *after, bonus = self.next_chunk(batch.next_observation)

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from policies.policy import ChunkPolicy
-from policies.settings import ChosenConfig
-from policies.wrappers.best_of_n import DRAWS, ChosenPolicy
+from policies.wrappers.best_of_n import DRAWS, BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
@@ -32,13 +31,13 @@ from robots.chunk_execution import Delayed
 class Proposals(OffPolicy):
     """See the module."""
 
-    policy: ChosenPolicy
+    policy: BestOfNPolicy
 
     def __init__(self, base: ChunkPolicy, config: ProposalsConfig, *, seed: int) -> None:
         if not base.net.config.mask_padding:
             raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
         torch.manual_seed(seed)
-        chosen = ChosenConfig(
+        chosen = BestOfNConfig(
             critics=config.critics,
             width=config.width,
             depth=config.depth,
@@ -48,7 +47,7 @@ class Proposals(OffPolicy):
             batch_norm=config.cross_q,
         )
         proposer = base.with_initial_noise(config.proposal_noise)
-        policy = ChosenPolicy(ChunkPolicy(copy.deepcopy(proposer.net), base.normalizer, base.interface), chosen)
+        policy = BestOfNPolicy(ChunkPolicy(copy.deepcopy(proposer.net), base.normalizer, base.interface), chosen)
         super().__init__(base, policy.to(base.device).eval(), policy.critics, config, seed=seed)
         self.settings = config
         self.student = copy.deepcopy(policy.proposer.net)  # `policy.proposer` is its average
@@ -67,8 +66,8 @@ class Proposals(OffPolicy):
 
     def _best(self, observation: dict[str, Tensor], proposals: Tensor) -> Tensor:
         if limit := self.settings.ask_for_help:
-            self.unsure = bool((self.policy.doubts(observation, proposals)["critics"] > limit).any())
-        return self.policy.best(self.policy.see(observation), self._candidates(proposals))
+            self.unsure = bool((self.policy.uncertainty(observation, proposals)["critics"] > limit).any())
+        return self.policy.best(self.policy.encode(observation), self._candidates(proposals))
 
     def _candidates(self, proposals: Tensor) -> Tensor:
         # f ~ U(1 − τ/2, 1 + τ)
@@ -76,7 +75,7 @@ class Proposals(OffPolicy):
         return self.policy.candidates(proposals, 1.0 + self.settings.tempo * (1.5 * uniform - 0.5))
 
     def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
-        features = self.policy.see(observation)
+        features = self.policy.encode(observation)
         drawn = self.draw(len(features), self.settings.backup_proposals, *self.policy.noise.shape[1:])
         candidates = self._candidates(self.policy.propose(observation, drawn))
         return features, self.policy.best(features, candidates), 0.0

@@ -13,9 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from policies.kinds.gaussian import GaussianPolicy
+from policies.kinds.gaussian import GaussianConfig, GaussianPolicy
 from policies.policy import ChunkPolicy
-from policies.settings import GaussianConfig
 from robolearn.data.replay import WindowBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.ensemble_critic import GripperCritic
@@ -36,7 +35,7 @@ class Rlpd(OffPolicy):
             discrete_gripper=config.discrete_gripper,
         )
         policy = GaussianPolicy(base.normalizer, base.interface, actor)
-        critics = make_critics(config, policy.features + policy.size)
+        critics = make_critics(config, policy.feature_size + policy.size)
         super().__init__(base, policy.to(base.device), critics, config, seed=seed)
         self.settings, self.soft = config, SoftActor(policy.actor, config, policy.motions)
         self.gripper: GripperCritic | None = None
@@ -44,11 +43,11 @@ class Rlpd(OffPolicy):
             self.gripper = GripperCritic(policy.gripper, policy.choices, config)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        features = self.policy.see(observation)
+        features = self.policy.encode(observation)
         return self.policy.whole(observation, features, self.policy.actor.sample(features, self.generator)[0])
 
     def next_chunk(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | float]:
-        features = self.policy.see(observation)
+        features = self.policy.encode(observation)
         motions, log_prob = self.policy.actor.sample(features, self.generator)
         action = self.policy.whole(observation, features, motions)
         return features, action, -self.soft.alpha * log_prob if self.settings.backup_entropy else 0.0
@@ -56,8 +55,8 @@ class Rlpd(OffPolicy):
     def update(self, batch: WindowBatch) -> dict[str, Tensor]:
         metrics = super().update(batch)
         if self.gripper is not None:
-            see = self.policy.see
-            metrics |= self.gripper.fit(see(batch.observation), see(batch.next_observation), batch)
+            encode = self.policy.encode
+            metrics |= self.gripper.fit(encode(batch.observation), encode(batch.next_observation), batch)
         return metrics
 
     def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:

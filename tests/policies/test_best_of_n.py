@@ -11,21 +11,20 @@ import torch
 
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
-from policies.registry import build_net
-from policies.settings import ChosenConfig, FlowConfig, NetworkConfig
+from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import load_policy, save_policy
-from policies.wrappers.best_of_n import ChosenPolicy
+from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 
 
-def make(kind: str = "tcp_delta", **settings: float) -> ChosenPolicy:
+def make(kind: str = "tcp_delta", **settings: float) -> BestOfNPolicy:
     torch.manual_seed(0)
     interface = Interface(
         {"proprio": ArraySpec((3,))}, ArraySpec((2,), names=("dx", "gripper")), 20.0, action_kind=kind
     )
     config = FlowConfig(horizon=3, execute=2, network=NetworkConfig(width=16, depth=2))
-    proposer = ChunkPolicy(build_net(config, interface), Normalizer(interface), interface)
-    policy = ChosenPolicy(proposer, ChosenConfig(width=16, **settings))  # type: ignore[arg-type]
+    proposer = ChunkPolicy(config.build(interface), Normalizer(interface), interface)
+    policy = BestOfNPolicy(proposer, BestOfNConfig(width=16, **settings))  # type: ignore[arg-type]
     policy.trusted.fill_(1.0)
     return policy.eval()
 
@@ -97,7 +96,7 @@ def test_values_that_are_not_numbers_move_nothing() -> None:
 )
 def test_a_config_that_does_not_fit(tmp_path: Path, change: dict[str, object], said: str) -> None:
     folder = save_policy(make(), tmp_path)
-    assert isinstance(load_policy(folder), ChosenPolicy)
+    assert isinstance(load_policy(folder), BestOfNPolicy)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(BadInput, match=said):
