@@ -10,7 +10,6 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import torch
 
 from policies.kinds.gaussian import GaussianConfig
-from policies.networks.backbones import load_pretrained, resolved
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy, ProposerPolicy, TorchPolicy
 from policies.settings import POLICIES, PolicyConfig, denoising_kinds
@@ -44,9 +43,9 @@ def fresh_net(config: PolicyConfig, interface: Interface) -> Any:
         encoder.check_seen(interface.observation)
     crop = encoder.random_crop
     sizes = {(crop or height, crop or width) for height, width, _ in shapes}
-    network = replace(config.network, encoder=resolved(encoder, sizes))
+    network = replace(config.network, encoder=encoder.of_kind.resolved(encoder, sizes))
     net = replace(config, network=network).build(interface)
-    load_pretrained(net.encoder.cameras, encoder)
+    net.encoder.load_pretrained(encoder)
     return net
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.networks.backbones import build_camera
 from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.spatial import BackboneEncoder
 from policies.settings import NetworkConfig
@@ -67,7 +66,7 @@ class ObservationEncoder(nn.Module):
             raise BadInput("--share-encoder", got=f"cameras of {sorted(kinds)} channels", expected="the same of all")
         self.cameras = nn.ModuleDict(
             {
-                SHARED if self.shared else _module_name(key): build_camera(
+                SHARED if self.shared else _module_name(key): config.of_kind.build(
                     cameras[key].shape[-1], self._seen(cameras[key].shape[:2]), image_features, config
                 )
                 for key in own
@@ -79,6 +78,16 @@ class ObservationEncoder(nn.Module):
         self.steps = {key: 1 if is_goal(key) else observe for key in self.features}
         self.tokens = tuple(zip(self.steps.values(), sizes, strict=True))
         self.size = sum(steps * size for steps, size in self.tokens)
+
+    def load_pretrained(self, config: EncoderConfig) -> None:
+        """Put the weights that `config` names, in a package or in its folder, into the backbones.
+
+        Raises:
+          BadInput: there are none, or they do not fit.
+        """
+        backbones = [camera.backbone for camera in self.cameras.values() if isinstance(camera, BackboneEncoder)]
+        if backbones:
+            config.of_kind.load_weights(backbones, config.folder)
 
     @property
     def encoded_specs(self) -> dict[str, ArraySpec]:

@@ -3,14 +3,23 @@
 What a backbone is built from is kept as JSON in the policy's own config.json (`EncoderConfig.architecture`), its
 weights in the policy's own model.safetensors: a policy needs neither the folder nor a network. Nothing is ever
 downloaded, no pickle is read, and no code that a folder brings along is run (``trust_remote_code``).
+
+Both libraries import torchvision, of which no backbone needs a compiled operator. Its wheels on PyPI are built for
+CUDA: beside a CPU build of torch their operators are not loaded, and torchvision cannot be imported at all, because it
+describes two of them to torch's compiler. `import_vision` declares these two first; to call one is an error, as it
+should be.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +28,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from policies.networks.vision_imports import import_vision
+from policies.networks.encoder_settings import EncoderConfig, Size, check_map
 from robolearn.core import BadInput
 from robolearn.io.json_files import parse_json
 
+INSTALL = "pip install 'robolearn[vision]'"
+DESCRIBED = ("nms", "qnms")  # by torchvision, whether they are there or not
+_DECLARED: list[Any] = []  # torch forgets what a library declared when it is collected
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation, where a folder names none
 # Arguments with which timm would read, or download, what a config.json names.
@@ -34,6 +46,44 @@ TRANSFORMERS_DROPS = frozenset(
     {"auto_map", "attn_implementation", "quantization_config", "dtype", "torch_dtype", "experts_implementation"}
 )
 NOT_BACKBONES = ("timm_wrapper", "timm_backbone")  # build what timm, or its hub, has under a name
+
+
+def import_vision(name: str) -> Any:
+    """The library `name`, timm or transformers.
+
+    Raises:
+      BadInput: it is not installed, or does not go with the installed torch.
+    """
+    level = logging.getLogger().level
+    try:
+        _torchvision()
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise BadInput(f"--encoder {name}", got=f"no {error.name or name}", expected="it", hint=INSTALL) from None
+    except RuntimeError as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        hint = "Its build of torchvision and that of torch do not go together"
+        raise BadInput(f"--encoder {name}", got=first, expected="a library that can be imported", hint=hint) from error
+    finally:
+        logging.getLogger().setLevel(level)
+
+
+def _torchvision() -> None:
+    """Import torchvision if it is installed."""
+    try:
+        importlib.import_module("torchvision")
+    except ModuleNotFoundError:
+        return  # transformers does without, and timm says so itself
+    except RuntimeError:
+        if _DECLARED:
+            raise
+        for module in [key for key in sys.modules if key.split(".")[0] == "torchvision"]:
+            del sys.modules[module]
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for operator in DESCRIBED:
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _DECLARED.append(library)
+        importlib.import_module("torchvision")
 
 
 class TimmMap(nn.Module):
@@ -108,6 +158,31 @@ def build(library: str, architecture: Mapping[str, Any], what: str) -> nn.Module
         raise BadInput(what, got=_first_line(error), expected=f"an architecture of {library}'s") from error
 
 
+def resolved(config: EncoderConfig, sizes: set[Size]) -> EncoderConfig:
+    """See `policies.networks.encoder_settings.EncoderKind.resolved`; `config` names a folder."""
+    library, folder = config.of_kind.name, config.folder
+    assert folder is not None
+    architecture = read_folder(library, folder)
+    backbone = build(library, architecture, f"--encoder {config.kind}").eval()
+    channels = {_channels(backbone, config, size) for size in sizes}
+    architecture["channels"] = channels.pop()
+    return replace(config, kind=library, architecture=json.dumps(architecture, sort_keys=True))
+
+
+def stored_architecture(config: EncoderConfig, what: str) -> dict[str, Any]:
+    """What `build` takes, from a policy's config.json; raises `BadInput` unless it is whole."""
+    try:
+        found = json.loads(config.architecture)
+        keys = {"centre", "scale", "channels"} | (
+            {"config"} if config.kind.startswith("transformers") else {"name", "args"}
+        )
+        if not isinstance(found, dict) or not keys <= found.keys() or not 1 <= int(found["channels"]) <= 65_536:
+            raise ValueError("incomplete")
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"{what}: architecture", got=f"{str(error)[:80]}", expected="what training wrote") from None
+    return found
+
+
 def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
     """Put the weights in `folder` into the `backbone` that `build` made of its architecture.
 
@@ -143,6 +218,23 @@ def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
         raise BadInput(what, got=_first_line(error), expected=f"weights of its {CONFIG}") from error
     if missing:
         raise BadInput(what, got=f"no tensor {missing[0]!r}", expected=f"weights of its {CONFIG}")
+
+
+@torch.no_grad()
+def _channels(backbone: nn.Module, config: EncoderConfig, size: tuple[int, int]) -> int:
+    height, width = (config.resize, config.resize) if config.resize else size
+    try:
+        maps = backbone(torch.zeros(1, 3, height, width, device="cpu"))
+    except Exception as error:  # a library's own, of any type
+        got = f"pictures of {height} x {width}, of which it says: {(str(error).splitlines() or [''])[0][:160]}"
+        raise BadInput(
+            f"--encoder {config.kind}", got=got, expected="a size that it takes, by --encoder-size"
+        ) from error
+    if maps.ndim != 4 and config.pooling != "mean":
+        raise BadInput("--pooling", got="spatial_softmax of a backbone without a map", available=["mean"])
+    if maps.ndim == 4:
+        check_map(min(maps.shape[-2:]), config, size)
+    return int(maps.shape[1])
 
 
 def _timm_architecture(what: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -244,8 +336,3 @@ def _flat(key: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def dumps(architecture: Mapping[str, Any]) -> str:
-    """As it stands in a config.json."""
-    return json.dumps(architecture, sort_keys=True)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from policies.networks.vision_imports import import_vision
+from policies.networks.libraries import import_vision
 from robolearn.core import BadInput
 
 PACKAGE, ARCHIVE = "all_minilm_l6_v2", "model.zip"

@@ -1,52 +1,118 @@
-"""What computes a policy's decisions: torch as it is, a compiled graph, or onnxruntime.
+"""Backends, which compute a policy's decisions: torch as it is, a compiled graph, onnxruntime; listed in `BACKENDS`.
 
 The policy stays the same object with the same history, noise and checks; only the function from features and noise to
-actions is another one, so that what is measured is what acts. Knows no torch until a backend is made.
+actions is another one, so that what is measured is what acts. No import of torch until a backend is built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.device import resolve_device
+from robolearn.core.switches import available
 
 if TYPE_CHECKING:
-    from policies.policy import TorchPolicy
+    from policies.policy import Backend, TorchPolicy
 
-BackendName = Literal["torch", "compile", "onnx"]
-InferencePrecision = Literal["float32", "bfloat16", "int8"]
-PRECISIONS: dict[str, tuple[str, ...]] = {
-    "torch": ("float32", "bfloat16"),
-    "compile": ("float32", "bfloat16"),
-    "onnx": ("float32", "int8"),
+
+@dataclass(frozen=True)
+class BackendConfig:
+    """A backend and its precision. A backend is a subclass, listed in `BACKENDS`.
+
+    Attributes:
+      name: of --backend.
+      precisions: that it computes with, the usual one first.
+      on_cpu: onnxruntime's CPU provider alone: "auto" is then the CPU.
+
+    Raises:
+      BadInput: another precision.
+    """
+
+    name: ClassVar[str]
+    precisions: ClassVar[tuple[str, ...]] = ("float32",)
+    on_cpu: ClassVar[bool] = False
+
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.precision not in self.precisions:
+            what = f"--precision with --backend {self.name}"
+            raise BadInput(what, got=self.precision, available=self.precisions)
+
+    def build(self, policy: TorchPolicy) -> Backend | None:
+        """The function that computes the decisions of `policy`; None for its own `decide`."""
+        raise NotImplementedError
+
+
+class TorchBackend(BackendConfig):
+    """torch, as trained."""
+
+    name, precisions = "torch", ("float32", "bfloat16")
+
+    def build(self, policy: TorchPolicy) -> Backend | None:
+        return None if self.precision == "float32" else _Torch(policy, policy.decide, self.precision)
+
+
+class CompiledBackend(BackendConfig):
+    """torch's compiler, for each number of worlds by itself; on a GPU as CUDA graphs."""
+
+    name, precisions = "compile", ("float32", "bfloat16")
+
+    def build(self, policy: TorchPolicy) -> Backend:
+        import torch
+
+        from policies.storage.onnx_export import Decision
+
+        # Inductor's cache on disk holds pickles, in a folder that others can guess.
+        options: dict[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}
+        return _Torch(policy, torch.compile(Decision(policy), dynamic=False, options=options), self.precision)
+
+
+class OnnxBackend(BackendConfig):
+    """onnxruntime on the CPU. It has no bfloat16 there; int8 is its dynamic quantisation."""
+
+    name, precisions, on_cpu = "onnx", ("float32", "int8"), True
+
+    def build(self, policy: TorchPolicy) -> Backend:
+        from policies.storage.onnx_export import export_onnx
+        from policies.storage.onnx_policy import OnnxSession
+
+        return OnnxSession(export_onnx(policy, precision=self.precision).content)
+
+
+BACKENDS: dict[str, type[BackendConfig]] = {
+    config.name: config for config in (TorchBackend, CompiledBackend, OnnxBackend)
 }
-"""Backend → what it may compute with. onnxruntime has no bfloat16 on CPUs; int8 is its dynamic quantisation."""
+BackendName = Annotated[str, available(lambda: BACKENDS)]
+InferencePrecision = Annotated[
+    str, available(lambda: dict.fromkeys(p for config in BACKENDS.values() for p in config.precisions))
+]
 
 
-def check_backend(backend: str, precision: str) -> None:
-    """Raise `BadInput` unless there is such a backend, and it computes with that precision."""
-    if backend not in get_args(BackendName):
-        raise BadInput("--backend", got=backend, available=get_args(BackendName))
-    if precision not in PRECISIONS[backend]:
-        raise BadInput(f"--precision with --backend {backend}", got=precision, available=PRECISIONS[backend])
+def check_backend(backend: str, precision: str) -> BackendConfig:
+    """The config of a backend; raises `BadInput` unless there is such a one, and it computes with that precision."""
+    if backend not in BACKENDS:
+        raise BadInput("--backend", got=backend, available=BACKENDS)
+    return BACKENDS[backend](precision)
 
 
 def backend_device(backend: str, device: str) -> str:
-    """`device` as torch names it; onnxruntime computes on the CPU, which auto then means.
+    """`device` as torch names it.
 
     Raises:
-      BadInput: no such device, or a GPU for onnxruntime.
+      BadInput: no such device, or a GPU for a backend on the CPU.
     """
-    if backend != "onnx":
+    if not BACKENDS[backend].on_cpu:
         return resolve_device(device)
     if device not in ("auto", "cpu"):
-        raise BadInput("--device with --backend onnx", got=device, available=("auto", "cpu"))
+        raise BadInput(f"--device with --backend {backend}", got=device, available=("auto", "cpu"))
     return "cpu"
 
 
@@ -59,16 +125,7 @@ def use_backend(policy: TorchPolicy, backend: str, precision: str = "float32") -
       BadInput: no such backend or precision, an extra that is not installed, a policy on a GPU for onnxruntime, or a
         graph whose actions are not those of torch.
     """
-    check_backend(backend, precision)
-    if backend == "torch":
-        policy.backend = None if precision == "float32" else _Torch(policy, policy.decide, precision)
-    elif backend == "compile":
-        policy.backend = _Torch(policy, _compiled(policy), precision)
-    else:
-        from policies.storage.onnx_export import export_onnx
-        from policies.storage.onnx_policy import OnnxSession
-
-        policy.backend = OnnxSession(export_onnx(policy, precision=precision).content)
+    policy.backend = check_backend(backend, precision).build(policy)
     return policy
 
 
@@ -86,14 +143,3 @@ class _Torch:
         with torch.inference_mode(), mixed:
             actions = self._decide(tensors, torch.from_numpy(noise).to(self._device))
         return actions.float().cpu().numpy()
-
-
-def _compiled(policy: TorchPolicy) -> Any:
-    """`policy.decide`, compiled by inductor for each number of worlds by itself; on a GPU as CUDA graphs."""
-    import torch
-
-    from policies.storage.onnx_export import Decision
-
-    # Inductor's cache on disk holds pickles, in a folder that others can guess.
-    options: dict[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}
-    return torch.compile(Decision(policy), dynamic=False, options=options)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from policies.networks.encoder_settings import OWN, EncoderConfig
+from policies.networks.encoder_settings import EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, at_least
@@ -58,7 +58,7 @@ class BenchmarkEncoders(Command):
         for kind in self.encoders:
             config = EncoderConfig(kind=kind, resize=0 if kind == "cnn" else self.encoder_size)
             found[kind] = self._measure(config, False, device)
-            if kind not in OWN:
+            if config.of_kind.pretrained:
                 frozen = replace(config, freeze=True)
                 found[kind]["frozen_ms"] = self._measure(frozen, False, device)["trained_ms"]
                 found[kind]["cached_ms"] = self._measure(frozen, True, device)["trained_ms"]

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
-from policies.storage.backends import PRECISIONS, BackendName, check_backend
+from policies.storage.backends import BACKENDS, check_backend
 from robolearn.core import BadInput
 from robolearn.core.specs import ArraySpec, Interface
 from robolearn.runs.command import Command, at_least
@@ -52,7 +52,7 @@ class BenchmarkPolicy(Command):
     """Measure this policy (a run or checkpoint folder) in the place of untrained networks of typical sizes."""
     networks: tuple[str, ...] = tuple(NETWORKS)
     """Of the untrained ones."""
-    backends: tuple[BackendName, ...] = get_args(BackendName)
+    backends: tuple[str, ...] = tuple(BACKENDS)
     """torch (eager), compile (torch's compiler), onnx (onnxruntime)."""
     reduced: bool = False
     """Measure bfloat16 and int8, too, where a backend has them."""
@@ -64,7 +64,7 @@ class BenchmarkPolicy(Command):
 
         at_least(1, repeats=self.repeats)
         if not self.backends:
-            raise BadInput("--backends", got="none", available=get_args(BackendName))
+            raise BadInput("--backends", got="none", available=BACKENDS)
         for backend in self.backends:
             check_backend(backend, "float32")
         if unknown := [name for name in self.networks if name not in NETWORKS] or (not self.networks and ["none"]):
@@ -95,7 +95,7 @@ class BenchmarkPolicy(Command):
                 if backend != "torch" and steps > MOST_UNROLLED:
                     log.info("%s: %d steps in one graph take minutes to compile: torch alone", name, steps)
                     continue
-                for precision in PRECISIONS[backend] if self.reduced else ("float32",):
+                for precision in BACKENDS[backend].precisions if self.reduced else ("float32",):
                     policy = make()
                     observation = {key: value.numpy() for key, value in example_inputs(policy, 1)[0].items()}
                     reference = _first(policy, observation)

@@ -24,7 +24,7 @@ from policies.settings import (
     RegressionConfig,
 )
 from policies.storage import onnx_export
-from policies.storage.backends import PRECISIONS, use_backend
+from policies.storage.backends import use_backend
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import check_policy, needed_by, open_policy
 from policies.storage.onnx_export import OnnxExport, export_onnx
@@ -221,7 +221,6 @@ def test_a_backend_that_there_is_not(tmp_path: Path, backend: str, precision: st
     assert message in str(error.value)
     with pytest.raises(BadInput, match="lerobot:nothing: --backend, --precision"):
         open_policy("lerobot:nothing", backend="onnx")
-    assert set(PRECISIONS) == {"torch", "compile", "onnx"}
 
 
 def test_without_the_extra_one_line_says_what_to_install(

@@ -16,13 +16,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from policies.networks import efficientnet
-from policies.networks.backbones import load_pretrained
 from policies.networks.efficientnet import EfficientNetLite0, pretrained_weights
 from policies.networks.encoder import ObservationEncoder, stored_key
 from policies.networks.encoder_settings import EncoderConfig
+from policies.networks.libraries import import_vision
 from policies.networks.resnet import ResNet18
 from policies.networks.spatial import BackboneEncoder, SpatialCnn, spatial_softmax
-from policies.networks.vision_imports import import_vision
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.registry import fresh_net
@@ -38,7 +37,7 @@ INTERFACE = Interface(TWO, ArraySpec((2,)), control_hz=20.0)
 def encoder(observation: dict[str, ArraySpec] = TWO, features: int = 8, **settings: Any) -> ObservationEncoder:
     torch.manual_seed(0)
     made = ObservationEncoder(observation, image_features=features, encoder=EncoderConfig(**settings))
-    load_pretrained(made.cameras, EncoderConfig(**settings))
+    made.load_pretrained(EncoderConfig(**settings))
     return made
 
 

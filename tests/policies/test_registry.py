@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,10 +13,13 @@ import torch
 
 from policies import registry, settings
 from policies.kinds.chunk_net import ChunkNet
+from policies.networks.encoder_settings import ENCODERS, EncoderConfig, EncoderKind, usages
 from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy, ProposerPolicy
+from policies.policy import Backend, ChunkPolicy, ProposerPolicy, TorchPolicy
 from policies.settings import POLICIES, FlowConfig, NetworkConfig, PolicyConfig
+from policies.storage.backends import BACKENDS, BackendConfig
 from policies.storage.checkpoint import load_chunk_policy, load_policy, save_policy
+from policies.storage.loading import open_policy
 from policies.wrappers.best_of_n import BestOfNConfig
 from policies.wrappers.noise_steered import NoiseSteeredConfig
 from robolearn.cli.main import main
@@ -115,3 +118,55 @@ def test_only_a_policy_that_denoises_is_a_proposer(monkeypatch, tmp_path: Path) 
     file.write_text(json.dumps(content))
     with pytest.raises(BadInput, match=f"available: {', '.join(settings.denoising_kinds())}"):
         load_policy(tmp_path)
+
+
+class LumaKind(EncoderKind):
+    """Grey pictures, averaged."""
+
+    name, any_channels = "luma", True
+
+    def build(self, channels: int, size: tuple[int, int], features: int, config: EncoderConfig) -> torch.nn.Module:
+        return Luma(features)
+
+
+class Luma(torch.nn.Module):
+    pooling = "mean"
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(1, features)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.head(image.mean((1, 2, 3))[:, None])
+
+
+def test_an_encoder_is_one_kind_and_one_line(capsys, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(ENCODERS, LumaKind.name, LumaKind())
+    with pytest.raises(SystemExit):
+        main(["train", "--encoder", "luma", "--help"])
+    assert f"available: {', '.join(usages())})" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    interface = Interface({"images.top": ArraySpec((16, 16, 3), "uint8")}, ArraySpec((3,)), 20.0, "none", "none")
+    config = FlowConfig(network=replace(SMALL, encoder=EncoderConfig(kind="luma")))
+    policy = ChunkPolicy(registry.fresh_net(config, interface), Normalizer(interface), interface).eval()
+    seen = {"images.top": np.full((2, 16, 16, 3), 100, np.uint8)}
+    np.testing.assert_array_equal(load_policy(save_policy(policy, tmp_path)).act(seen), policy.act(seen))
+
+
+class NoughtBackend(BackendConfig):
+    """No action, whatever is observed."""
+
+    name = "nought"
+
+    def build(self, policy: TorchPolicy) -> Backend:
+        size = policy.interface.action.size
+        return lambda observation, noise: np.zeros((len(noise), policy.execute_steps, size), np.float32)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "deploy"])
+def test_a_backend_is_one_config_and_one_line(command: str, capsys, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(BACKENDS, NoughtBackend.name, NoughtBackend)
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "available: torch, compile, onnx, nought)" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    policy = open_policy(save_policy(flow(), tmp_path), backend="nought")
+    assert not policy.act(OBSERVATION).any()

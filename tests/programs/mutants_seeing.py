@@ -60,7 +60,7 @@ MUTANTS: dict[str, Mutant] = {
         ENCODERS,
     ),
     "encoder-forgets-the-pretrained-weights": Mutant(
-        "policies/registry.py", "    load_pretrained(net.encoder.cameras, encoder)\n", "", (*ENCODERS, *BACKBONES)
+        "policies/registry.py", "    net.encoder.load_pretrained(encoder)\n", "", (*ENCODERS, *BACKBONES)
     ),
     "encoder-unscaled-pictures": Mutant(
         SPATIAL, '(image - self.get_buffer("centre")) / self.get_buffer("scale")', "image", (*ENCODERS, *BACKBONES)

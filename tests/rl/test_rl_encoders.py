@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from policies.networks.encoder_settings import EncoderConfig
-from policies.networks.vision_imports import import_vision
+from policies.networks.libraries import import_vision
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.registry import fresh_net
