@@ -24,7 +24,7 @@ Statistics = Mapping[str, Mapping[str, ArrayLike]]
 CLIP = 10.0  # standard deviations
 STD_FLOOR = 1e-3  # a component that never moved must not turn rounding into a signal; 1 mm is still seen
 WIDEN = 0.1  # of the demonstrations' half-range, on either side
-HALF_FLOOR = 0.05  # of an action component's half-range: what demonstrations hardly use keeps small noise
+HALF_FLOOR = 0.05  # of an action component's half-range: a component that demonstrations hardly use keeps small noise
 
 
 class Normalizer(nn.Module):
@@ -82,7 +82,7 @@ class Normalizer(nn.Module):
             self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))
 
     def observation(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """{feature: (B, [To,] …)} in the world's units → normalised tensors. Features nobody asked for are left out.
+        """{feature: (B, [To,] …)} in the world's units → normalised tensors. Other features are left out.
 
         Raises:
           BadInput: a feature is missing or has another shape.

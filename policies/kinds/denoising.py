@@ -70,7 +70,7 @@ class DenoisingNet(ChunkNet):
         raise NotImplementedError
 
     def guided(self, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
-        """What `field` predicts with the guidance of the settings, (B, Tp, Da)."""
+        """The prediction of `field` with the guidance of the settings, (B, Tp, Da)."""
         return guided(self.field, self.goal, self.config.guidance, x, embedding, cond)
 
     def loss(
@@ -149,7 +149,7 @@ def check_guidance(encoder: ObservationEncoder, config: DenoisingConfig) -> None
 
 
 def guided(field: Field, goal: GoalCondition | None, w: float, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
-    """What `field` predicts with the guidance `w`, (B, Tp, Da)."""
+    """The prediction of `field` with the guidance `w`, (B, Tp, Da)."""
     if goal is None or w == 1.0:
         return field(x, embedding, cond)
     twice = torch.cat((x, x)), torch.cat((embedding, embedding)), torch.cat((goal.without(cond), cond))

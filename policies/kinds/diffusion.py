@@ -41,7 +41,8 @@ class DiffusionPolicy(DenoisingNet):
             self.scheduler.set_timesteps(config.steps)
 
     def predict(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
-        """What `config.prediction` names, (B, Tp, Da), not guided, for noisy chunks x at schedule steps t (B,)."""
+        """The quantity that `config.prediction` names, (B, Tp, Da), not guided, for noisy chunks x at schedule steps t
+        (B,)."""
         return self.field(x, self.time(t / self.config.train_steps), cond)
 
     def _guided(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:

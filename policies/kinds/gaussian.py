@@ -1,4 +1,4 @@
-"""A policy that is one squashed Gaussian over chunks: what soft actor-critic leaves. It acts by tanh μ(s).
+"""A policy that is one squashed Gaussian over chunks, from soft actor-critic. It acts by tanh μ(s).
 
     u ~ N(μ(s), σ(s)²),  a = tanh(u),  log π(a | s) = log N(u; μ, σ²) − Σ_i log(1 − tanh² u_i)
 
@@ -9,7 +9,7 @@ discrete gripper the Gaussian is over the motions alone, and a critic of the gri
 
     choice     command                                 it is a change where
     close      −1                                      the gripper is open
-    stay       +1 where it is open, else −1            never: what is held stays held
+    stay       +1 where it is open, else −1            never: a grasp stays closed
     open       +1                                      the gripper is closed
 
 Open is what is measured as nine tenths of the largest opening or more, as in HIL-SERL. A choice that the gripper obeys
@@ -109,7 +109,7 @@ class SquashedGaussian(nn.Module):
 
 
 class GripperChoices:
-    """Where the gripper is in actions and observations of an interface.
+    """Place of the gripper in actions and observations of an interface.
 
     Args:
       execute: H.
@@ -147,7 +147,7 @@ class GripperChoices:
         return values.argmax(1)
 
     def made(self, chunk: Tensor, executed: Tensor, is_open: Tensor) -> Tensor:
-        """Which choice (B,) a chunk (B, H, Da) was, by the mean command of its executed steps (B, H)."""
+        """The choice (B,) that a chunk (B, H, Da) was, by the mean command of its executed steps (B, H)."""
         commands = chunk[..., self._component] * executed
         mean = commands.sum(1) / executed.sum(1).clamp(min=1)
         choice = torch.full_like(mean, STAY, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""Regression of action chunks in one step or in two: what a generative policy has to be better than.
+"""Regression of action chunks in one step or in two: the baseline of generative policies.
 
     â₀ = π(0, s = 0, o)                              trained on ‖â₀ − a‖²
     â  = π(â₀, s = 1, o)                             trained on ‖π(a + σ ε, s = 1, o) − a‖² / σ²,  ε ~ N(0, 1)

@@ -18,12 +18,12 @@ SHARED = "shared"
 
 
 def stored_key(camera: str) -> str:
-    """The feature that may stand in for the pictures `camera`: what a frozen backbone made of them."""
+    """The feature that may stand in for the pictures `camera`: the output of a frozen backbone."""
     return f"{camera}/stored"
 
 
 def encoded_key(camera: str) -> str:
-    """The feature that may stand in for the pictures `camera`: what their encoder made of them (`encode_picture`)."""
+    """The feature that may stand in for the pictures `camera`: their encoding (`encode_picture`)."""
     return f"{camera}/seen"
 
 
@@ -35,7 +35,7 @@ class ObservationEncoder(nn.Module):
       steps: feature → observed steps, To; a goal has one.
       tokens: (steps, size) of each feature: the condition is their concatenation.
       size: length of the condition.
-      frozen: whether what a backbone makes of a picture stays the same (`stored`).
+      frozen: the output of a backbone for a picture stays the same (`stored`).
 
     An input feature is (B, …) or (B, To, …); the To axis is flattened into the condition, oldest step first. The
     picture of a goal passes the encoder of its camera.
@@ -101,7 +101,7 @@ class ObservationEncoder(nn.Module):
 
     @property
     def has_goals(self) -> bool:
-        """Whether a part of the condition is a goal."""
+        """True where a part of the condition is a goal."""
         return any(is_goal(key) for key in self.features)
 
     def of_goals(self) -> Tensor:

@@ -4,10 +4,10 @@
     batch norm    h ← φ(γ · BN(drop(W h + b)) + β),  x ← BN(x)    BN over the samples, of each member by itself
     batch renorm  BN(h) · r + d,  r = σ_batch / σ_running,  d = (μ_batch − μ_running) / σ_running, both constants
 
-LayerNorm bounds what a critic can say of actions that nobody has taken (RLPD, Ball et al. 2023), the spread of an
-ensemble says how little is known there. Dropout before the norm is that of DroQ (Hiraoka et al. 2022), batch norm that
-of CrossQ (Bhatt et al. 2024), whose code goes over to batch renormalisation (Ioffe 2017) once the running statistics
-mean something: r is cut to 1/3 … 3, d to ±5.
+LayerNorm bounds the values of actions that were never taken (RLPD, Ball et al. 2023), the spread of an ensemble
+measures the uncertainty there. Dropout before the norm is that of DroQ (Hiraoka et al. 2022), batch norm that of CrossQ
+(Bhatt et al. 2024), whose code goes over to batch renormalisation (Ioffe 2017) once the running statistics mean
+something: r is cut to 1/3 … 3, d to ±5.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EnsembleMlp(nn.Module):
         for layer, (before, after) in enumerate(itertools.pairwise(sizes)):
             weight = torch.empty(members, before, after)
             for member in weight:
-                # An output near zero: a value that nobody has measured yet takes long to wash out of slow targets.
+                # An output near zero: a random initial value takes long to wash out of slow targets.
                 nn.init.orthogonal_(member, gain=math.sqrt(2.0) if layer < depth else 0.01)
             self.weights.append(nn.Parameter(weight))
             self.biases.append(nn.Parameter(torch.zeros(members, 1, after)))

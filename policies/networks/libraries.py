@@ -122,10 +122,10 @@ class TransformersMap(nn.Module):
 
 
 def read_folder(library: str, folder: Path) -> dict[str, Any]:
-    """The architecture of the backbone in `folder`: what `build` takes.
+    """The architecture of the backbone in `folder`, as `build` takes it.
 
     Raises:
-      BadInput: no folder, no config.json that the library knows, or no safetensors.
+      BadInput: no folder, no config.json of the library's, or no safetensors.
     """
     what = f"--encoder {library}:{folder}"
     if not folder.is_dir():
@@ -170,7 +170,7 @@ def resolved(config: EncoderConfig, sizes: set[Size]) -> EncoderConfig:
 
 
 def stored_architecture(config: EncoderConfig, what: str) -> dict[str, Any]:
-    """What `build` takes, from a policy's config.json; raises `BadInput` unless it is whole."""
+    """The architecture, as `build` takes it, from a policy's config.json; raises `BadInput` unless it is whole."""
     try:
         found = json.loads(config.architecture)
         keys = {"centre", "scale", "channels"} | (

@@ -16,7 +16,8 @@ KEYPOINTS = 32  # channels that a backbone's map is brought to before the softma
 
 
 def spatial_softmax(maps: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each channel of (B, F, h, w) is active: rows and columns (B, F), each in [-1, 1] over the picture."""
+    """Expected place of the activation of each channel of (B, F, h, w): rows and columns (B, F), each in [-1, 1] over
+    the picture."""
     rows, columns = maps.shape[-2:]
     # p = softmax over pixels;  keypoint = Σ p · (row, column)
     p = maps.flatten(2).softmax(-1).view_as(maps)
@@ -68,7 +69,7 @@ class BackboneEncoder(nn.Module):
       config: pooling, size, and whether the backbone is left as it is.
 
     Attributes:
-      frozen: no gradient reaches the backbone, whoever asks for one; `stored` may be kept.
+      frozen: no gradient reaches the backbone; `stored` may be kept.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class BackboneEncoder(nn.Module):
         return maps
 
     def encode(self, stored: Tensor) -> Tensor:
-        """What `stored` returned → (B, features)."""
+        """Output of `stored` → (B, features)."""
         return self.head(stored if self.pooling == "mean" else torch.cat(spatial_softmax(self.reduce(stored)), dim=1))
 
     def keypoints(self, image: Tensor) -> tuple[Tensor, Tensor] | None:

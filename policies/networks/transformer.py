@@ -74,7 +74,7 @@ class TransformerField(nn.Module):
     def forward(self, x: Tensor, embedding: Tensor, cond: Tensor) -> Tensor:
         """x (B, Tp, Da), embedding (B, E), cond (B, C) → (B, Tp, Da)."""
         memory = torch.cat((self.time(embedding)[:, None], self.condition(cond)), dim=1)
-        # Whether a mask is the causal one is a question that no exported graph can ask.
+        # An exported graph cannot test at run time that a mask is the causal one.
         later = self.get_buffer("later")
         h = self.decoder(self.enter(x) + self.positions, memory, tgt_mask=later, tgt_is_causal=False)
         return self.leave(h)

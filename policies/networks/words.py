@@ -31,7 +31,7 @@ class SentenceEncoder:
     """Sentences → (n, 384) float32; the same sentence gives the same vector whatever stands beside it, up to rounding.
 
     Raises:
-      BadInput: what it needs is not installed.
+      BadInput: a package is not installed.
     """
 
     def __init__(self) -> None:

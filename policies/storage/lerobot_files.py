@@ -2,7 +2,7 @@
 
     config.json  model.safetensors                      the policy
     policy_preprocessor.json  policy_postprocessor.json normalisation, with their .safetensors
-    robolearn.json                                      optional: what LeRobot does not keep
+    robolearn.json                                      optional: facts that LeRobot does not store
 
 ``robolearn.json`` has any of the entries of the ``robolearn_interface`` in a data set's ``meta/info.json`` (all of
 them: ``jq .robolearn_interface data/lift/meta/info.json > POLICY/robolearn.json``): the control rate, the embodiment,

@@ -46,7 +46,7 @@ class LeRobotPolicy:
     """Numpy observations of N worlds → chunks of actions; implements `robolearn.core.Policy`.
 
     Attributes:
-      interface: what the policy sees and commands. Where its files do not say the control rate, the embodiment or
+      interface: of observations and actions. Where its files do not say the control rate, the embodiment or
         what an action means, `bind` takes that from the world.
       execute_steps: n_action_steps.
       observes_every_step: as in `robolearn.core.Policy`; true where the policy looks at several observations.

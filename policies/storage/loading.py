@@ -1,4 +1,4 @@
-"""What ``--policy`` means: a folder of ours, an ONNX file, or ``lerobot:FOLDER`` for a policy of LeRobot's."""
+"""The policy that ``--policy`` names: a folder of ours, an ONNX file, or ``lerobot:FOLDER`` for one of LeRobot's."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def open_policy(
     precision: str = "float32",
     sampling: Mapping[str, Any] | None = None,
 ) -> Policy:
-    """The policy that `name` says, ready to act; one that was trained with words or goals is to be told some before.
+    """The policy that `name` says, ready to act; with words or goals trained in, it needs them first.
 
     Args:
       name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
         LeRobot's ``save_pretrained`` wrote (or the run folder of a training with LeRobot).
       device: where its tensors live, as torch names it.
-      backend: what computes its decisions, with which precision; see `policies.storage.backends`. A file is computed by
+      backend: that computes its decisions, with a `precision`; see `policies.storage.backends`. A file is computed by
         onnxruntime whatever it says.
       sampling: settings of the sampler in the place of those that the policy was stored with, where they are not None;
         see `policies.policy.ChunkPolicy.sampling`.
@@ -88,7 +88,7 @@ def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) ->
 
 
 def needed_by(name: str | os.PathLike[str]) -> Interface:
-    """What the policy that `name` says sees and commands.
+    """The interface of the policy that `name` says, without instructions.
 
     Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
     """
@@ -98,7 +98,7 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
 
 
 def stated_by(name: str | os.PathLike[str]) -> Interface:
-    """The interface that a policy of ours was stored with, what it is told included."""
+    """The interface that a policy of ours was stored with, instructions included."""
     if is_onnx(name):
         return onnx_interface(name)
     file = policy_folder(name) / CONFIG
@@ -106,7 +106,7 @@ def stated_by(name: str | os.PathLike[str]) -> Interface:
 
 
 def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
-    """What the policy that `name` says is to be told: `words`, or the `usual` ones; nothing if it takes none.
+    """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none.
 
     Raises:
       BadInput: words for a policy that was trained without, or none for one that was trained with some.
@@ -131,7 +131,7 @@ def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str,
 
     Args:
       what: for messages.
-      simulated: whether that world has a simulator's truth to show; a policy that sees it is refused elsewhere.
+      simulated: that world offers a simulator's truth; a policy that observes it is refused elsewhere.
     """
     if os.fspath(name).startswith(LEROBOT):
         policy = open_policy(name)

@@ -161,7 +161,7 @@ def example_inputs(policy: TorchPolicy, worlds: int, seed: int = 0) -> tuple[dic
 
 @contextmanager
 def quiet(*names: str) -> Iterator[None]:
-    """Within, these loggers say nothing below an error: exporters warn of libraries that nobody needs."""
+    """Within, these loggers say nothing below an error: exporters warn of libraries that are not needed."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]
     try:

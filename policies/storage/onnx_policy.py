@@ -55,7 +55,7 @@ class OnnxSession:
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What the file says of itself."""
+        """The metadata in the file."""
         return self._session.get_modelmeta().custom_metadata_map
 
     def __call__(self, observation: Mapping[str, NDArray], noise: NDArray) -> NDArray[np.float32]:
@@ -64,7 +64,7 @@ class OnnxSession:
 
 
 def is_onnx(name: str | os.PathLike[str]) -> bool:
-    """Whether `name` means an ONNX file."""
+    """True where `name` means an ONNX file."""
     return os.fspath(name).endswith(SUFFIX)
 
 
@@ -86,7 +86,7 @@ def load_onnx_policy(file: str | os.PathLike[str]) -> TorchPolicy:
 
 
 def onnx_interface(file: str | os.PathLike[str]) -> Interface:
-    """What the policy in an ONNX file sees and commands; raises as `load_onnx_policy`."""
+    """The interface of the policy in an ONNX file; raises as `load_onnx_policy`."""
     return _open(Path(file))[2]
 
 

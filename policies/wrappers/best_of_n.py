@@ -25,7 +25,7 @@ from policies.settings import MOST, check_layers
 from robolearn.core import ActionChunk, BadInput, Interface, Observation
 from robots.chunk_execution import ActionParts, Delayed
 
-DRAWS = 8  # predictions for each proposal of a delayed policy: what the arm has begun is to be among them
+DRAWS = 8  # predictions for each proposal of a delayed policy: the path that the arm has begun should be among them
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class BestOfNPolicy(ProposerPolicy):
         return self._predict(observation, x0)[:, :, : self.execute_steps].flatten(2)
 
     def propose_delayed(self, observation: Mapping[str, Tensor], delayed: Delayed, x0: Tensor) -> Tensor:
-        """What was seen then and noise (B, M, *noise_shape) → (B, P, H · Da) chunks in [-1, 1] for now, of the M
-        predictions that the arm has begun to follow. They have no twins: of what comes next nobody knows yet."""
+        """The observation of then and noise (B, M, *noise_shape) → (B, P, H · Da) chunks in [-1, 1] for now, of the M
+        predictions that the arm has begun to follow. They have no twins."""
         paths = self._predict(observation, x0).cpu().numpy()
         chunks = delayed.catch_up(paths, self.interface, steps=self.execute_steps, keep=self.config.proposals)
         return torch.from_numpy(chunks).flatten(2).to(x0.device)
@@ -126,11 +126,11 @@ class BestOfNPolicy(ProposerPolicy):
         return torch.cat((proposals, twins), 1)
 
     def uncertainty(self, observation: Mapping[str, Tensor], proposals: Tensor) -> dict[str, Tensor]:
-        """Signs that the policy does not know what to do, each (B,), of proposals (B, P, D).
+        """Measures of uncertainty, each (B,), of proposals (B, P, D).
 
-        critics    mean_i std_e Q_e(s, a_i)      what the critics disagree upon
-        proposals  mean_d std_i a_i              what the proposals differ in
-        value      −mean_{i,e} Q_e(s, a_i)       no disagreement: how little is expected
+        critics    mean_i std_e Q_e(s, a_i)      disagreement of the critics
+        proposals  mean_d std_i a_i              spread of the proposals
+        value      −mean_{i,e} Q_e(s, a_i)       no disagreement: the expected failure
         """
         values = self.values(self.encode(observation), proposals)
         return {

@@ -1,4 +1,4 @@
-"""A policy whose inference takes time: what is executed now was begun d control steps ago.
+"""A policy whose inference takes time: the chunk that is executed now was begun d control steps ago.
 
     chunk executed at t:  what o_{t−d} says of t … t + Ta − 1, continued from where the arm is by now
       (`robots.chunk_execution`)
@@ -14,53 +14,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.wrappers.best_of_n import BestOfNPolicy
-from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
+from policies.wrappers.wrapper import PolicyWrapper
+from robolearn.core import ActionChunk, BadInput, Observation, Policy
 from robots.chunk_execution import ExecutionHistory
 
 
-class DelayedPolicy:
-    """Implements `robolearn.core.Policy` around another one that keeps no history of its own.
+class DelayedPolicy(PolicyWrapper):
+    """`policy`, which keeps no history of its own.
 
     Args:
       steps: d [control steps].
     """
-
-    observes_every_step = True
 
     def __init__(self, policy: Policy, steps: int) -> None:
         if steps < 0:
             raise BadInput("delay", got=steps, expected="at least 0 control steps")
         if policy.observes_every_step:
             raise BadInput("delay: policy", got="one that looks at several observations", expected="one without memory")
-        self._policy, self._history = policy, ExecutionHistory(steps, policy.interface)
-        self.interface, self.execute_steps = policy.interface, policy.execute_steps
-
-    def bind(self, offered: Interface) -> None:
-        """See `Policy.bind`."""
-        self._policy.bind(offered)
+        super().__init__(policy)
+        self.observes_every_step = True
+        self._history = ExecutionHistory(steps, policy.interface)
 
     def reset(self, seed: int) -> None:
-        """Start the noise anew and forget all history."""
-        self._policy.reset(seed)
+        super().reset(seed)
         self._history.clear()
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
-        """New episodes begin in those worlds."""
-        self._policy.begin(worlds)
+        super().begin(worlds)
         self._history.begin(worlds)
 
     def observe(self, observation: Observation) -> None:
-        """Remember it."""
         self._history.observe(observation)
 
     def act(self, observation: Observation) -> ActionChunk:
         """(N, Ta, Da)."""
         self._history.observe(observation)
         delayed = self._history.delayed()
-        if isinstance(self._policy, BestOfNPolicy):
-            chunk = self._policy.act_delayed(delayed, observation)
+        if isinstance(self.policy, BestOfNPolicy):
+            chunk = self.policy.act_delayed(delayed, observation)
         else:
-            paths = np.asarray(self._policy.act(delayed.before), np.float32)[:, None]
+            paths = np.asarray(self.policy.act(delayed.before), np.float32)[:, None]
             chunk = delayed.catch_up(paths, self.interface, steps=self.execute_steps)[:, 0]
         self._history.execute(chunk)
         return chunk

@@ -1,4 +1,4 @@
-"""Where the goals of a policy come from, and which one an episode has: a new one whenever an episode begins.
+"""Sources of a policy's goals, and the goal of each episode: a new one whenever an episode begins.
 
 nearest    g = end of demonstration argmin_i Σ_f mean_d ((o_0 − s_i) / std(s))²     s_i: its first observation
 drawn      i ~ U{1 … G}, by (seed, world, episode)
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 GoalChoice = Literal["nearest", "drawn"]
 SUFFIX = ".safetensors"  # of a file of `save_goals`
-FLOOR = 1e-3  # of the deviation of a start's component: what never differs says nothing
+FLOOR = 1e-3  # of the deviation of a start's component, which may be constant
 
 
 class Goals(Protocol):
-    """What policies are told to reach."""
+    """A source of goals."""
 
     def pick(
         self, seed: int, worlds: NDArray[np.int64], episodes: NDArray[np.int64], observation: Observation
@@ -138,7 +138,7 @@ class RunningGoals:
     def reset(self, seed: int) -> None:
         """All worlds begin their first episodes."""
         self._seed = abs(int(seed))
-        self._told: dict[str, NDArray] = {}
+        self._current: dict[str, NDArray] = {}
         self._episode, self._fresh = np.zeros(0, np.int64), np.zeros(0, np.bool_)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
@@ -146,26 +146,26 @@ class RunningGoals:
         if len(self._fresh) == len(worlds):
             self._fresh |= worlds
 
-    def told(self, observation: Observation) -> dict[str, NDArray]:
+    def current(self, observation: Observation) -> dict[str, NDArray]:
         """``goal.…`` → (N, …), for the N worlds of `observation`."""
         count = len(next(iter(observation.values())))
         if len(self._fresh) != count:
             self._episode, self._fresh = np.zeros(count, np.int64), np.ones(count, np.bool_)
-            self._told = {}
+            self._current = {}
         rows = np.flatnonzero(self._fresh)
         if len(rows):
             first = {key: np.asarray(value)[rows] for key, value in observation.items()}
             for key, value in self._goals.pick(self._seed, rows, self._episode[rows], first).items():
-                if key not in self._told:
-                    self._told[key] = np.zeros((count, *value.shape[1:]), value.dtype)
-                self._told[key][rows] = value
+                if key not in self._current:
+                    self._current[key] = np.zeros((count, *value.shape[1:]), value.dtype)
+                self._current[key][rows] = value
             self._episode[rows] += 1
             self._fresh[rows] = False
-        return self._told
+        return self._current
 
 
 def goals_of(interface: Interface) -> tuple[str, ...]:
-    """The goals that a policy with this interface is told."""
+    """The goals that a policy with this interface takes."""
     return tuple(key for key in interface.observation if is_goal(key))
 
 

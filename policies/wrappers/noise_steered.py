@@ -1,4 +1,4 @@
-"""A flow or diffusion policy whose initial noise is chosen by a small actor: what DSRL leaves.
+"""A flow or diffusion policy whose initial noise is chosen by a small actor, from DSRL.
 
     x_0 = M tanh μ(s),  a = π(s, x_0)
 

@@ -1,4 +1,4 @@
-"""A policy that was trained with words or with goals, told what to do."""
+"""A policy that was trained with words or with goals, with a prompt and goals set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.wrappers.goals import Goals, RunningGoals, goals_of
-from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
+from policies.wrappers.wrapper import PolicyWrapper
+from robolearn.core import BadInput, Interface, Observation, Policy
 from robolearn.core.specs import PROMPT, is_instruction
 
 WORDS = "words"  # of an interface's extra: sentence → vector
@@ -18,38 +19,37 @@ GOALS_HINT = "--goals DATASET has ends of demonstrations"
 
 
 def is_prompted(interface: Interface) -> bool:
-    """Whether a policy with this interface was trained with words."""
+    """True where a policy with this interface was trained with words."""
     return PROMPT in interface.observation
 
 
 def takes_instructions(interface: Interface) -> bool:
-    """Whether a policy with this interface is told anything: words, or a goal."""
+    """True where a policy with this interface takes words or a goal."""
     return any(is_instruction(key) for key in interface.observation)
 
 
 def without_instructions(interface: Interface) -> Interface:
-    """What a world or an arm has to offer to such a policy: everything but words and goals, which are told to it."""
+    """The interface that a world or an arm has to offer to such a policy: words and goals do not come from there."""
     return replace(
         interface, observation={k: spec for k, spec in interface.observation.items() if not is_instruction(k)}
     )
 
 
-class PromptedPolicy:
-    """`policy` with a sentence as its observation `PROMPT`, and with goals; implements `robolearn.core.Policy`.
+class PromptedPolicy(PolicyWrapper):
+    """`policy` with a sentence as its observation `PROMPT`, and with goals.
 
     A sentence that it was trained with comes with the checkpoint; any other is encoded. A goal is picked when an
     episode begins.
 
     Attributes:
-      sentence: what it was told; empty until `set_prompt`.
-      wants_words, wants_goals: what it is told.
+      sentence: the prompt; empty until `set_prompt`.
+      wants_words, wants_goals: the instructions that it takes.
     """
 
     def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+        super().__init__(policy)
         self.interface = without_instructions(policy.interface)
         self.wants_words, self.wants_goals = is_prompted(policy.interface), goals_of(policy.interface)
-        self.execute_steps, self.observes_every_step = policy.execute_steps, policy.observes_every_step
         self.sentence, self._vector = "", np.zeros(0, np.float32)
         self._known: dict[str, NDArray[np.float32]] = {}
         if self.wants_words:
@@ -58,10 +58,10 @@ class PromptedPolicy:
         self._goals: RunningGoals | None = None
 
     def set_prompt(self, sentence: str) -> None:
-        """Do what `sentence` says from now on.
+        """Make `sentence` the prompt from now on.
 
         Raises:
-          BadInput: nothing is said, or a sentence that was not trained and the encoder is not installed.
+          BadInput: an empty sentence, or one that was not trained with, and the encoder is not installed.
         """
         if not sentence.strip():
             raise BadInput("words", got="nothing", expected="a sentence", available=self._known)
@@ -69,7 +69,7 @@ class PromptedPolicy:
         if sentence in self._known:
             self._vector = self._known[sentence]
             return
-        from policies.networks.words import SentenceEncoder  # and torch: what a policy needs is known without
+        from policies.networks.words import SentenceEncoder  # needs torch
 
         try:
             encoder = SentenceEncoder()
@@ -81,47 +81,33 @@ class PromptedPolicy:
         self._vector = encoder([sentence])[0]
 
     def set_goals(self, goals: Goals) -> None:
-        """Reach one of the `goals` in each episode from now on."""
+        """Pick one of the `goals` in each episode from now on."""
         self._goals = RunningGoals(goals)
 
-    def bind(self, offered: Interface) -> None:
-        """See `Policy.bind`."""
-        self.policy.bind(offered)
-
     def reset(self, seed: int) -> None:
-        """See `Policy.reset`."""
-        self.policy.reset(seed)
+        super().reset(seed)
         if self._goals is not None:
             self._goals.reset(seed)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
-        """See `Policy.begin`."""
-        self.policy.begin(worlds)
+        super().begin(worlds)
         if self._goals is not None:
             self._goals.begin(worlds)
 
-    def observe(self, observation: Observation) -> None:
-        """See `Policy.observe`."""
-        self.policy.observe(self._told(observation))
-
-    def act(self, observation: Observation) -> ActionChunk:
-        """See `Policy.act`."""
-        return self.policy.act(self._told(observation))
-
-    def _told(self, observation: Observation) -> Observation:
+    def seen(self, observation: Observation) -> Observation:
         if self.wants_words and not self.sentence:
             raise BadInput("words", got="nothing", expected="a sentence before the policy acts", available=self._known)
         if self.wants_goals and self._goals is None:
             raise BadInput("goals", got="none", expected="some before the policy acts", hint=GOALS_HINT)
-        told = {} if self._goals is None else dict(self._goals.told(observation))
+        instructions = {} if self._goals is None else dict(self._goals.current(observation))
         if self.wants_words:
             count = len(next(iter(observation.values())))
-            told[PROMPT] = np.broadcast_to(self._vector, (count, len(self._vector)))
-        return {**observation, **told}
+            instructions[PROMPT] = np.broadcast_to(self._vector, (count, len(self._vector)))
+        return {**observation, **instructions}
 
 
 def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
-    """Tell `policy` the `sentence`, or the `usual` one of the task where none is given.
+    """Prompt `policy` with the `sentence`, or with the `usual` one of the task where none is given.
 
     Raises:
       BadInput: a sentence for a policy that was trained without words.
@@ -133,7 +119,7 @@ def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "p
 
 
 def set_goals(policy: Policy, goals: Callable[[Interface], Goals] | None, *, what: str = "policy") -> None:
-    """Let `policy` reach `goals`, which are made for its interface, goals included.
+    """Set the `goals` of `policy`, which are made for its interface, goals included.
 
     Raises:
       BadInput: goals for a policy that was trained without, or none for one that was trained with some.
@@ -157,9 +143,9 @@ def check_goals_match(interface: Interface, given: bool, *, what: str) -> None:
 
 
 def check_prompt(sentence: str, *, what: str) -> None:
-    """Raise `BadInput` where something is said to a policy that was trained without words."""
+    """Raise `BadInput` for a `sentence` to a policy that was trained without words."""
     if sentence:
-        hint = "`robolearn train --observe … prompt` makes one that listens"
+        hint = "`robolearn train --observe … prompt` makes one that takes words"
         raise BadInput(f"{what}: words", got=repr(sentence), expected="none: it was trained without words", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Where goals of policies that were trained with --goal come from: a data set, or the expert of an embedded task."""
+"""Sources of goals for policies that were trained with --goal: a data set, or the expert of an embedded task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_goal_flags(goals: str, choice: str) -> None:
 
 @dataclass(frozen=True)
 class GoalSource:
-    """What --goals and --goal-choice say.
+    """The source that --goals and --goal-choice name.
 
     Attributes:
       name: a data set, or `EXPERT`.
@@ -59,8 +59,8 @@ class GoalSource:
         from robolearn.rollout.collect import goal_states
         from sim.experts import make_expert
 
-        told = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
-        pictures = {key: spec for key, spec in told.items() if is_image(spec)}
+        sources = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
+        pictures = {key: spec for key, spec in sources.items() if is_image(spec)}
         # What an episode begins with depends on its seed and world alone: other worlds may have other cameras.
         world = replace(self.world, cameras=tuple(key.removeprefix("images.") for key in pictures), action_kind="")
         if pictures:
@@ -69,7 +69,7 @@ class GoalSource:
         try:
             expert = make_expert(world.task, env.interface, len(self.each), EXPERT, self.seed)
             check_goals(interface, env.interface, what=f"--goals {EXPERT} of {world.task}")
-            ends, success = goal_states(env, expert, self.each, self.seed, tuple(told))
+            ends, success = goal_states(env, expert, self.each, self.seed, tuple(sources))
         finally:
             env.close()
         if success < 1.0:

@@ -276,7 +276,10 @@ MUTANTS: dict[str, Mutant] = {
         "policies/wrappers/prompted.py", "            self._goals.begin(worlds)\n", "            pass\n", GOALS
     ),
     "goal-goes-to-another-world": Mutant(
-        "policies/wrappers/goals.py", "self._told[key][rows] = value", "self._told[key][rows] = value[::-1]", GOALS
+        "policies/wrappers/goals.py",
+        "self._current[key][rows] = value",
+        "self._current[key][rows] = value[::-1]",
+        GOALS,
     ),
     "goal-of-a-failed-demonstration": Mutant(
         "policies/wrappers/goals.py", "np.flatnonzero(dataset.success)", "np.arange(dataset.episodes)", GOALS
