@@ -10,12 +10,12 @@ grid of them, and overlapping chunks are not averaged. Everything here is normal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from policies.kinds.chunk_net import ChunkNet, weighted_mean
+from policies.kinds.chunk_net import ChunkNet, Loss, Tensors, weighted_mean
 from policies.networks.transformer import INITIAL_STD, ConditionTokens, decoder
 from policies.settings import ActConfig
 from robolearn.core import Interface
@@ -68,13 +68,8 @@ class ActPolicy(ChunkNet):
         return mean, log_variance
 
     def loss(
-        self,
-        observation: Mapping[str, Tensor],
-        action: Tensor,
-        is_pad: Tensor | None,
-        generator: torch.Generator,
-        target: ActPolicy | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self, observation: Tensors, action: Tensor, is_pad: Tensor | None, generator: Generator, target: Any = None
+    ) -> Loss:
         cond = self.encode(observation)
         pad = is_pad if self.config.mask_padding else None
         mean, log_variance = self.posterior(action, pad, cond)

@@ -13,12 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from policies.networks.encoder import build_encoder
 from policies.networks.field import FourierEmbedding, build_field
 from policies.settings import PolicyConfig
 from robolearn.core import Interface
+
+Tensors = Mapping[str, Tensor]
+Loss = tuple[Tensor, dict[str, Tensor]]
 
 
 class ChunkNet(nn.Module):
@@ -66,7 +69,7 @@ class ChunkNet(nn.Module):
             tokens=self.encoder.tokens,
         )
 
-    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
+    def encode(self, observation: Tensors) -> Tensor:
         """Normalised {feature: (B, [To,] …)} → condition (B, C)."""
         return self.encoder(observation)
 
@@ -81,13 +84,8 @@ class ChunkNet(nn.Module):
         raise NotImplementedError
 
     def loss(
-        self,
-        observation: Mapping[str, Tensor],
-        action: Tensor,
-        is_pad: Tensor | None,
-        generator: torch.Generator,
-        target: Any = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self, observation: Tensors, action: Tensor, is_pad: Tensor | None, generator: Generator, target: Any = None
+    ) -> Loss:
         """The training loss of a batch and its named parts (detached scalars).
 
         Args:

@@ -12,13 +12,13 @@ demonstration. ∅ is learned.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from policies.kinds.chunk_net import ChunkNet, weighted_mean
+from policies.kinds.chunk_net import ChunkNet, Loss, Tensors, weighted_mean
 from policies.networks.encoder import ObservationEncoder
 from policies.settings import DenoisingConfig
 from robolearn.core import BadInput, Interface
@@ -74,18 +74,13 @@ class DenoisingNet(ChunkNet):
         return guided(self.field, self.goal, self.config.guidance, x, embedding, cond)
 
     def loss(
-        self,
-        observation: Mapping[str, Tensor],
-        action: Tensor,
-        is_pad: Tensor | None,
-        generator: torch.Generator,
-        target: Any = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self, observation: Tensors, action: Tensor, is_pad: Tensor | None, generator: Generator, target: Any = None
+    ) -> Loss:
         draws, weight = self.draw(action, generator), self.weight(action, is_pad)
         error = self.errors(observation, action, draws, target)
         return weighted_mean(error, weight), self.parts(error.detach(), weight, draws)
 
-    def draw(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def draw(self, action: Tensor, generator: Generator) -> dict[str, Tensor]:
         """The random draws in the loss of a batch like `action` (B, Tp, Da), each (B, …): `noises`, and where goals are
         dropped."""
         draws = self.noises(action, generator)
@@ -94,21 +89,19 @@ class DenoisingNet(ChunkNet):
             draws["dropped"] = torch.rand(len(action), generator=generator, **like) < self.config.goal_dropout
         return draws
 
-    def noises(self, action: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def noises(self, action: Tensor, generator: Generator) -> dict[str, Tensor]:
         """Noise and times of a batch like `action` (B, Tp, Da), each (B, …)."""
         raise NotImplementedError
 
-    def errors(
-        self, observation: Mapping[str, Tensor], action: Tensor, draws: Mapping[str, Tensor], target: Any
-    ) -> Tensor:
+    def errors(self, observation: Tensors, action: Tensor, draws: Tensors, target: Any) -> Tensor:
         """(B, Tp) squared errors, whose `weighted_mean` is the loss: rows do not depend on each other."""
         raise NotImplementedError
 
-    def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def parts(self, error: Tensor, weight: Tensor, draws: Tensors) -> dict[str, Tensor]:
         """The loss and its named parts, from the `errors`."""
         return {"loss": weighted_mean(error, weight)}
 
-    def condition(self, observation: Mapping[str, Tensor], draws: Mapping[str, Tensor]) -> Tensor:
+    def condition(self, observation: Tensors, draws: Tensors) -> Tensor:
         """As `encode`, in training: some of the goals are dropped."""
         cond = self.encode(observation)
         return cond if self.goal is None else self.goal.drop(cond, draws["dropped"])

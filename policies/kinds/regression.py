@@ -11,12 +11,12 @@ normalised: see `policies.normalize`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from policies.kinds.chunk_net import ChunkNet, weighted_mean
+from policies.kinds.chunk_net import ChunkNet, Loss, Tensors, weighted_mean
 from policies.settings import RegressionConfig
 from robolearn.core import Interface
 
@@ -39,13 +39,8 @@ class RegressionPolicy(ChunkNet):
         return x.clamp(-1.0, 1.0)
 
     def loss(
-        self,
-        observation: Mapping[str, Tensor],
-        action: Tensor,
-        is_pad: Tensor | None,
-        generator: torch.Generator,
-        target: RegressionPolicy | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self, observation: Tensors, action: Tensor, is_pad: Tensor | None, generator: Generator, target: Any = None
+    ) -> Loss:
         cond = self.encode(observation)
         weight = self.weight(action, is_pad)
         first = weighted_mean((self.predict(torch.zeros_like(action), 0, cond) - action).square().mean(2), weight)

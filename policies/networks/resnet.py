@@ -2,6 +2,7 @@
 
 As Diffusion Policy has it (Chi et al. 2023, section 4): batch norm's running statistics and the moving average of the
 weights do not go together, and groups need no statistics. Without the head: pictures → the map of the last stage.
+Defined here and not by torchvision, which is no dependency of a policy: its wheels do not go with every build of torch.
 """
 
 from __future__ import annotations

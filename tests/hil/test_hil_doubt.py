@@ -84,7 +84,7 @@ class Doubting:
     def propose(self, seen: Any, noise: torch.Tensor) -> torch.Tensor:
         return noise
 
-    def doubts(self, seen: dict[str, torch.Tensor], proposals: torch.Tensor) -> dict[str, torch.Tensor]:
+    def uncertainty(self, seen: dict[str, torch.Tensor], proposals: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"step": seen["proprio"][:, 0], "opposite": -seen["proprio"][:, 0]}
 
 

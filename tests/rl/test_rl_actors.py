@@ -223,14 +223,14 @@ def test_every_denoising_step_has_a_share_in_the_gradient(
     actor = build(make_policy, "rectified", 4, noised)
     chain = draw(actor)
     velocities: list[Tensor] = []
-    once = actor.net._guided
+    once = actor.net.guided
 
     def watched(*args: Any) -> Tensor:
         velocities.append(once(*args))
         velocities[-1].retain_grad()
         return velocities[-1]
 
-    monkeypatch.setattr(actor.net, "_guided", watched)
+    monkeypatch.setattr(actor.net, "guided", watched)
     actor.evaluate(see(), chain).joint().sum().backward()
     gradients = [v.grad for v in velocities if v.grad is not None]
     assert len(gradients) == len(velocities)
