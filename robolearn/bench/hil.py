@@ -172,7 +172,7 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
 
     from policies.storage.loading import open_policy
     from policies.wrappers.best_of_n import BestOfNPolicy
-    from policies.wrappers.delayed import DelayedPolicy
+    from policies.wrappers.wrapper import DelayedPolicy
     from robolearn.core import bind_policy
     from robolearn.eval import evaluate
     from robolearn.hil.evaluation import measure_help, predict_failures

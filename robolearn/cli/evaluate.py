@@ -69,7 +69,7 @@ class Evaluate(Command):
         from policies.storage.backends import backend_device, check_backend
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
-        from policies.wrappers.shuffled import ShuffledPolicy
+        from policies.wrappers.wrapper import ShuffledPolicy
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core import bind_policy
         from robolearn.eval import compare

@@ -10,7 +10,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
-from policies.wrappers.delayed import DelayedPolicy
+from policies.wrappers.wrapper import DelayedPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, Policy
 
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)

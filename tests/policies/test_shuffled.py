@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from policies.wrappers.shuffled import ShuffledPolicy
+from policies.wrappers.wrapper import ShuffledPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, Observation
 
 SEEN = {"proprio": ArraySpec((2,)), "images.front": ArraySpec((4, 4, 3), "uint8")}

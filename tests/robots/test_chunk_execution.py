@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from policies.wrappers.delayed import DelayedPolicy
+from policies.wrappers.wrapper import DelayedPolicy
 from robolearn.core import ArraySpec, Interface, Observation, Policy
 from robolearn.rollout import Engine, Episodes, PolicyAgent
 from robots.chunk_execution import Delayed, ExecutionHistory
