@@ -11,7 +11,7 @@ import torch
 
 import robolearn.rl.calibrate as module
 from robolearn.core import ArraySpec, Interface
-from robolearn.rl.calibrate import Calibration, calibrate_noise
+from robolearn.rl.calibrate import NoiseCalibration, calibrate_noise
 from robolearn.rl.settings import NoiseConfig
 from robolearn.rollout import Engine
 
@@ -64,7 +64,7 @@ def calibrate(
     noise: NoiseConfig | None = None,
     nerves: dict[float, float] | None = None,
     rewards: tuple[float, float] | None = None,
-) -> tuple[Calibration, Nerves]:
+) -> tuple[NoiseCalibration, Nerves]:
     """`nerves`: initial noise → the noise that it is as bad as; none otherwise. Begins where it is, unless told."""
     world, nerves, begun = Nerves(rates, rewards=rewards), nerves or {}, []
     noise = noise or NoiseConfig(initial=1.0)
@@ -80,7 +80,7 @@ def calibrate(
     return found, world
 
 
-def centre(found: Calibration) -> float:
+def centre(found: NoiseCalibration) -> float:
     return math.sqrt(found.noise.sigma_max * found.noise.sigma_min)
 
 
@@ -112,7 +112,7 @@ def test_the_initial_noise_is_the_smallest_within_a_standard_error_of_the_best()
     found, _ = calibrate({0.0: 0.7, 0.05: 0.5}, noise, nerves={0.0: 0.05})
     assert found.start_success == (0.7, 0.7, 0.5) and (found.noise.initial, found.success[0]) == (0.5, 0.7)
     found, _ = calibrate({0.0: 0.7, 0.05: 0.5}, noise, nerves={0.0: 0.05, 0.5: 0.05})
-    assert found.noise.initial == 1.0 and Calibration.from_json(found.to_json()) == found
+    assert found.noise.initial == 1.0 and NoiseCalibration.from_json(found.to_json()) == found
 
 
 def test_the_rule_is_relative_to_what_the_policy_can_do():
@@ -146,7 +146,7 @@ def test_a_policy_that_never_succeeds_gets_the_smallest_noise_and_hears_why():
     assert (found.sigma, found.success) == ((0.0,), (0.0,))
     assert found.env_steps == 10 * 4 and len(world.seeds) == 1  # nothing to compare with: no step is wasted
     assert calibrate(dict.fromkeys((0.0, *CANDIDATES), 0.0), NoiseConfig())[0].noise.initial == 1.0
-    assert Calibration.from_json(found.to_json()) == found
+    assert NoiseCalibration.from_json(found.to_json()) == found
 
 
 def test_only_the_range_is_chosen():
@@ -155,7 +155,7 @@ def test_only_the_range_is_chosen():
     )
     assert found.noise.sigma_min / found.noise.sigma_max == pytest.approx(0.25)
     assert (found.noise.hold, found.noise.hidden, found.noise.steps) == (0.1, 8, "all")
-    assert Calibration.from_json(found.to_json()) == found
+    assert NoiseCalibration.from_json(found.to_json()) == found
 
 
 def test_without_a_notion_of_success_the_returns_decide():
