@@ -22,8 +22,8 @@ from sim.embedded.camera import IMAGE_SIZE, Cameras
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
 from sim.embedded.view import TaskView
-from sim.starts import episode_rng
 from sim.tasks import TASKS
+from sim.vector import episode_rng
 
 log = logging.getLogger(__name__)
 

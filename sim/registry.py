@@ -38,7 +38,7 @@ def world_names() -> tuple[str, ...]:
 def robot_names() -> tuple[str, ...]:
     """The arms that the embedded tasks can be done with."""
     from robots import ROBOTS
-    from sim.embedded.bench import fits
+    from sim.embedded.workspace_layout import fits
 
     return tuple(name for name, robot in ROBOTS.items() if any(fits(robot, task) for task in task_names()))
 
@@ -89,6 +89,9 @@ class WorldConfig:
     """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
     """Threads of our tasks' physics, worker processes of other worlds; 0: one for each CPU, or as many as pay."""
+    render_processes: int | None = _needs(None, "simulates_arm")
+    """Processes that draw the pictures of our tasks side by side, 0: none but this one; by default one for each thread
+    where 16 worlds or more are drawn. The pictures are the same."""
 
     @property
     def family(self) -> Family:
@@ -192,7 +195,7 @@ class Family:
 FAMILIES: dict[str, Family] = {
     "": Family(
         "",
-        "sim.embedded.world:make",
+        "sim.tasks:make",
         simulates_arm=True,
         has_experts=True,
         has_progress=True,

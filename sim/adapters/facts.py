@@ -15,7 +15,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import BadInput, Interface
+from sim.vector import feature_space
 
 Features = dict[str, NDArray]
 """Feature name → array of one world, without the world axis."""
@@ -65,13 +66,6 @@ class AdapterEnv(gymnasium.Env):
             {key: feature_space(spec) for key, spec in facts.interface.observation.items()}
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, facts.interface.action.shape, np.float32)
-
-
-def feature_space(spec: ArraySpec) -> gymnasium.spaces.Box:
-    """The Gymnasium space of one feature."""
-    if spec.dtype == "uint8":
-        return gymnasium.spaces.Box(0, 255, spec.shape, np.uint8)
-    return gymnasium.spaces.Box(-np.inf, np.inf, spec.shape, np.float32)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, NonFinite, Observation, RobolearnError, StepResult
-from sim.adapters.facts import feature_space
 from sim.adapters.worker import Pool
-from sim.starts import start_ids
+from sim.vector import declare, start_ids
 
 
 class AdapterVectorEnv(gymnasium.vector.VectorEnv):
@@ -47,16 +45,7 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         self.max_episode_steps = facts.max_episode_steps
         self.reports_success = reports_success or facts.reports_success
         self.continuing = facts.continuing
-        self.metadata = {
-            "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP,
-            "render_fps": facts.interface.control_hz,
-        }
-        self.single_observation_space = gymnasium.spaces.Dict(
-            {key: feature_space(spec) for key, spec in facts.interface.observation.items()}
-        )
-        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, facts.interface.action.shape, np.float32)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        declare(self, facts.interface)
         self._observation = self._empty()
         self._seed: int | None = None
 

@@ -1,33 +1,43 @@
-"""Cameras of the embedded world: observations of N worlds on several GL contexts side by side, and single pictures."""
+"""Cameras of the embedded world: observations of N worlds, and single pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import mujoco
 import numpy as np
-from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec
-from sim.embedded.looks import Look
+from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses
 from sim.embedded.render_context import RenderContext
+from sim.embedded.visual_randomisation import Appearance, VisualRandomisation
 
 FRAME_SIZE = (360, 480)  # of `Cameras.frame` [px]
 IMAGE_SIZE = 84  # edge of what a policy sees, by default [px]
+MOST_PROCESSES = 8
+PAYS_FROM = 16  # worlds: fewer are drawn as fast by this process, and begin sooner
+
+
+def usual_processes(num_envs: int, threads: int) -> int:
+    """Processes that draw `num_envs` worlds where nothing else is said: one for each of `threads`, if it pays."""
+    pays = num_envs >= PAYS_FROM and threads > 1 and sys.platform == "linux"
+    return min(threads, MOST_PROCESSES) if pays else 0
 
 
 class Cameras:
-    """Renders with the model's own cameras; GL contexts are made at the first picture.
+    """Renders with the model's own cameras.
 
     Args:
       model: the compiled world.
       names: cameras to observe.
       size: edge of the square observations [px].
-      contexts: how many worlds are drawn side by side, each in a thread and a GL context of its own.
+      num_envs: N.
+      bodies: names of the task's own.
+      randomisation: of the appearance.
+      processes: that draw side by side; 0: one thread of this process does.
       later: wait with OpenGL until the first picture; otherwise a machine without it is refused here.
 
     Raises:
@@ -35,7 +45,16 @@ class Cameras:
     """
 
     def __init__(
-        self, model: mujoco.MjModel, names: tuple[str, ...], size: int, *, contexts: int = 1, later: bool = False
+        self,
+        model: mujoco.MjModel,
+        names: tuple[str, ...],
+        size: int,
+        *,
+        num_envs: int = 1,
+        bodies: tuple[str, ...] = (),
+        randomisation: VisualRandomisation | None = None,
+        processes: int = 0,
+        later: bool = False,
     ) -> None:
         known = [model.camera(i).name for i in range(model.ncam)]
         for name in names:
@@ -44,45 +63,39 @@ class Cameras:
         most = min(model.vis.global_.offwidth, model.vis.global_.offheight)
         if not 8 <= size <= most:
             raise BadInput("image size", got=f"{size} px", expected=f"8 to {most}")
-        self._model, self._names, self._size = model, tuple(dict.fromkeys(names)), size
-        self._threads = [_Painter(model, (size, size)) for _ in range(max(contexts, 1))]
+        names = tuple(dict.fromkeys(names))
+        self._model, self._size = model, size
         self._own: RenderContext | None = None
         self._film: RenderContext | None = None
-        self._data: mujoco.MjData | None = None
-        self.specs = {f"images.{name}": ArraySpec((size, size, 3), "uint8") for name in self._names}
-        if names and not later:
-            self._threads[0].paint([]).result()  # no GL: say so now, not at the first episode
+        self.specs = {f"images.{name}": ArraySpec((size, size, 3), "uint8") for name in names}
+        drawn = randomisation or VisualRandomisation()
+        spec = CanvasSpec(num_envs, model.nq + 7 * model.nmocap, names, size, bodies, drawn)
+        self._painters: PainterProcesses | _PainterThread | None = None
+        if names and not later:  # no GL: say so now, not at the first episode
+            self._painters = PainterProcesses(model, spec, processes) if processes else _PainterThread(model, spec)
 
     def render(
-        self, batch: Batch, rows: NDArray[np.int64], out: dict[str, NDArray[np.uint8]], looks: Sequence[Look | None]
-    ) -> None:
-        """Draw the worlds `rows` (M,) into the rows 0 to M − 1 of ``out["images.<camera>"]`` (M, size, size, 3).
+        self, rows: NDArray[np.int64], states: NDArray[np.float64], episodes: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.uint8]]:
+        """``images.<camera>`` → (M, size, size, 3) pictures of the worlds `rows` (M,).
 
         Args:
-          looks: of all worlds; None for the model's own.
+          states: (M, nq + 7 nmocap), see `Physics.drawn_state`.
+          episodes: (M, 3) seed, start id and number of the episode.
         """
-        if not self._names or not len(rows):
-            return
-        jobs = [
-            _Job(int(w), name, out[f"images.{name}"][i], looks[w])
-            for i, w in enumerate(rows.tolist())
-            for name in self._names
-        ]
-        shares = min(len(self._threads), len(rows))
-        bounds = np.linspace(0, len(rows), shares + 1).astype(int) * len(self._names)
-        begun = [
-            thread.paint(jobs[a:b], batch) for thread, a, b in zip(self._threads, bounds[:-1], bounds[1:], strict=False)
-        ]
-        for share in begun:
-            share.result()
+        if self._painters is None or not len(rows):
+            return {key: np.empty((len(rows), *spec.shape), np.uint8) for key, spec in self.specs.items()}
+        canvas = self._painters.canvas
+        canvas.states[rows], canvas.episodes[rows] = states, episodes
+        self._painters.paint(rows)
+        return {key: canvas.pictures[rows, c] for c, key in enumerate(self.specs)}
 
-    def frame(self, batch: Batch, world: int, look: Look | None = None) -> NDArray[np.uint8]:
-        """`FRAME_SIZE` + (3,) uint8 picture of one world from the front camera, for people."""
+    def frame(self, data: mujoco.MjData, appearance: Appearance | None = None) -> NDArray[np.uint8]:
+        """`FRAME_SIZE` + (3,) uint8 picture of a state from the front camera, for people."""
         if self._film is None:
             self._film = RenderContext(self._model, FRAME_SIZE, fine=True)
-        self._data = batch.get_data(world, self._data)
-        self._film.place(self._data, look)
-        return self._film.draw(self._data, "front")
+        self._film.place(data, appearance)
+        return self._film.draw(data, "front")
 
     def image(self, data: mujoco.MjData, name: str) -> NDArray[np.uint8]:
         """(size, size, 3) picture of a state that is the caller's own; its derived fields are computed here.
@@ -96,55 +109,27 @@ class Cameras:
 
     def close(self) -> None:
         """Free the GL contexts; from the thread that called `frame` and `image`."""
-        for thread in self._threads:
-            thread.close()
+        if self._painters is not None:
+            self._painters.close()
         for context in (self._film, self._own):
             if context is not None:
                 context.close()
         self._film = self._own = None
 
 
-class _Job(NamedTuple):
-    """A picture to be drawn."""
+class _PainterThread:
+    """A painter in a thread of this process: a GL context belongs to one thread, worlds may be stepped by any."""
 
-    world: int
-    camera: str
-    out: NDArray[np.uint8]
-    look: Look | None
+    def __init__(self, model: mujoco.MjModel, spec: CanvasSpec) -> None:
+        self.canvas = Canvas(spec, bytearray(Canvas.bytes_of(spec)))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="camera")
+        self._painter = self._thread.submit(Painter, model, spec).result()
 
-
-class _Painter:
-    """A thread with a GL context and a state of its own, both made when there is something to paint."""
-
-    def __init__(self, model: mujoco.MjModel, size: tuple[int, int]) -> None:
-        self._model, self._size = model, size
-        self._thread: ThreadPoolExecutor | None = None
-        self._context: RenderContext | None = None
-        self._data: mujoco.MjData | None = None
-
-    def paint(self, jobs: list[_Job], batch: Batch | None = None) -> Future[None]:
-        """Draw one after the other, the cameras of a world side by side in the list."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="camera")
-        return self._thread.submit(self._paint, jobs, batch)
-
-    def _paint(self, jobs: list[_Job], batch: Batch | None) -> None:
-        if self._context is None:
-            self._context = RenderContext(self._model, self._size, fine=False)
-        placed = -1
-        for world, camera, out, look in jobs:
-            if world != placed:
-                assert batch is not None
-                self._data = batch.get_data(world, self._data)
-                self._context.place(self._data, look)
-                placed = world
-            assert self._data is not None
-            self._context.draw(self._data, camera, out)
+    def paint(self, rows: NDArray[np.int64]) -> None:
+        """Draw the worlds `rows` (M,) of the canvas."""
+        self._thread.submit(self._painter.paint, self.canvas, rows.tolist()).result()
 
     def close(self) -> None:
-        if self._thread is None:
-            return
-        if self._context is not None:
-            self._thread.submit(self._context.close).result()
+        """Free the GL context."""
+        self._thread.submit(self._painter.close)
         self._thread.shutdown()
-        self._thread = self._context = None

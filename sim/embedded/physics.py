@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import RobotSpec, solve
 from robots.stations import Contract
-from sim.embedded.bench import bench_of
 from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, Pose, Start, State, Task
+from sim.embedded.workspace_layout import layout_of
 
 FRICTION_SPREAD = 0.3  # friction is scaled by 1 ± this, anew in each episode
 MASS_SPREAD = 0.1
@@ -98,9 +98,9 @@ class Physics:
             else:
                 joint = m.joint(int(body.jntadr[0]))
                 self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
-        self._bench = bench_of(robot)
+        self._layout = layout_of(robot)
         home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
-        self._home_pos = self._bench.home(home_pos)
+        self._home_pos = self._layout.home(home_pos)
         if randomise:
             self._friction, self._mass, self._inertia = (
                 self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
@@ -192,6 +192,11 @@ class Physics:
         """(nq,) positions of the joints, (nmocap, 3) and (nmocap, 4) wxyz of the mocap bodies of one world."""
         return self.qpos[world], self._mocap_pos[world], self._mocap_quat[world]
 
+    def drawn_state(self, rows: NDArray[np.int64]) -> Array:
+        """(M, nq + 7 nmocap) all that a picture of the worlds `rows` (M,) depends on, for `place_state`."""
+        parts = (self.qpos[rows], self._mocap_pos[rows], self._mocap_quat[rows])
+        return np.concatenate([part.reshape(len(rows), -1) for part in parts], axis=1)
+
     def external_torque(self) -> Array:
         """(N, n) torque of contacts and joint stops on each joint of the arms in the last step [Nm]."""
         return self.batch.qfrc_constraint[:, self.arm_v]
@@ -209,7 +214,7 @@ class Physics:
           (M, n) where the arms are [rad]; their set-points are there too.
         """
         self.draw_physics(worlds, rngs)
-        starts = [self._bench.place(self.task.start(rng)) for rng in rngs]
+        starts = [self._layout.place(self.task.start(rng)) for rng in rngs]
         self.clear(worlds)
         q, pos, rot = self._posture(starts)
         self.qpos[np.ix_(worlds, self.arm_q)] = q

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
-from sim.embedded.looks import Look
+from sim.embedded.visual_randomisation import Appearance
 
 COARSE = {"offsamples": 0, "numslices": 10, "numstacks": 6, "numquads": 2}  # of `mujoco.MjModel.vis.quality`
 _DISABLED = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL for no back end at all
@@ -41,15 +41,15 @@ class RenderContext:
 
     def __init__(self, model: mujoco.MjModel, size: tuple[int, int], *, fine: bool) -> None:
         self._model = copy.copy(model)  # its colours, lights and cameras change from world to world
-        self._look: Look | None = None
+        self._appearance: Appearance | None = None
         self._renderer = _renderer(self._model, size, COARSE if not fine else {})
         self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = fine
 
-    def place(self, data: mujoco.MjData, look: Look | None = None) -> None:
-        """Compute where bodies, cameras and lights of `data` are, from its positions alone; of a world with a look."""
-        if look is not None and look is not self._look:
-            look.put_on(self._model)
-            self._look = look
+    def place(self, data: mujoco.MjData, appearance: Appearance | None = None) -> None:
+        """Compute where bodies, cameras and lights of `data` are, from its positions alone."""
+        if appearance is not None and appearance is not self._appearance:
+            appearance.apply_to(self._model)
+            self._appearance = appearance
         mujoco.mj_kinematics(self._model, data)
         mujoco.mj_comPos(self._model, data)
         mujoco.mj_camlight(self._model, data)
@@ -57,12 +57,12 @@ class RenderContext:
     def draw(self, data: mujoco.MjData, camera: str, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
         """(H, W, 3) picture of the placed state `data`, into `out` if that is given."""
         self._renderer.update_scene(data, camera=camera)
-        if self._look is not None:
-            self._look.add_to(self._renderer.scene)
+        if self._appearance is not None:
+            self._appearance.add_distractors(self._renderer.scene)
         with _gl:
             picture = self._renderer.render(out=out)
-        if self._look is not None:
-            self._look.develop(picture)
+        if self._appearance is not None:
+            self._appearance.expose_and_blur(picture)
         return picture
 
     def close(self) -> None:

@@ -7,10 +7,10 @@ import mujoco
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
 from robots.stations import Contract
-from sim.embedded.bench import Bench, bench_of, fits
 from sim.embedded.mounting import mount
 from sim.embedded.task import Task
 from sim.embedded.textures import add_patterns
+from sim.embedded.workspace_layout import WorkspaceLayout, fits, layout_of
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
 # time step (the time constant must be at least two steps).
@@ -26,7 +26,7 @@ def check_robot(robot: RobotSpec, task: str) -> None:
             got=robot.name,
             expected="an arm that can do it",
             available=[name for name, other in ROBOTS.items() if fits(other, task)],
-            hint=bench_of(robot).why,
+            hint=layout_of(robot).why,
         )
 
 
@@ -49,7 +49,7 @@ def build_model(
     spec.option.ls_iterations = 50
     # A diverging world must be seen and reported, not silently put back to its default pose.
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-    _look(spec, bench_of(robot))
+    _furnish(spec, layout_of(robot))
     if patterns:
         add_patterns(spec)
     if station is not None:
@@ -81,7 +81,7 @@ def _collide(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
             geom.contype, geom.conaffinity = 1, 2
 
 
-def _look(spec: mujoco.MjSpec, bench: Bench) -> None:
+def _furnish(spec: mujoco.MjSpec, layout: WorkspaceLayout) -> None:
     spec.visual.headlight.ambient = [0.40, 0.40, 0.42]
     spec.visual.headlight.diffuse = [0.25, 0.25, 0.25]
     spec.visual.headlight.specular = [0.05, 0.05, 0.05]
@@ -108,7 +108,7 @@ def _look(spec: mujoco.MjSpec, bench: Bench) -> None:
         rgba=[0.55, 0.57, 0.60, 1.0],
     )
     world.add_light(pos=[0.9, -0.8, 1.8], dir=[-0.35, 0.45, -1.0], diffuse=[0.5, 0.5, 0.48], castshadow=True)
-    s = bench.scale
+    s = layout.scale
     front, side = [1.20 * s, 0.48 * s, 0.62 * s], [0.5 * s, -0.95 * s, 0.45 * s]
     world.add_camera(name="front", pos=front, xyaxes=[-0.56, 0.83, 0, -0.42, -0.28, 0.86], fovy=40)
     world.add_camera(name="side", pos=side, xyaxes=[1, 0, 0, 0, 0.38, 0.92], fovy=42)

@@ -14,10 +14,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput, NonFinite
@@ -25,19 +23,18 @@ from robolearn.core.machine import available_cpus
 from robolearn.core.protocols import StepResult
 from robolearn.core.scene import Scene
 from robolearn.core.specs import ArraySpec, Interface
-from robots import CONTROL_HZ, PANDA, ROBOTS, RobotSpec, make_control
+from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
-from robots.stations import Contract, load_contract
-from sim.embedded.camera import IMAGE_SIZE, Cameras
-from sim.embedded.looks import Wardrobe, looks_named
+from robots.stations import Contract
+from sim.embedded.camera import IMAGE_SIZE, Cameras, usual_processes
 from sim.embedded.mounting import check_station
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array, GoalTask, State, Task
 from sim.embedded.view import TaskView
-from sim.registry import WorldConfig, robot_names
+from sim.embedded.visual_randomisation import VisualRandomiser, randomisation_named
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
-from sim.starts import episode_rng, start_ids
+from sim.vector import declare, episode_rng, start_ids
 
 REWARDS = ("sparse", "dense")
 
@@ -58,9 +55,10 @@ class MujocoWorlds(VectorEnv):
       shaping_gamma: γ of the shaping, a control step.
       randomise: draw friction, mass and delay of commands anew in each episode.
       looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
-        episode; see `sim.embedded.looks`.
+        episode; see `sim.embedded.visual_randomisation`.
       station: whose cameras it has, by its contract; see `sim.embedded.mounting`.
-      threads: worker threads, of the physics and of the cameras; 0 uses every CPU that this process may run on.
+      threads: worker threads of the physics; 0 uses every CPU that this process may run on.
+      render_processes: that draw the pictures, 0 for none but this one; None: as many as threads, where it pays.
 
     Attributes:
       reports_success: True; ``infos["success"]`` is always there.
@@ -89,6 +87,7 @@ class MujocoWorlds(VectorEnv):
         looks: str = "none",
         station: Contract | None = None,
         threads: int = 0,
+        render_processes: int | None = None,
     ) -> None:
         if station is not None:
             check_station(station, robot)
@@ -105,16 +104,26 @@ class MujocoWorlds(VectorEnv):
         self._shaping_gamma = shaping_gamma if reward == "dense" else None
         action_kind = action_kind or robot.action_kind
         self._control = make_control(action_kind, robot)
-        self._view: TaskView | None = None  # made where somebody looks
+        self._view: TaskView | None = None  # made for the first scene
         threads = threads or available_cpus()
-        dressed = looks_named(looks)
+        randomisation = randomisation_named(looks)
         self._physics = Physics(
-            robot, task, num_envs, threads, randomise=randomise, patterns=bool(dressed.textures), station=station
+            robot, task, num_envs, threads, randomise=randomise, patterns=bool(randomisation.textures), station=station
         )
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
-        self._wardrobe = Wardrobe(self.model, dressed, num_envs, task.bodies)
-        self._cameras = Cameras(self.model, cameras, image_size, contexts=min(threads, num_envs))
+        self._randomiser = VisualRandomiser(self.model, randomisation, num_envs, task.bodies)
+        if render_processes is None:
+            render_processes = usual_processes(num_envs, threads)
+        self._cameras = Cameras(
+            self.model,
+            cameras,
+            image_size,
+            num_envs=num_envs,
+            bodies=task.bodies,
+            randomisation=randomisation,
+            processes=min(render_processes, num_envs),
+        )
 
         n_joints = len(robot.joints)
         observation = {
@@ -127,11 +136,7 @@ class MujocoWorlds(VectorEnv):
             names = self._goal_task.target_names
             observation["target"] = ArraySpec((len(names),), names=names, privileged=True)
         self.interface = Interface(observation, self._control.spec, CONTROL_HZ, robot.name, action_kind)
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_fps": CONTROL_HZ}
-        self.single_observation_space = gym.spaces.Dict({k: _space(s) for k, s in observation.items()})
-        self.single_action_space = gym.spaces.Box(-1.0, 1.0, self._control.spec.shape, np.float32)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        declare(self, self.interface)
 
         self._seed = 0
         self._worlds = np.arange(num_envs)
@@ -186,7 +191,7 @@ class MujocoWorlds(VectorEnv):
         infos: dict[str, Any] = {}
         final: dict[str, NDArray] = {}
         for i in range(chunks.shape[1]):
-            # Nobody looks between two decisions: pictures are drawn of the last step, and where an episode ends.
+            # No policy sees what is between two decisions: only the last step is drawn, and where an episode ends.
             looking = i + 1 == chunks.shape[1]
             _, r, term, trunc, infos = self._step(chunks[:, i], None if going.all() else going, looking=looking)
             rewards[:, i] = r
@@ -315,16 +320,15 @@ class MujocoWorlds(VectorEnv):
             before = observation.get(key, self._observation.get(key))
             shape = (self.num_envs, *spec.shape)
             observation[key] = np.zeros(shape, np.uint8) if before is None else before.copy()
-        fresh = {key: np.empty((len(worlds), *spec.shape), np.uint8) for key, spec in self._cameras.specs.items()}
-        self._cameras.render(self.batch, worlds, fresh, self._wardrobe.looks)
-        for key, pictures in fresh.items():
-            observation[key][worlds] = pictures
+        if self._cameras.specs and len(worlds):
+            states, episodes = self._physics.drawn_state(worlds), self._numbered(worlds)
+            for key, pictures in self._cameras.render(worlds, states, episodes).items():
+                observation[key][worlds] = pictures
         return observation
 
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
         self._episode[ids] += 1
-        self._dress(ids)
         self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
@@ -342,10 +346,10 @@ class MujocoWorlds(VectorEnv):
     def _rngs(self, worlds: NDArray[np.int64]) -> list[np.random.Generator]:
         return [episode_rng(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
 
-    def _dress(self, worlds: NDArray[np.int64]) -> None:
-        """Draw the looks of the present episodes of `worlds` (M,)."""
-        for w in worlds.tolist():
-            self._wardrobe.draw(w, self._seed, int(self._ids[w]), int(self._episode[w]))
+    def _numbered(self, worlds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(M, 3) seed, start id and number of the present episodes of `worlds` (M,)."""
+        seeds = np.full(len(worlds), self._seed, np.int64)
+        return np.stack([seeds, self._ids[worlds], self._episode[worlds]], axis=1)
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)
@@ -376,9 +380,8 @@ class MujocoWorlds(VectorEnv):
             raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
-        # Friction, mass, delay and looks are no part of the state.
+        # Friction, mass and delay are no part of the state.
         self._physics.draw_physics(self._worlds, self._rngs(self._worlds))
-        self._dress(self._worlds)
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
@@ -392,34 +395,5 @@ class MujocoWorlds(VectorEnv):
 
     def frame(self, world: int = 0) -> NDArray[np.uint8]:
         """(360, 480, 3) picture of one world from the front."""
-        return self._cameras.frame(self.batch, world, self._wardrobe.looks[world])
-
-
-def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
-    """`num_envs` worlds of an embedded task, for `sim.registry`."""
-    from sim.tasks import TASKS
-
-    share = 1.0 if config.start_range is None else config.start_range
-    if config.arm not in ROBOTS:
-        raise BadInput("robot", got=config.arm, available=robot_names())
-    if not 0.0 < share <= 1.0:
-        raise BadInput("start range", got=share, expected="above 0, at most 1")
-    return MujocoWorlds(
-        TASKS[config.task](start_range=share),
-        num_envs,
-        robot=ROBOTS[config.arm],
-        cameras=config.cameras,
-        image_size=config.image_size,
-        reward=config.reward,
-        shaping_gamma=config.shaping_gamma,
-        action_kind=config.action_kind,
-        looks=config.looks,
-        station=load_contract(config.station) if config.station else None,
-        threads=config.threads,
-    )
-
-
-def _space(spec: ArraySpec) -> gym.spaces.Box:
-    if spec.dtype == "uint8":
-        return gym.spaces.Box(0, 255, spec.shape, np.uint8)
-    return gym.spaces.Box(-np.inf, np.inf, spec.shape, np.float32)
+        episode = self._numbered(np.array([world]))[0]
+        return self._cameras.frame(self.batch.get_data(world), self._randomiser.appearance(world, episode))

@@ -12,8 +12,10 @@ ON_POLICY, CRITIC = "robolearn/rl/algorithms/on_policy.py", ("tests/rl/test_rl_a
 DISTILLER = "robolearn/train/distill.py"
 SPEC = "robolearn/core/specs.py"
 CAMERAS = ("tests/sim/test_world_cameras.py",)
-LOOKS = ("tests/sim/test_world_looks.py",)
-WORLD, CAMERA = "sim/embedded/world.py", "sim/embedded/camera.py"
+RANDOMISATIONS = ("tests/sim/test_world_looks.py",)
+WORLD, PAINTER = "sim/embedded/world.py", "sim/embedded/painter.py"
+APPEARANCE = "sim/embedded/visual_randomisation.py"
+PROCESSES = ("tests/sim/test_painter.py",)
 SPECS = ("tests/core/test_specs.py",)
 IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
 DISTILL, DAGGER = ("tests/train/test_distill.py",), "robolearn/rollout/agents.py"
@@ -124,23 +126,48 @@ MUTANTS: dict[str, Mutant] = {
     "cameras-draw-who-rests": Mutant(
         WORLD, "np.flatnonzero(alive if looking", "np.flatnonzero(np.ones(n, bool) if looking", CAMERAS
     ),
-    "cameras-mix-up-worlds": Mutant(CAMERA, "(int(w), name, out[", "(0, name, out[", CAMERAS),
-    "cameras-keep-the-state-of-the-world-before": Mutant(CAMERA, "if world != placed:", "if placed < 0:", CAMERAS),
+    "cameras-mix-up-worlds": Mutant(PAINTER, "state = canvas.states[w]", "state = canvas.states[0]", CAMERAS),
+    "cameras-keep-the-state-of-the-world-before": Mutant(PAINTER, "data.qpos[:] = state[:nq]", "pass", CAMERAS),
     "cameras-all-look-through-one": Mutant(
-        CAMERA, "self._context.draw(self._data, camera, out)", 'self._context.draw(self._data, "front", out)', CAMERAS
+        PAINTER, "self._context.draw(data, camera, out)", 'self._context.draw(data, "front", out)', CAMERAS
     ),
     "wrist-camera-looks-away": Mutant("robots/panda/panda.xml", "0.94 0 0.34", "0.94 0 -0.34", CAMERAS),
     "looks-draw-from-the-starts": Mutant(
-        "sim/embedded/looks.py", "default_rng([seed, start_id, episode, LOOKS_STREAM])", "default_rng()", LOOKS
+        APPEARANCE, "default_rng([*key, RANDOMISATION_STREAM])", "default_rng()", RANDOMISATIONS
     ),
-    "looks-stay-when-the-world-is-restored": Mutant(WORLD, "        self._dress(self._worlds)\n", "", LOOKS),
+    "looks-stay-when-the-episode-ends": Mutant(
+        APPEARANCE, "if drawn is None or drawn[0] != key:", "if drawn is None:", RANDOMISATIONS
+    ),
+    "painters-outlive-their-parent": Mutant(
+        PAINTER,
+        "        if not part:\n            return None",
+        "        if not part:\n            continue",
+        PROCESSES,
+    ),
+    "painter-s-death-goes-unseen": Mutant(
+        PAINTER, "        if len(head) < _LENGTH.size:", "        if len(head) < 0:", PROCESSES
+    ),
+    "painters-draw-the-same-share": Mutant(
+        PAINTER,
+        "return np.array_split(np.asarray(rows, np.int64), count)",
+        "return [rows[: len(rows) // 2]] * count",
+        PROCESSES,
+    ),
     "looks-of-the-world-before": Mutant(
-        "sim/embedded/render_context.py", "look is not None and look is not self._look", "self._look is None", LOOKS
+        "sim/embedded/render_context.py",
+        "appearance is not None and appearance is not self._appearance",
+        "self._appearance is None",
+        RANDOMISATIONS,
     ),
     "looks-turn-the-task-s-own-things-as-far": Mutant(
-        "sim/embedded/looks.py", "config.objects, config.background)", "config.background, config.background)", LOOKS
+        "sim/embedded/visual_randomisation.py",
+        "config.objects, config.background)",
+        "config.background, config.background)",
+        RANDOMISATIONS,
     ),
-    "looks-are-not-exposed": Mutant("sim/embedded/looks.py", "picture * self.gain + 0.5", "picture + 0.0", LOOKS),
+    "looks-are-not-exposed": Mutant(
+        "sim/embedded/visual_randomisation.py", "picture * self.gain + 0.5", "picture + 0.0", RANDOMISATIONS
+    ),
     "privileged-is-seen-beside-pictures": Mutant(
         SPEC, "hidden = self.privileged if pictures else ()", "hidden = ()", SPECS
     ),

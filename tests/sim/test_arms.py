@@ -8,14 +8,14 @@ import pytest
 
 from robolearn.core import BadInput
 from robots import ROBOTS, solve
-from sim.embedded.bench import fits
 from sim.embedded.physics import Physics
+from sim.embedded.workspace_layout import fits
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert
 from sim.experts.waypoints import downward, nearest_quarter, yaw_of
 from sim.registry import make_env, robot_names
-from sim.starts import episode_rng
 from sim.tasks import TASKS
+from sim.vector import episode_rng
 
 ARMS = ("panda", "fr3", "ur5e", "so101")
 PADS = {

@@ -77,8 +77,10 @@ def test_images_are_reproducible_and_change_no_physics(env: MujocoWorlds) -> Non
 
 def test_worlds_drawn_side_by_side_are_those_drawn_one_after_the_other() -> None:
     pictures = []
-    for threads in (1, 3):
-        env = MujocoWorlds(TASKS["pick_place"](), 7, cameras=("front", "wrist"), image_size=40, threads=threads)
+    for processes in (0, 3):
+        env = MujocoWorlds(
+            TASKS["pick_place"](), 7, cameras=("front", "wrist"), image_size=40, threads=1, render_processes=processes
+        )
         env.reset(seed=5)
         actions = np.random.default_rng(1).uniform(-1, 1, (7, 3, 7)).astype(np.float32)
         pictures.append(env.step_chunk(actions)[0])

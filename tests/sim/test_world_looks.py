@@ -10,8 +10,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
-from sim.embedded.looks import LOOKS, Look, Wardrobe, draw_look
+from sim.embedded.render_context import RenderContext
 from sim.embedded.textures import EDGE, PATTERNS
+from sim.embedded.visual_randomisation import RANDOMISATIONS, Appearance, VisualRandomiser, draw_appearance
 from sim.embedded.world import MujocoWorlds
 from sim.registry import make_env
 from sim.tasks import TASKS
@@ -72,12 +73,12 @@ def test_a_look_is_that_of_its_episode_on_any_number_of_threads_and_after_a_rest
 
 @pytest.mark.parametrize(("env", "name"), [("none", "mild"), ("none", "wild")], indirect=["env"])
 def test_cameras_and_colours_stay_within_their_bounds(env: MujocoWorlds, name: str) -> None:
-    config = LOOKS[name]
-    own, cube = Look.of(env.model), int(env.model.body("cube").id)
+    config = RANDOMISATIONS[name]
+    own, cube = Appearance.of(env.model), int(env.model.body("cube").id)
     moved, turned, hues = [], [], []
     fixed = [i for i in range(env.model.ncam) if env.model.cam_bodyid[i] == 0]
     for seed in range(200):
-        look = draw_look(config, own, env.model, {cube}, np.random.default_rng(seed))
+        look = draw_appearance(config, own, env.model, {cube}, np.random.default_rng(seed))
         moved.append(np.abs(look.cam_pos - own.cam_pos))
         for i in range(env.model.ncam):
             a, b = (Rotation.from_quat(np.roll(quat[i], -1)) for quat in (own.cam_quat, look.cam_quat))
@@ -98,25 +99,28 @@ def test_cameras_and_colours_stay_within_their_bounds(env: MujocoWorlds, name: s
 
 @pytest.mark.parametrize("env", ["none"], indirect=True)
 def test_a_picture_is_exposed_by_hand(env: MujocoWorlds) -> None:
-    own = Look.of(env.model)
+    own = Appearance.of(env.model)
     picture = np.array([[[100, 100, 100], [200, 200, 200]]], np.uint8)
-    Look(**{**vars(own), "gain": np.array([0.5, 1.0, 2.0])}).develop(picture)
+    Appearance(**{**vars(own), "gain": np.array([0.5, 1.0, 2.0])}).expose_and_blur(picture)
     assert picture.tolist() == [[[50, 100, 200], [100, 200, 255]]]
 
 
 @pytest.mark.parametrize("env", ["none"], indirect=True)
 def test_distractors_are_seen(env: MujocoWorlds) -> None:
     env.reset(seed=0)
-    plain = env._observation["images.front"][:1].copy()
-    wild = draw_look(LOOKS["wild"], Look.of(env.model), env.model, set(), np.random.default_rng(2))
+    data, context = env.batch.get_data(0), RenderContext(env.model, (48, 48), fine=False)
+    context.place(data)
+    plain = context.draw(data, "front").astype(int)
+    wild = draw_appearance(RANDOMISATIONS["wild"], Appearance.of(env.model), env.model, set(), np.random.default_rng(2))
     assert wild.distractors
-    own = Look.of(env.model)
+    own = Appearance.of(env.model)
     seen = []
     for thing in wild.distractors:
         thing.position[:2] = 0.5, 0.3  # where the camera looks
-        env._wardrobe.looks[0] = Look(**{**vars(own), "distractors": (thing,)})
-        picture = env._look(env._numbers(env._state()), np.arange(1))["images.front"][:1]
-        seen.append(int((np.abs(picture.astype(int) - plain).max(-1) > 20).sum()))
+        context.place(data, Appearance(**{**vars(own), "distractors": (thing,)}))
+        picture = context.draw(data, "front")
+        seen.append(int((np.abs(picture - plain).max(-1) > 20).sum()))
+    context.close()
     assert min(seen) >= 1 and max(seen) < 100
 
 
@@ -129,20 +133,19 @@ def test_unknown_looks_are_refused() -> None:
 
 @pytest.mark.parametrize("env", ["none"], indirect=True)
 def test_nothing_is_drawn_where_looks_do_not_differ(env: MujocoWorlds) -> None:
-    wardrobe = Wardrobe(env.model, LOOKS["none"], 2, ("cube",))
-    wardrobe.draw(0, 0, 0, 0)
-    assert wardrobe.looks == [None, None]
+    randomiser = VisualRandomiser(env.model, RANDOMISATIONS["none"], 2, ("cube",))
+    assert randomiser.appearance(0, (0, 0, 0)) is None
 
 
 def test_table_and_floor_alone_have_patterns_as_often_as_asked() -> None:
     plain, dressed = worlds("mild", n=1), worlds("wild", n=1)
     try:
         assert plain.model.nmat == 0
-        own, names = Look.of(dressed.model), [dressed.model.geom(i).name for i in range(dressed.model.ngeom)]
+        own, names = Appearance.of(dressed.model), [dressed.model.geom(i).name for i in range(dressed.model.ngeom)]
         assert (own.geom_matid == -1).all()
-        wild = LOOKS["wild"]
+        wild = RANDOMISATIONS["wild"]
         seeds = [np.random.default_rng(seed) for seed in range(300)]
-        drawn = np.stack([draw_look(wild, own, dressed.model, (), rng).geom_matid for rng in seeds])
+        drawn = np.stack([draw_appearance(wild, own, dressed.model, (), rng).geom_matid for rng in seeds])
         for i, name in enumerate(names):
             share = (drawn[:, i] >= 0).mean()
             assert abs(share - 0.7) < 0.1 if name in ("table", "floor") else share == 0.0, name

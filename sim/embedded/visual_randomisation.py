@@ -1,13 +1,12 @@
-"""How a world looks: colours, patterns, light, cameras, exposure, blur and distractors, drawn for each episode.
+"""Visual randomisation: colours, patterns, light, cameras, exposure, blur and distractors, drawn for each episode.
 
-A policy that has seen one look only learns that look. What is drawn here changes pictures alone: starts and physics are
-those without it.
+It changes pictures alone: starts and physics are those without it.
 """
 
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import cv2
@@ -19,14 +18,14 @@ from robolearn.core.errors import BadInput
 from sim.embedded.textures import patterns_of
 
 Array = NDArray[np.float64]
-_DRESSED = ("geom_rgba", "geom_matid", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")  # of a model
+_ARRAYS = ("geom_rgba", "geom_matid", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")  # of a model
 SURFACES = ("table", "floor")  # what may have a pattern
-LOOKS_STREAM = 0x100C  # apart from the numbers that starts and physics are drawn from
+RANDOMISATION_STREAM = 0x100C  # apart from the numbers that starts and physics are drawn from
 
 
 @dataclass(frozen=True)
-class LooksConfig:
-    """How much looks differ; 0 for not at all.
+class VisualRandomisation:
+    """Widths of the distributions; 0 for none.
 
     Attributes:
       background: hue of table, floor and arm, as a share of the colour circle on either side.
@@ -55,18 +54,18 @@ class LooksConfig:
     textures: float = 0.0
 
 
-LOOKS: dict[str, LooksConfig] = {
-    "none": LooksConfig(),
-    "mild": LooksConfig(0.05, 0.02, 0.1, 0.15, 0.01, 1.0, 1.0, 0.1, 0.4, 0),
-    "wild": LooksConfig(0.5, 0.06, 0.3, 0.5, 0.05, 5.0, 3.0, 0.3, 0.8, 3, 0.7),
+RANDOMISATIONS: dict[str, VisualRandomisation] = {
+    "none": VisualRandomisation(),
+    "mild": VisualRandomisation(0.05, 0.02, 0.1, 0.15, 0.01, 1.0, 1.0, 0.1, 0.4, 0),
+    "wild": VisualRandomisation(0.5, 0.06, 0.3, 0.5, 0.05, 5.0, 3.0, 0.3, 0.8, 3, 0.7),
 }
 
 
-def looks_named(name: str) -> LooksConfig:
-    """The config of ``--looks``; raises `BadInput` for another name."""
-    if name not in LOOKS:
-        raise BadInput("looks", got=name, available=LOOKS)
-    return LOOKS[name]
+def randomisation_named(name: str) -> VisualRandomisation:
+    """The randomisation of ``--looks NAME``; raises `BadInput` for another name."""
+    if name not in RANDOMISATIONS:
+        raise BadInput("looks", got=name, available=RANDOMISATIONS)
+    return RANDOMISATIONS[name]
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ class Distractor:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a model is drawn with; the arrays are those of `mujoco.MjModel` with the same names.
+class Appearance:
+    """Appearance of a model; the arrays are those of `mujoco.MjModel` with the same names.
 
     Attributes:
       ambient, diffuse: (3,) of the headlight.
-      gain: (3,) what the picture's channels are multiplied by.
+      gain: (3,) factors of the picture's channels.
       blur: standard deviation in a picture of 84 px.
     """
 
@@ -103,19 +102,19 @@ class Look:
     distractors: tuple[Distractor, ...] = ()
 
     @staticmethod
-    def of(model: mujoco.MjModel) -> Look:
-        """The model's own look."""
+    def of(model: mujoco.MjModel) -> Appearance:
+        """The model's own appearance."""
         head = model.vis.headlight
-        arrays = {name: getattr(model, name).copy() for name in _DRESSED}
-        return Look(**arrays, ambient=head.ambient.copy(), diffuse=head.diffuse.copy(), gain=np.ones(3))
+        arrays = {name: getattr(model, name).copy() for name in _ARRAYS}
+        return Appearance(**arrays, ambient=head.ambient.copy(), diffuse=head.diffuse.copy(), gain=np.ones(3))
 
-    def put_on(self, model: mujoco.MjModel) -> None:
-        """Let `model` look like this from the next `mj_kinematics` on."""
-        for name in _DRESSED:
+    def apply_to(self, model: mujoco.MjModel) -> None:
+        """Write it into `model`, for the next `mj_kinematics`."""
+        for name in _ARRAYS:
             getattr(model, name)[:] = getattr(self, name)
         model.vis.headlight.ambient, model.vis.headlight.diffuse = self.ambient, self.diffuse
 
-    def add_to(self, scene: mujoco.MjvScene) -> None:
+    def add_distractors(self, scene: mujoco.MjvScene) -> None:
         """Lay the distractors into an updated scene."""
         for thing in self.distractors:
             if scene.ngeom >= scene.maxgeom:
@@ -125,7 +124,7 @@ class Look:
             )
             scene.ngeom += 1
 
-    def develop(self, picture: NDArray[np.uint8]) -> None:
+    def expose_and_blur(self, picture: NDArray[np.uint8]) -> None:
         """Expose and blur `picture` (H, W, 3) in place."""
         if self.blur > 0.0:
             cv2.GaussianBlur(picture, (0, 0), max(self.blur * picture.shape[0] / 84.0, 1e-3), dst=picture)
@@ -133,15 +132,19 @@ class Look:
             np.copyto(picture, np.clip(picture * self.gain + 0.5, 0, 255).astype(np.uint8))
 
 
-def draw_look(
-    config: LooksConfig, own: Look, model: mujoco.MjModel, things: Collection[int], rng: np.random.Generator
-) -> Look:
-    """One episode's look.
+def draw_appearance(
+    config: VisualRandomisation,
+    own: Appearance,
+    model: mujoco.MjModel,
+    things: Collection[int],
+    rng: np.random.Generator,
+) -> Appearance:
+    """One episode's appearance.
 
     Args:
       own: the model's.
       things: ids of the bodies that are the task's own.
-      rng: of the episode's looks alone.
+      rng: of the episode's appearance alone.
     """
 
     def around(width: float, *shape: int) -> Array:
@@ -161,7 +164,7 @@ def draw_look(
         mujoco.mju_axisAngle2Quat(turn, _direction(rng), float(np.radians(around(config.camera_deg, 1)[0])))
         mujoco.mju_mulQuat(quat[i], own.cam_quat[i], turn)
     strength = 1.0 + around(config.light, model.nlight, 1)
-    look = replace(
+    appearance = replace(
         own,
         geom_rgba=rgba,
         light_pos=own.light_pos + around(config.light, model.nlight, 3),
@@ -175,10 +178,12 @@ def draw_look(
         blur=float(rng.uniform(0.0, config.blur_px)) if config.blur_px else 0.0,
         distractors=tuple(_distractor(rng) for _ in range(rng.integers(config.distractors + 1))),
     )
-    return replace(look, geom_matid=_patterned(config, own, model, rng)) if config.textures else look
+    return replace(appearance, geom_matid=_patterned(config, own, model, rng)) if config.textures else appearance
 
 
-def _patterned(config: LooksConfig, own: Look, model: mujoco.MjModel, rng: np.random.Generator) -> NDArray[np.int32]:
+def _patterned(
+    config: VisualRandomisation, own: Appearance, model: mujoco.MjModel, rng: np.random.Generator
+) -> NDArray[np.int32]:
     """The materials of the model's geoms, with a pattern for table and floor where the draw says so."""
     materials, patterns = own.geom_matid.copy(), patterns_of(model)
     for name in SURFACES if patterns else ():
@@ -210,25 +215,30 @@ def _distractor(rng: np.random.Generator) -> Distractor:
     return Distractor(kind, place, size, np.array([*colour, 1.0], np.float32))
 
 
-class Wardrobe:
-    """The looks of N worlds.
+class VisualRandomiser:
+    """The appearances of N worlds.
 
     Args:
       model: the compiled world.
-      config: how much they differ.
+      config: widths of the distributions.
+      num_envs: N.
       bodies: names of the task's own.
-
-    Attributes:
-      looks: (N) of each world; None for the model's own.
     """
 
-    def __init__(self, model: mujoco.MjModel, config: LooksConfig, num_envs: int, bodies: Collection[str]) -> None:
-        self._model, self._config, self._own = model, config, Look.of(model)
+    def __init__(
+        self, model: mujoco.MjModel, config: VisualRandomisation, num_envs: int, bodies: Collection[str]
+    ) -> None:
+        self._model, self._config, self._own = model, config, Appearance.of(model)
         self._things = {int(model.body(name).id) for name in bodies}
-        self.looks: list[Look | None] = [None] * num_envs
+        self._drawn: list[tuple[tuple[int, ...], Appearance] | None] = [None] * num_envs
 
-    def draw(self, world: int, seed: int, start_id: int, episode: int) -> None:
-        """Draw the look of the `episode`-th episode of a start id, apart from what else is drawn for it."""
-        if self._config != LooksConfig():
-            rng = np.random.default_rng([seed, start_id, episode, LOOKS_STREAM])
-            self.looks[world] = draw_look(self._config, self._own, self._model, self._things, rng)
+    def appearance(self, world: int, episode: Iterable[int]) -> Appearance | None:
+        """Of a world in the episode (seed, start id, number); None for the model's own."""
+        if self._config == VisualRandomisation():
+            return None
+        key, drawn = tuple(int(part) for part in episode), self._drawn[world]
+        if drawn is None or drawn[0] != key:
+            rng = np.random.default_rng([*key, RANDOMISATION_STREAM])
+            drawn = (key, draw_appearance(self._config, self._own, self._model, self._things, rng))
+            self._drawn[world] = drawn
+        return drawn[1]

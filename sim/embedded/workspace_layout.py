@@ -1,4 +1,4 @@
-"""The bench that a task is done at: where things lie before an arm, as far away as it reaches.
+"""Workspace layout: where the things of a task lie before an arm, as far away as it reaches.
 
 The tasks are laid out for arms that reach 0.85 m. Before a smaller one the same layout is drawn together about the
 base,
@@ -22,13 +22,13 @@ HOME = (0.50, 0.0, 0.28)  # tcp of the arms that the tasks are laid out for, at 
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What a task's layout becomes before an arm.
+class WorkspaceLayout:
+    """A task's layout before an arm.
 
     Attributes:
       scale: s.
       tasks: those that the arm can do; None for all.
-      why: what keeps it from the others.
+      why: the reason that it cannot do the others.
     """
 
     scale: float = 1.0
@@ -36,7 +36,7 @@ class Bench:
     why: str = ""
 
     def home(self, own: Array) -> Array:
-        """(3,) what the starts of the tcp are offsets from [m]: `own` (3,), that of an arm of full size."""
+        """(3,) origin of the tcp's start offsets [m]; `own` (3,) for an arm of full size."""
         return own if self.scale == 1.0 else self.scale * np.array(HOME)
 
     def place(self, start: Start) -> Start:
@@ -48,23 +48,23 @@ class Bench:
         return replace(start, tcp_offset=self.scale * start.tcp_offset, bodies=bodies)
 
 
-FULL = Bench()
-BENCHES: dict[str, Bench] = {
+FULL = WorkspaceLayout()
+LAYOUTS: dict[str, WorkspaceLayout] = {
     # It reaches 0.30 m where its gripper points down, and with its wrist at its limit no further up than 8 cm so.
-    "so101": Bench(0.42, frozenset({"lift", "pick_place"}), why="A jaw that turns holds no peg upright"),
+    "so101": WorkspaceLayout(0.42, frozenset({"lift", "pick_place"}), why="A jaw that turns holds no peg upright"),
 }
 
 
-def bench_of(robot: RobotSpec) -> Bench:
-    """The bench of an arm."""
-    return BENCHES.get(robot.name, FULL)
+def layout_of(robot: RobotSpec) -> WorkspaceLayout:
+    """The layout of an arm."""
+    return LAYOUTS.get(robot.name, FULL)
 
 
 def fits(robot: RobotSpec, task: str) -> bool:
-    """Whether `robot` can do the embedded task called `task`."""
+    """True where `robot` can do the embedded task called `task`."""
     if robot.gripper.kind is GripperKind.NONE:
         return False
-    bench = BENCHES.get(robot.name)
-    if bench is None:
+    layout = LAYOUTS.get(robot.name)
+    if layout is None:
         return robot.gripper.kind is GripperKind.PARALLEL and len(robot.joints) >= 6
-    return bench.tasks is None or task in bench.tasks
+    return layout.tasks is None or task in layout.tasks

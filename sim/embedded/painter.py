@@ -1,0 +1,298 @@
+"""Pictures of N worlds, drawn from a block of memory into a block of memory, in this process or in others.
+
+Mesa's software renderer shares what it allocates among all contexts of a process, so that one picture at a time is
+drawn there (`render_context`). Processes draw side by side:
+
+    worlds ──► canvas (shared memory): positions, episodes ──► process k: its share of the rows ──► canvas: pictures
+
+A process is a plain child that is told rows over its standard input and answers over its standard output. It draws the
+appearance of an episode by itself, from the episode's numbers alone, and ends when its input does: with its parent,
+however that ends. The memory has no name, so that nothing is left of it either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput, RobolearnError
+from sim.embedded.render_context import RenderContext
+from sim.embedded.visual_randomisation import VisualRandomisation, VisualRandomiser
+
+Array = NDArray[np.float64]
+
+_LENGTH = struct.Struct("<i")  # rows to be drawn; length of a complaint in bytes, 0 for none, negative for bad input
+ORPHANED_S = 2.0  # so often a process looks whether its parent still lives, should another hold its input open
+
+
+@dataclass(frozen=True)
+class CanvasSpec:
+    """The worlds and their pictures.
+
+    Attributes:
+      num_envs: N.
+      state: numbers of a world that its picture depends on, nq + 7 nmocap.
+      cameras: C names.
+      size: edge of a picture [px].
+      bodies: names of the task's own.
+      randomisation: of the appearance.
+    """
+
+    num_envs: int
+    state: int
+    cameras: tuple[str, ...]
+    size: int
+    bodies: tuple[str, ...]
+    randomisation: VisualRandomisation
+
+
+class Canvas:
+    """Arrays in one block of memory.
+
+    Attributes:
+      states: (N, nq + 7 nmocap) positions of joints, then positions and quaternions of mocap bodies.
+      episodes: (N, 3) seed, start id and number of the running episode.
+      pictures: (N, C, size, size, 3).
+    """
+
+    def __init__(self, spec: CanvasSpec, block: Any) -> None:
+        n, s = spec.num_envs, spec.size
+        self.states: Array = np.frombuffer(block, np.float64, n * spec.state).reshape(n, spec.state)
+        at = self.states.nbytes
+        self.episodes: NDArray[np.int64] = np.frombuffer(block, np.int64, 3 * n, at).reshape(n, 3)
+        at += self.episodes.nbytes
+        shape = (n, len(spec.cameras), s, s, 3)
+        self.pictures: NDArray[np.uint8] = np.frombuffer(block, np.uint8, int(np.prod(shape)), at).reshape(shape)
+        self.bytes = at + self.pictures.nbytes
+
+    @staticmethod
+    def bytes_of(spec: CanvasSpec) -> int:
+        """Length of the block."""
+        return spec.num_envs * (8 * spec.state + 24 + 3 * len(spec.cameras) * spec.size**2)
+
+
+class Painter:
+    """Draws in the thread that made it.
+
+    Args:
+      model: the compiled world.
+      spec: what is drawn.
+
+    Raises:
+      BadInput: there is no OpenGL.
+    """
+
+    def __init__(self, model: mujoco.MjModel, spec: CanvasSpec) -> None:
+        self._spec, self._data = spec, mujoco.MjData(model)
+        self._context = RenderContext(model, (spec.size, spec.size), fine=False)
+        self._randomiser = VisualRandomiser(model, spec.randomisation, spec.num_envs, spec.bodies)
+        self._nq, self._mocap = model.nq, model.nmocap
+
+    def paint(self, canvas: Canvas, rows: Sequence[int]) -> None:
+        """Draw the worlds `rows` from their states into their pictures."""
+        nq, m, data = self._nq, self._mocap, self._data
+        for w in rows:
+            state = canvas.states[w]
+            data.qpos[:] = state[:nq]
+            data.mocap_pos[:] = state[nq : nq + 3 * m].reshape(m, 3)
+            data.mocap_quat[:] = state[nq + 3 * m :].reshape(m, 4)
+            self._context.place(data, self._randomiser.appearance(w, canvas.episodes[w]))
+            for camera, out in zip(self._spec.cameras, canvas.pictures[w], strict=True):
+                self._context.draw(data, camera, out)
+
+    def close(self) -> None:
+        """Free the GL context."""
+        self._context.close()
+
+
+class PainterProcesses:
+    """The same in processes; the canvas is memory that they share.
+
+    Args:
+      model, spec: as of `Painter`.
+      count: number of processes.
+
+    Raises:
+      BadInput: there is no OpenGL.
+    """
+
+    def __init__(self, model: mujoco.MjModel, spec: CanvasSpec, count: int) -> None:
+        self._children: list[_Child] = []
+        self._memory = os.memfd_create("pictures")
+        size = mujoco.mj_sizeModel(model)
+        canvas = Canvas.bytes_of(spec)
+        os.ftruncate(self._memory, canvas + size)
+        self.canvas = Canvas(spec, block := mmap.mmap(self._memory, canvas + size))
+        mujoco.mj_saveModel(model, None, np.frombuffer(block, np.uint8, size, canvas))
+        work = json.dumps({"memory": self._memory, "bytes": [canvas, size], "spec": asdict(spec)}).encode()
+        try:
+            self._children += [_Child(self._memory, work) for _ in range(count)]
+            for child in self._children:
+                child.answer()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes."""
+        return [child.process.pid for child in self._children]
+
+    def paint(self, rows: NDArray[np.int64]) -> None:
+        """Draw the worlds `rows` (M,) of the canvas.
+
+        Raises:
+          RobolearnError: a process is gone, or could not draw.
+        """
+        if not self._children:
+            raise RobolearnError("these worlds cannot be drawn any more: their processes have ended")
+        busy = [(c, part) for c, part in zip(self._children, _shares(rows, len(self._children)), strict=True)]
+        try:
+            for child, part in busy:
+                if len(part):
+                    child.ask(part)
+            for child, part in busy:
+                if len(part):
+                    child.answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the processes."""
+        for child in self._children:
+            child.close()
+        self._children.clear()
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1
+
+
+def _shares(rows: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
+    return np.array_split(np.asarray(rows, np.int64), count)
+
+
+class _Child:
+    """The parent's end of one process."""
+
+    def __init__(self, memory: int, work: bytes) -> None:
+        begin = "import sys; sys.path[:] = sys.argv[1:]; from sim.embedded.painter import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", begin, *(path or os.getcwd() for path in sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            pass_fds=(memory,),
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._requests: BinaryIO = self.process.stdin  # type: ignore[assignment]
+        self._replies: BinaryIO = self.process.stdout  # type: ignore[assignment]
+        self._send(_LENGTH.pack(len(work)) + work)
+
+    def ask(self, rows: NDArray[np.int64]) -> None:
+        """Have `rows` (M,) drawn."""
+        self._send(_LENGTH.pack(len(rows)) + rows.tobytes())
+
+    def answer(self) -> None:
+        """Wait until what was asked for is done."""
+        head = self._replies.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            code = self.process.wait()
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            raise RobolearnError(f"a process that draws pictures {how}")
+        (length,) = _LENGTH.unpack(head)
+        if length:
+            text = self._replies.read(abs(length)).decode()
+            raise BadInput(text) if length < 0 else RobolearnError(f"pictures could not be drawn: {text}")
+
+    def _send(self, message: bytes) -> None:
+        with contextlib.suppress(OSError):  # one that is gone is reported by `answer`
+            self._requests.write(message)
+            self._requests.flush()
+
+    def close(self) -> None:
+        """End the process: first by closing its streams, after 5 s by killing it."""
+        for stream in (self._requests, self._replies):
+            with contextlib.suppress(OSError):
+                stream.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def main() -> None:
+    """The process that draws: make a painter of what the parent describes, then draw until it hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    parent, requests, replies = os.getppid(), os.fdopen(os.dup(0), "rb", buffering=0), os.dup(1)
+    os.dup2(2, 1)  # what a library prints must not mix with the replies
+    painter: Painter | None = None
+    canvas: Canvas | None = None
+    while (content := _receive(requests, 1 if painter is None else 8, parent)) is not None:
+        complaint, kind = b"", 1
+        try:
+            if painter is None:
+                painter, canvas = _begin(json.loads(content))
+            else:
+                assert canvas is not None
+                painter.paint(canvas, np.frombuffer(content, np.int64).tolist())
+        except BadInput as error:
+            complaint, kind = str(error).encode(), -1
+        except Exception as error:
+            complaint = f"{type(error).__name__}: {error}".encode()
+        try:
+            os.write(replies, _LENGTH.pack(kind * len(complaint)) + complaint)
+        except BrokenPipeError:
+            break
+    os._exit(0)  # no clean-up of GL and interpreter: nobody waits for it
+
+
+def _begin(work: dict[str, Any]) -> tuple[Painter, Canvas]:
+    """The painter and the canvas that the parent describes."""
+    start, size = work["bytes"]
+    block = mmap.mmap(work["memory"], start + size)
+    model = mujoco.MjModel.from_binary_path("world.mjb", {"world.mjb": block[start:]})
+    kept = work["spec"]
+    spec = CanvasSpec(
+        **{
+            **kept,
+            "cameras": tuple(kept["cameras"]),
+            "bodies": tuple(kept["bodies"]),
+            "randomisation": VisualRandomisation(**kept["randomisation"]),
+        }
+    )
+    return Painter(model, spec), Canvas(spec, block)
+
+
+def _receive(requests: Any, item: int, parent: int) -> bytes | None:
+    """The content of the next message, of items of so many bytes; None where the parent has hung up or is gone."""
+    while not select.select([requests], [], [], ORPHANED_S)[0]:
+        if os.getppid() != parent:
+            return None
+    head = _read(requests, _LENGTH.size)
+    return None if head is None else _read(requests, item * _LENGTH.unpack(head)[0])
+
+
+def _read(requests: Any, length: int) -> bytes | None:
+    found = b""
+    while len(found) < length:
+        part = requests.read(length - len(found))
+        if not part:
+            return None
+        found += part
+    return found

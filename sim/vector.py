@@ -1,0 +1,59 @@
+"""What all vector envs share: Gymnasium's spaces, and option ``start_ids`` of `reset`.
+
+The j-th episode of a world depends on (seed, start id, j) alone: equal ids give equal starts in any world. By default
+the id of world w is w. A group of worlds with one id meets the same sequence of episodes, so that returns within the
+group differ by the actions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from robolearn.core.errors import BadInput
+from robolearn.core.specs import ArraySpec, Interface
+
+
+def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:
+    """The generator of all that is drawn for the `episode`-th episode of a start id, counted from 0."""
+    return np.random.default_rng([seed, start_id, episode])
+
+
+def start_ids(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.int64] | None:
+    """The ids in `options`, (N,) and not negative, or None where there are none.
+
+    Raises:
+      BadInput: another option, or ids that are not `num_envs` integers from 0 on.
+    """
+    if not options:
+        return None
+    for name in options:
+        if name != "start_ids":
+            raise BadInput("option of reset", got=name, available=("start_ids",))
+    ids = np.asarray(options["start_ids"])
+    if ids.shape != (num_envs,) or not np.issubdtype(ids.dtype, np.integer) or (ids < 0).any():
+        raise BadInput("start_ids", got=ids.tolist(), expected=f"{num_envs} integers from 0 on")
+    return ids.astype(np.int64)
+
+
+def feature_space(spec: ArraySpec) -> gymnasium.spaces.Box:
+    """The Gymnasium space of one feature."""
+    if spec.dtype == "uint8":
+        return gymnasium.spaces.Box(0, 255, spec.shape, np.uint8)
+    return gymnasium.spaces.Box(-np.inf, np.inf, spec.shape, np.float32)
+
+
+def declare(env: VectorEnv, interface: Interface) -> None:
+    """Set Gymnasium's metadata and spaces of `env`: SAME_STEP autoreset, the features, actions in [-1, 1]."""
+    env.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_fps": interface.control_hz}
+    spaces = {key: feature_space(spec) for key, spec in interface.observation.items()}
+    env.single_observation_space = gymnasium.spaces.Dict(spaces)
+    env.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, interface.action.shape, np.float32)
+    env.observation_space = batch_space(env.single_observation_space, env.num_envs)
+    env.action_space = batch_space(env.single_action_space, env.num_envs)
