@@ -11,14 +11,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.data.replay import RecordSchema
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
 from robolearn.hil.wire.client import Client, LinkDown, SessionLost
 from robolearn.hil.wire.messages import Period, Progress
+from robolearn.hil.wire.security import Address, Certificates, check_encryption, find_token
 
 log = logging.getLogger(__name__)
 
@@ -236,6 +240,31 @@ class Link:
         if self._wait_for < 0 or self._processed >= self._wait_for:
             self._wake_heartbeat.wait(HEARTBEAT_S)
             self._wake_heartbeat.clear()
+
+
+def make_link(
+    policy: Any, out: Path, name: str, learner: str, token: str = "", certs: Path | None = None
+) -> tuple[Outbox, Link]:
+    """The outbox in the folder `out`, to be closed by the caller, and the link, not yet open, of an actor.
+
+    Args:
+      policy: a `ChunkPolicy`, that of the learner.
+      name: of the actor.
+      learner: HOST:PORT.
+      token: the learner's; by default that of `certs` or of the environment.
+      certs: a folder of certificates; required beyond loopback.
+
+    Raises:
+      BadInput: an address that is none, no token, or no certificates.
+    """
+    certificates = Certificates(certs) if certs else None
+    address, found = Address.parse(learner, "--learner"), find_token(token, certificates)
+    if found is None:
+        raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
+    check_encryption(address, certificates)
+    outbox = Outbox(out, name, RecordSchema(policy.interface))
+    hashes = m.interface_hash(policy.interface), m.policy_hash(policy)
+    return outbox, Link(lambda limit: Client(address, found, certificates, limit), outbox, name, *hashes)
 
 
 @contextlib.contextmanager

@@ -195,7 +195,7 @@ def _serve(device: Any, path: str) -> None:
 
 
 def main() -> int:
-    import robolearn.cli.hil.run as run
+    import robolearn.cli.hil.commands as run
     from robolearn.cli.main import main as robolearn
 
     run.PROGRAM = (sys.executable, __file__)

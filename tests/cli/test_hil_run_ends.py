@@ -19,13 +19,12 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parent))
 from teaching import PROGRAM, ROOT, SMALL, records
 
-from robolearn.cli.hil.actor import HilActor
-from robolearn.cli.hil.halves import ended, tidied
-from robolearn.cli.hil.run import HilRun
+from robolearn.cli.hil.commands import HilActor, HilRun
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import Step
 from robolearn.deploy import NodeDied, Processes
+from robolearn.hil.processes import process_error, tidied
 from robolearn.runs.command import Command
 
 
@@ -191,13 +190,13 @@ def printed(command: Command, result: dict[str, Any]) -> dict[str, str]:
 def test_the_sentence_of_a_half_is_its_last_one_in_its_log(tmp_path: Path) -> None:
     log = tmp_path / "actor.log"
     log.write_text("12:00:00 noise\nrobolearn: error: task: got lft\n")
-    refused = ended("actor", 2, tmp_path)
+    refused = process_error("actor", 2, tmp_path)
     assert (str(refused), refused.exit_code, getattr(refused, "__notes__", [])) == ("task: got lft", 2, [])
-    failed = ended("actor", 1, tmp_path)
+    failed = process_error("actor", 1, tmp_path)
     assert (str(failed), failed.exit_code, failed.__notes__) == ("task: got lft", 1, [f"logs: {tmp_path}"])
     log.write_text("Traceback\n  line\nKeyError: 'x'\n\n")
-    assert str(ended("actor", 1, tmp_path)) == "the actor node ended with exit code 1: KeyError: 'x'"
-    killed = ended("learner", -9, tmp_path)
+    assert str(process_error("actor", 1, tmp_path)) == "the actor node ended with exit code 1: KeyError: 'x'"
+    killed = process_error("learner", -9, tmp_path)
     assert isinstance(killed, NodeDied) and str(killed) == "the learner node was killed by SIGKILL"
 
 

@@ -217,7 +217,6 @@ def acknowledged(folder: Path, policy: Path, kills: int, seed: int) -> dict[str,
 def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[str, int]:
     """The other end of `acknowledged`: an actor that only sends, and counts."""
     from policies.storage.checkpoint import load_chunk_policy
-    from robolearn.cli.hil.learner import policy_hash
     from robolearn.data.replay import End, RecordSchema, Step
     from robolearn.hil.wire import messages as m
     from robolearn.hil.wire.client import Client, LinkDown, SessionLost
@@ -269,7 +268,7 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
                 if not session:
                     hello = m.CONNECT.request(
                         protocol=m.PROTOCOL, actor="sender", interface=m.interface_hash(base.interface),
-                        policy=policy_hash(base), stored=len(sent),
+                        policy=m.policy_hash(base), stored=len(sent),
                     )  # fmt: skip
                     welcome = client.call(m.CONNECT, hello, 2.0)
                     assert welcome.expects >= acked, "what was acknowledged is gone"

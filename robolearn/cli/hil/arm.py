@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.hil.playing import OWN_DELAY
-from robolearn.cli.teleop_flags import teleop_values
+from robolearn.cli.hil.arguments import OWN_DELAY, actor_result
 from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
 from robolearn.rewards.choice import TASK
 
 if TYPE_CHECKING:
     from hardware.recording import Session
     from policies.policy import ChunkPolicy
-    from robolearn.cli.hil.acting import Acting
+    from robolearn.cli.hil.arguments import ActorArguments
     from robolearn.hil.actor import Periods
     from robolearn.hil.arm_recording import HilRecording, OutboxWriter
     from robots.stations import Contract
@@ -28,13 +27,13 @@ START_S = 120.0  # for everything to come up
 IMAGES = "images."
 
 
-def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
+def play_on_arm(actor: ActorArguments, base: ChunkPolicy) -> dict[str, Any]:
     """Act on the arm of ``--robot`` until the learner or the person has enough; the result of the command. Starts the
     safety node and, in simulation, the arm."""
     from hardware.ros2.environment import prepare
-    from robolearn.cli.hil.stopping import stopping
     from robolearn.deploy.processes import choose_domain
     from robolearn.hil.link import opened
+    from robolearn.hil.processes import stopping
 
     if actor.rehearse:
         from robolearn.bench.emulators.rehearsal import rehearsal
@@ -45,13 +44,13 @@ def play_on_arm(actor: Acting, base: ChunkPolicy) -> dict[str, Any]:
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     prepare()
     choose_domain(actor.domain, contract.simulated)
-    outbox, link = actor.reach(base)
+    outbox, link = actor.make_link(base)
     try:
         with stopping() as stop, opened(link):
             config = link.open(stop)
             if config is None:
                 raise KeyboardInterrupt
-            return _teach(actor, base, contract, outbox, link, config)
+            return _run(actor, base, contract, outbox, link, config)
     finally:
         outbox.close()
 
@@ -74,7 +73,9 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
     return contract.with_picture_sizes(needed.observation)
 
 
-def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, outbox: Any, link: Any, config: Any) -> dict[str, Any]:
+def _run(
+    actor: ActorArguments, base: ChunkPolicy, contract: Contract, outbox: Any, link: Any, config: Any
+) -> dict[str, Any]:
     from hardware.ros2.environment import make_room_for_pictures
     from hardware.ros2.process import host
     from hardware.ros2.record_node import RecordNode
@@ -86,14 +87,14 @@ def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, outbox: Any, li
     node: RecordNode | None = None
     with contextlib.ExitStack() as stack:
         check = stack.enter_context(_nodes(actor, contract, config.seed * 1_000_003 + len(outbox)))
-        taught = open_lesson(actor, base, contract, outbox, link, config, stack, check)
+        parts = open_arm_actor(actor, base, contract, outbox, link, config, stack, check)
 
         def make_node() -> RecordNode:
             nonlocal node
             priority = actor.realtime_priority if may_be_realtime() else 0
             overrides: dict[str, Any] = {"realtime_priority": priority}
             node = RecordNode(
-                lambda _: taught.session, make=taught.make, name="hil", contract=contract, overrides=overrides
+                lambda _: parts.session, make=parts.make, name="hil", contract=contract, overrides=overrides
             )
             return node
 
@@ -104,14 +105,14 @@ def _teach(actor: Acting, base: ChunkPolicy, contract: Contract, outbox: Any, li
     assert node is not None
     if node.interrupted:
         raise KeyboardInterrupt
-    writer = taught.writer
+    writer = parts.writer
     played = ActorResult(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
-    result = actor.result(played, outbox, link, taught.periods.measured())
+    result = actor_result(actor, played, outbox, link, parts.periods.measured())
     return _keep(actor, result | _arm_result(contract, node))
 
 
 @dataclass(frozen=True)
-class Taught:
+class ArmActor:
     """What a node that records is given: the session, what makes its recording, and what both leave behind."""
 
     session: Session
@@ -120,8 +121,8 @@ class Taught:
     periods: Periods
 
 
-def open_lesson(
-    actor: Acting,
+def open_arm_actor(
+    actor: ActorArguments,
     base: ChunkPolicy,
     contract: Contract,
     outbox: Any,
@@ -129,7 +130,7 @@ def open_lesson(
     config: Any,
     stack: contextlib.ExitStack,
     check: Callable[[], None] = lambda: None,
-) -> Taught:
+) -> ArmActor:
     """Open the person's device and the console, and load the policy that the learner's weights go into.
 
     Args:
@@ -140,10 +141,10 @@ def open_lesson(
     from hardware.recording import Session
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
-    from robolearn.cli.hil.hands import opened_device, opened_page
     from robolearn.hil.actor import Periods
     from robolearn.hil.agent import DoubleBufferedPolicy
     from robolearn.hil.arm_recording import ENDLESS, HilRecording, LearnedPolicy, OutboxWriter
+    from robolearn.hil.devices import opened_page
 
     if config.pace != "realtime":
         raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
@@ -153,9 +154,7 @@ def open_lesson(
     buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
     link.measure = periods.measured
     link.start(buffered)
-    device = stack.enter_context(
-        opened_device(actor.teleop, teleop_values(actor), contract.interface, contract.robot, actor.out)
-    )
+    device = stack.enter_context(actor.opened_device(contract.interface, contract.robot))
     console = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
     policy = LearnedPolicy(buffered, base.interface, base.execute_steps)
     supervised = Supervised(device, ChunkPlayer(policy, config.seed), contract.interface)
@@ -175,7 +174,7 @@ def open_lesson(
         console=console,
         by_task=by_task,
     )
-    return Taught(session, make, writer, periods)
+    return ArmActor(session, make, writer, periods)
 
 
 def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
@@ -188,7 +187,7 @@ def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
 
 
 @contextlib.contextmanager
-def _nodes(actor: Acting, contract: Contract, seed: int) -> Iterator[Any]:
+def _nodes(actor: ActorArguments, contract: Contract, seed: int) -> Iterator[Any]:
     """The safety node and the arm as processes; yields what raises where one of them has died."""
     from robolearn.deploy import Processes
     from robolearn.deploy.processes import arm_programs
@@ -224,9 +223,9 @@ def _arm_result(contract: Contract, node: Any) -> dict[str, Any]:
     }
 
 
-def _keep(actor: Acting, result: dict[str, Any]) -> dict[str, Any]:
+def _keep(actor: ActorArguments, result: dict[str, Any]) -> dict[str, Any]:
     """Leave the result beside the outbox, where `hil run` finds it."""
-    from robolearn.cli.hil.acting import ARM
+    from robolearn.hil.processes import ARM
     from robolearn.io.json_files import write_json
 
     write_json(Path(actor.out) / ARM, result)

@@ -1,7 +1,7 @@
 """The loop on an arm as a program: `robolearn.cli.hil.node --contract fr3 --policy runs/bc --out runs/hil`.
 
 The actor is a node, and the learner a process that it starts and ends; safety node and arm run already, as
-`launch/hil.launch.py` has it. What both halves say and store is as `robolearn hil run` has it.
+`launch/hil.launch.py` has it. Logs and files are those of `robolearn hil run`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
 from robolearn.core import BadInput, RobolearnError
 
 WAIT_S = 120.0  # for the learner to come up
-NICE = 15
 
 
 def main_hil(argv: Sequence[str] | None = None) -> int:
@@ -37,26 +36,26 @@ def _hil_node(stack: ExitStack) -> Any:
     made: dict[str, Any] = {}
 
     def make_session(parameters: HilParameters) -> Any:
-        made["taught"] = taught = _open(stack, parameters)
-        return taught.session
+        made["parts"] = parts = _open(stack, parameters)
+        return parts.session
 
     def make_recording(*args: Any, **named: Any) -> Any:
-        return made["taught"].make(*args, **named)
+        return made["parts"].make(*args, **named)
 
     return RecordNode(make_session, make=make_recording, name="hil", defaults=teleop_parameters(HilParameters)())
 
 
 def _open(stack: ExitStack, p: HilParameters) -> Any:
-    """Start the learner and connect to it; the lesson, its device open."""
+    """Start the learner and connect to it; the actor's parts, its device open."""
     import torch
 
     from policies.storage.checkpoint import load_chunk_policy
-    from robolearn.cli.hil.actor import HilActor
-    from robolearn.cli.hil.arm import open_lesson, station_of
-    from robolearn.cli.hil.learner import LOGS, SPOOL
+    from robolearn.cli.hil.arm import open_arm_actor, station_of
+    from robolearn.cli.hil.commands import NICE, HilActor
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import Processes, Program
     from robolearn.hil.link import opened
+    from robolearn.hil.processes import LOGS, SPOOL
     from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
     from robolearn.runs.command_line import PROGRAM
 
@@ -71,7 +70,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         task=p.task, seconds=p.seconds, learner=address, token=token,
         **teleop_values(p),
     )  # fmt: skip
-    actor.check_playing()
+    actor.check_world()
     torch.set_num_threads(1)
     base = load_chunk_policy(actor.policy, "cpu")
     contract = station_of(actor.robot, actor.task, base.interface)
@@ -83,7 +82,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     environment = {TOKEN_VARIABLE: token, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     processes = stack.enter_context(Processes((Program("learner", learner),), out / LOGS, environment))
     stack.callback(processes.stop, 30.0)
-    outbox, link = actor.reach(base)
+    outbox, link = actor.make_link(base)
     stack.enter_context(closing(outbox))
     stack.enter_context(opened(link))
     until = time.monotonic() + WAIT_S
@@ -100,7 +99,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         if not link.finished:
             processes.check()
 
-    return open_lesson(actor, base, contract, outbox, link, config, stack, check)
+    return open_arm_actor(actor, base, contract, outbox, link, config, stack, check)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-from robolearn.cli.hil.playing import Playing
+from robolearn.cli.hil.arguments import WorldArguments
 from robolearn.core import BadInput, Interface, check_compatible
 
 
-def check_policy_fits(playing: Playing, policy: Path) -> None:
+def check_policy_fits(world: WorldArguments, policy: Path) -> None:
     """Raise `BadInput` unless `policy` is one to begin with, for the task's world or for the arm of --robot.
 
     Of the policy its ``config.json`` is read alone, not the weights.
@@ -22,7 +22,7 @@ def check_policy_fits(playing: Playing, policy: Path) -> None:
     if kind not in POLICIES:
         raise BadInput(f"policy {policy}: kind", got=kind, available=POLICIES)
     needed = stated_by(policy)
-    offered, where, simulated = _on_arm(playing, needed) if playing.robot else _in_world(playing.task, needed)
+    offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world.task, needed)
     what = f"policy {policy} {where}"
     check_policy(policy, offered, what=what, simulated=simulated)
     check_compatible(needed, offered, what=what)  # words and goals, too: nobody says them here
@@ -49,10 +49,10 @@ def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
         env.close()
 
 
-def _on_arm(playing: Playing, needed: Interface) -> tuple[Interface, str, bool]:
+def _on_arm(world: WorldArguments, needed: Interface) -> tuple[Interface, str, bool]:
     from robolearn.bench.emulators.rehearsal import rehearsal
     from robolearn.cli.hil.arm import station_of
 
-    with rehearsal(playing.robot) if playing.rehearse else nullcontext(playing.robot) as robot:
-        contract = station_of(robot, playing.task, needed)
+    with rehearsal(world.robot) if world.rehearse else nullcontext(world.robot) as robot:
+        contract = station_of(robot, world.task, needed)
     return contract.interface, f"on {contract.name}", contract.simulated

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from robolearn.core import BadInput
-from robolearn.hil.wire.security import CA, TOKEN, new_token
-from robolearn.io.atomic import replacing
+from robolearn.hil.wire.security import CA, TOKEN, new_token, write_private
 from robolearn.io.paths import check_folder
 
 DAYS = 825
@@ -68,7 +66,7 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> list[Path]:
         )
         files |= {f"{side}.pem": _pem(certificate), f"{side}.key": _secret(key)}
     for name, content in files.items():
-        _write(folder / name, content, 0o644 if name.endswith(".pem") else 0o600)
+        write_private(folder / name, content, 0o644 if name.endswith(".pem") else 0o600)
     return [folder / name for name in files]
 
 
@@ -103,8 +101,3 @@ def _pem(certificate: x509.Certificate) -> bytes:
 def _secret(key: ec.EllipticCurvePrivateKey) -> bytes:
     plain = serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    with replacing(path) as part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)

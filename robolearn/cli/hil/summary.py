@@ -1,80 +1,44 @@
-"""What ``hil run`` and its halves print at their end."""
+"""Summaries that the commands of the loop print at their end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments
 from robolearn.runs.command import rate_text
 
-TASK = "TASK"  # which only the actors know
-RUN = "RUN"  # which only the learner knows
+TASK = "TASK"  # of the actors
+RUN = "RUN"  # of the learner
 
 
-class Taught(Protocol):
-    """What was asked of a learner."""
-
-    @property
-    def policy(self) -> Path: ...
-    @property
-    def algo(self) -> str: ...
-    @property
-    def env_steps(self) -> int: ...
-    @property
-    def success_window(self) -> int: ...
-    @property
-    def out(self) -> Path: ...
-
-
-class ActorResult(Protocol):
-    """Where an actor played."""
-
-    @property
-    def robot(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def rehearse(self) -> bool: ...
-
-
-class Acted(ActorResult, Protocol):
-    """What was asked of an actor that was started by itself."""
-
-    @property
-    def policy(self) -> Path: ...
-    @property
-    def learner(self) -> str: ...
-    @property
-    def out(self) -> Path: ...
-
-
-def lines(teaching: Taught, playing: ActorResult, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(word, what there is to say) of the `result` of a run that was told so."""
-    r = result if result["finished"] else {**so_far(teaching.out, teaching.success_window), **result}
-    yield from _taught(teaching, r, r["wall_s"]["run"])
+def lines(learner: LearnerArguments, world: WorldArguments, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(word, text) lines of the `result` of a run."""
+    r = result if result["finished"] else {**so_far(learner.out, learner.success_window), **result}
+    yield from _trained(learner, r, r["wall_s"]["run"])
     if arm := r.get("arm"):
         yield "arm", _arm(arm)
-    yield "next", _next(playing, teaching.policy, r["run"])
+    yield "next", _next(world, learner.policy, r["run"])
 
 
-def learner_lines(teaching: Taught, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(word, what there is to say) of the `result` of a learner, which has reached its budget."""
-    yield from _taught(teaching, {"finished": True, **result}, result["wall_s"]["total"])
-    yield "next", f"{_evaluate(teaching.policy, result['run'], TASK)}, with the task of the actors"
+def learner_lines(learner: LearnerArguments, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(word, text) lines of the `result` of a learner."""
+    yield from _trained(learner, {"finished": True, **result}, result["wall_s"]["total"])
+    yield "next", f"{_evaluate(learner.policy, result['run'], TASK)}, with the task of the actors"
 
 
-def actor_lines(acting: Acted, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(word, what there is to say) of the `result` of an actor, whose learner or person had enough."""
-    r, where = result, f"on {result['robot']}" if "robot" in result else f"in {acting.task}"
+def actor_lines(actor: ActorArguments, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(word, text) lines of the `result` of an actor."""
+    r, where = result, f"on {result['robot']}" if "robot" in result else f"in {actor.task}"
     yield "played", f"{r['env_steps']:,} control steps in {_episodes(r['episodes'])} {where}, as {r['actor']}"
     if r["env_steps"]:
         yield "operator", f"commanded {100 * r['interventions'] / r['env_steps']:.1f}% of the control steps"
     left = r["records"] - r["acknowledged"]
     if left:
-        yield "sent", f"{r['acknowledged']:,} of {r['records']:,} records; the others are in {acting.out}"
+        yield "sent", f"{r['acknowledged']:,} of {r['records']:,} records; the others are in {actor.out}"
     else:
-        yield "sent", f"all {r['records']:,} records, to the learner at {acting.learner}"
+        yield "sent", f"all {r['records']:,} records, to the learner at {actor.learner}"
     if pace := _pace(r):
         yield "pace", pace
     if "robot" in r:
@@ -82,16 +46,16 @@ def actor_lines(acting: Acted, result: Mapping[str, Any]) -> Iterator[tuple[str,
     if left or not r["finished"]:
         yield "next", "the same command goes on" + (", and first sends what is left" if left else "")
     else:
-        yield "next", f"{_next(acting, acting.policy, RUN)}; {RUN} is --out of the learner"
+        yield "next", f"{_next(actor, actor.policy, RUN)}; {RUN} is --out of the learner"
 
 
-def _taught(teaching: Taught, r: Mapping[str, Any], seconds: float) -> Iterator[tuple[str, str]]:
-    window = min(r["episodes"], teaching.success_window)
+def _trained(learner: LearnerArguments, r: Mapping[str, Any], seconds: float) -> Iterator[tuple[str, str]]:
+    window = min(r["episodes"], learner.success_window)
     yield "policy", r["policy"]
     yield "taught", (f"{r['env_steps']:,} control steps in {_episodes(r['episodes'])}, {r['updates']:,} updates of "
-                     f"{teaching.algo}, in {seconds:.0f} s")  # fmt: skip
+                     f"{learner.algo}, in {seconds:.0f} s")  # fmt: skip
     if not r["finished"]:
-        yield "ended", f"by you, before the {teaching.env_steps:,} control steps of the budget; --resume goes on"
+        yield "ended", f"by you, before the {learner.env_steps:,} control steps of the budget; --resume goes on"
     if r["success"] is None:
         yield "success", "not known: no episode went without the operator"
     else:
@@ -138,13 +102,13 @@ def _arm(arm: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _next(playing: ActorResult, policy: Path, run: str) -> str:
+def _next(world: WorldArguments, policy: Path, run: str) -> str:
     from robots.stations import load_contract
 
-    if playing.robot and not load_contract(playing.robot).simulated:  # no world shows how good it is on that arm
-        rehearse = f" --rehearse --task {playing.task}" if playing.rehearse else ""
-        return f"robolearn deploy --policy {run} --robot {playing.robot}{rehearse} : how often it succeeds on its own"
-    return _evaluate(policy, run, playing.task)
+    if world.robot and not load_contract(world.robot).simulated:  # no world shows how good it is on that arm
+        rehearse = f" --rehearse --task {world.task}" if world.rehearse else ""
+        return f"robolearn deploy --policy {run} --robot {world.robot}{rehearse} : how often it succeeds on its own"
+    return _evaluate(policy, run, world.task)
 
 
 def _evaluate(policy: Path, run: str, task: str) -> str:
@@ -152,6 +116,6 @@ def _evaluate(policy: Path, run: str, task: str) -> str:
 
 
 def print_lines(said: Iterable[tuple[str, str]], console: Any) -> None:
-    """Each word and what there is to say, a line each."""
+    """Print each (word, text) on a line."""
     for word, text in said:
         console.print(f"{word:<12}{text}", soft_wrap=True)

@@ -1,0 +1,192 @@
+"""Arguments of the loop's commands: of a learner, of an actor's world or arm, and of an actor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hardware.teleop import people
+from robolearn.cli.choices import OffPolicyAlgorithm, PersonTeleop, Station
+from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
+from robolearn.core import BadInput, Interface
+from robolearn.hil.settings import CurriculumConfig, Pace
+from robolearn.rewards.choice import TASK as TASK_REWARD
+from robolearn.rewards.choice import check_reward
+from robolearn.rl.algorithms import OffPolicyConfig, algorithm
+from robolearn.rl.off_policy_settings import ProposalsConfig
+from robolearn.runs.command import Command, at_least, check_seed, peek
+
+Operators = Literal["none", "scripted"]
+TASK = "peg_insert_tight"
+ENV_STEPS = 24_000  # twenty minutes at 20 Hz
+OWN_DELAY = "an arm has a delay of its own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerArguments(Command):
+    """Arguments of the learner."""
+
+    policy: Path
+    """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are."""
+    demos: Path | None = None
+    """A data set of demonstrations."""
+    out: Path
+    """The run folder."""
+    reward: str = TASK_REWARD
+    """task: the world's own, and what a person says; key: the person's success key alone; <module>:<Class>: a
+    RewardModel of yours, which scores each episode before it is learned from."""
+    cut_after_s: float = 60.0
+    """In real time: the episode of an actor that is silent for so long is learned from without its outcome."""
+    algo: OffPolicyAlgorithm = "proposals"
+    """The algorithm."""
+    env_steps: int = ENV_STEPS
+    """Budget of control steps; the episode in which it is reached is the last."""
+    episodes: int = 0
+    """Budget of episodes; 0 for as many as the steps allow."""
+    pace: Pace = "lockstep"
+    """lockstep: the actor waits for the learner at each episode's end, and the outcome depends on the seed alone.
+    realtime: the actor keeps its rate, and never waits."""
+    seed: int = 0
+    """Of starts, noise and everything else."""
+    device: str = "auto"
+    """Where the learner computes: auto, cpu, cuda or cuda:<i>."""
+    success_window: int = 100
+    """How many of the last intervention-free episodes the success is of."""
+    publish_every: int = 50
+    """Updates between two versions of the weights, in real time."""
+    checkpoint_s: float = 30.0
+    """Seconds between two checkpoints."""
+    resume: bool = False
+    """Go on with the run in --out, exactly."""
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    settings: OffPolicyConfig = field(default_factory=ProposalsConfig)
+
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        return {"settings": algorithm(peek(args, "--algo", "proposals"), OffPolicyConfig)()} | pace_of(args)
+
+    def check_learner(self) -> None:
+        """Raise `BadInput` for arguments out of range."""
+        at_least(1, env_steps=self.env_steps, success_window=self.success_window, publish_every=self.publish_every)
+        at_least(0, episodes=self.episodes)
+        check_seed(self.seed)
+        check_reward(self.reward)
+        if not self.cut_after_s > 0:
+            raise BadInput("--cut-after-s", got=self.cut_after_s, expected="more than 0")
+        if not self.checkpoint_s > 0:
+            raise BadInput("--checkpoint-s", got=self.checkpoint_s, expected="more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+@with_teleop_flags
+class WorldArguments(Command):
+    """Arguments of the world or arm of an actor, and of its operator."""
+
+    task: str = TASK
+    """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>; with --robot that of the simulated arm."""
+    operator: Operators = "none"
+    """Who watches and takes over where no --teleop is given: nobody, or a script (tasks of ours)."""
+    teleop: PersonTeleop = ""
+    """Your device. You watch, take over, hand back and label."""
+    robot: Station = ""
+    """An arm behind the safety filter over ROS 2, with --teleop: a robot contract, by name or as a file of your own."""
+    rehearse: bool = False
+    """With --robot: a simulated arm behind an emulator of the station's driver, its topics, stamps and habits."""
+    seconds: float = 30.0
+    """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
+    console: int | None = None
+    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
+    address, with its token, is written into the file console beside the outbox."""
+    host: str = "127.0.0.1"
+    """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
+    port: int = 8070
+    """Its port; 0 takes a free one. The address, with its token, is written into the file teleop beside the outbox."""
+    realtime_priority: int = 10
+    """With --robot, of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
+    enclaves: bool = False
+    """With --robot: every node in its enclave of `robolearn permissions` (SROS2)."""
+    domain: int | None = None
+    """With --robot: ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
+
+    @property
+    def live(self) -> bool:
+        """True where a person or an arm sets the pace."""
+        return bool(self.teleop or self.robot)
+
+    @property
+    def screen(self) -> bool:
+        """True where the device shows the state in the terminal itself."""
+        return shows_in_terminal(self.teleop)
+
+    def check_world(self) -> None:
+        """Raise `BadInput` for contradictory arguments."""
+        if self.teleop and self.teleop not in people():
+            raise BadInput("--teleop", got=self.teleop, available=people())
+        if self.teleop and self.operator != "none":
+            raise BadInput("--operator", got=f"{self.operator} beside --teleop", expected="one of the two")
+        if self.robot and not self.teleop:
+            raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people())
+        if self.rehearse and not self.robot:
+            raise BadInput("--rehearse", got="no --robot", expected="the contract of a station")
+        if not self.seconds > 0:
+            raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorArguments(WorldArguments):
+    """Arguments of an actor: its policy, its outbox and its learner."""
+
+    policy: Path
+    """A run folder or a checkpoint folder: the one that the learner has."""
+    out: Path
+    """The folder of the outbox."""
+    name: str = "actor"
+    """Unlike that of the learner's other actors."""
+    learner: str = "127.0.0.1:7350"
+    """HOST:PORT."""
+    token: str = ""
+    """The learner's; by default that of --certs, or ROBOLEARN_HIL_TOKEN."""
+    certs: Path | None = None
+    """A folder of `robolearn hil certs`; required beyond loopback."""
+    device: str = "cpu"
+    """Where the policy computes: auto, cpu, cuda or cuda:<i>."""
+
+    def opened_device(self, interface: Interface, robot: Any) -> Any:
+        """See `robolearn.hil.devices.opened_device`."""
+        from robolearn.hil.devices import opened_device
+
+        options = device_options(self.teleop, teleop_values(self))
+        return opened_device(self.teleop, options, interface, robot, self.out, terminal=self.screen)
+
+    def make_link(self, base: Any) -> tuple[Any, Any]:
+        """(outbox, link) of an actor of the policy `base`; see `robolearn.hil.link.make_link`."""
+        from robolearn.hil.link import make_link
+
+        return make_link(base, self.out, self.name, self.learner, self.token, self.certs)
+
+
+def pace_of(args: Sequence[str]) -> dict[str, Any]:
+    """The default of --pace where a person or an arm sets it."""
+    return {"pace": "realtime"} if peek(args, "--teleop", "") or peek(args, "--robot", "") else {}
+
+
+def actor_result(arguments: ActorArguments, played: Any, outbox: Any, link: Any, period: Any) -> dict[str, Any]:
+    """The result of an actor, for ``--json``; leaves a sign beside the outbox where the operator quit."""
+    from robolearn.hil.processes import QUIT
+    from robolearn.io.atomic import write_text
+
+    if played.quit:
+        write_text(arguments.out / QUIT, "\n")
+    return {
+        "actor": arguments.name,
+        "episodes": played.episodes,
+        "env_steps": played.steps,
+        "interventions": played.interventions,
+        "records": len(outbox),
+        "acknowledged": link.acknowledged,
+        "connections": link.connections,
+        "finished": not played.quit,
+        "period_ms": {"p50": period.p50, "p99": period.p99} if period.count else None,
+    }

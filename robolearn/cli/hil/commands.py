@@ -1,0 +1,250 @@
+"""``robolearn hil run``, ``learner``, ``actor`` and ``certs``."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from robolearn.cli.hil.arguments import OWN_DELAY, ActorArguments, LearnerArguments, WorldArguments, actor_result
+from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
+from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
+from robolearn.core import BadInput, check_compatible
+from robolearn.rewards.choice import KEY
+from robolearn.runs.command import Command
+from robolearn.runs.command_line import PROGRAM, words_of
+
+log = logging.getLogger(__name__)
+
+NICE = 15  # of a learner beside an actor that keeps its rate
+SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
+
+
+@dataclass(frozen=True, kw_only=True)
+class HilRun(LearnerArguments, WorldArguments):
+    """Teach a policy in a world or on an arm: an actor tries, an operator takes over where it fails, a learner learns
+    from both.
+
+    Starts actor and learner as processes, starts one again that was killed, and ends them together. Their output is in
+    <out>/logs.
+    """
+
+    def run(self) -> dict[str, Any]:
+        from policies.storage.loading import needed_by
+        from robolearn.data import Dataset
+        from robolearn.deploy.processes import Program
+        from robolearn.hil.processes import ARM, BESIDE, SHOWN, SPOOL, run_processes
+        from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
+        from robolearn.io.json_files import read_json
+        from robolearn.runs import Progress, read_metrics
+        from robolearn.runs.run import RESULT, check_new
+        from sim.registry import WorldConfig
+
+        self.check_learner()
+        self.check_world()
+        WorldConfig(self.task).check()
+        if self.live and self.pace != "realtime":
+            raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
+        if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):
+            raise BadInput("--delay-steps", got=f"{delay} beside --robot", expected=f"0: {OWN_DELAY}")
+        if self.reward == KEY and not self.teleop and self.console is None:
+            raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
+        check_new(self.out, self.resume, BESIDE)
+        needed = needed_by(self.policy)
+        if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
+            check_compatible(needed, Dataset.open(self.demos).interface, what=f"--demos {self.demos}")
+        check_policy_fits(self, self.policy)
+        check_terminal(self.teleop)
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        programs = (
+            Program("learner", (*PROGRAM, "hil", "learner", *self._learner(address))),
+            Program("actor", (*PROGRAM, "hil", "actor", *self._actor(address)), terminal=self.screen),
+        )
+        environment = {TOKEN_VARIABLE: new_token(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+        begun = time.monotonic()
+        quiet = self.json or (self.screen and sys.stdin.isatty())  # the device shows the state
+        bar = Progress("teaching", total=self.env_steps, unit="control steps", show=SHOWN, quiet=quiet)
+        with bar as progress:
+            quit_early = run_processes(programs, self.out, environment, progress)
+        wall_s = {"run": time.monotonic() - begun}
+        arm = {"arm": read_json(path, what="the arm")} if (path := self.out / SPOOL / ARM).exists() else {}
+        if quit_early:
+            known = {key: value for row in list(read_metrics(self.out))[-1:] for key, value in row.items()}
+            steps = {key: known.get(key, 0) for key in ("env_steps", "updates")}
+            return {"run": str(self.out), "policy": str(self.out / "policy"), "finished": False, **steps, **arm,
+                    "task": self.task, "wall_s": wall_s}  # fmt: skip
+        result = read_json(self.out / RESULT, what=f"run {self.out}")
+        return {**result, **arm, "finished": True, "task": self.task, "wall_s": result["wall_s"] | wall_s}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        print_lines(lines(self, self, result), console)
+
+    def _learner(self, address: str) -> list[str]:
+        own = {f.name for f in fields(LearnerArguments)} - {"resume", "json", "verbose", "config"}
+        words = [*words_of(self, own), "--listen", address, "--go-on", "--json"]
+        return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
+
+    def _actor(self, address: str) -> list[str]:
+        own = {f.name for f in fields(WorldArguments)} - {f.name for f in fields(Command)}
+        return [
+            *words_of(self, own), "--policy", str(self.policy), "--out", str(self.out / "spool"),
+            "--learner", address, "--json",
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class HilLearner(LearnerArguments):
+    """Learn from what actors send. Can be killed at any moment and resumed exactly; asks nothing."""
+
+    listen: str = "127.0.0.1:7350"
+    """HOST:PORT; port 0 takes a free one. Beyond loopback --certs is required."""
+    token: str = ""
+    """What actors must bring; by default that of --certs, ROBOLEARN_HIL_TOKEN, or a new one in <out>/token."""
+    certs: Path | None = None
+    """A folder of `robolearn hil certs`."""
+    go_on: bool = False
+    """Go on with the run in --out if there is one: --resume for programs that start this one again."""
+    nice: int = 0
+    """How much of the processor to leave to others, 0 to 19."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.hil.learner_process import LearnerProcess
+        from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
+
+        self.check_learner()
+        return LearnerProcess(
+            policy=self.policy,
+            out=self.out,
+            config=LearnerConfig(
+                algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed,
+                curriculum=self.curriculum, reward=self.reward,
+            ),
+            budget=Budget(env_steps=self.env_steps, episodes=self.episodes),
+            options=LearnerOptions(
+                publish_every=self.publish_every, checkpoint_s=self.checkpoint_s, success_window=self.success_window,
+                cut_after_s=self.cut_after_s, awaited=int(self.go_on),
+            ),
+            demos=self.demos, device=self.device, listen=self.listen, token=self.token, certs=self.certs,
+            resume=self.resume, go_on=self.go_on, nice=self.nice, quiet=self.json,
+        ).run()  # fmt: skip
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        print_lines(learner_lines(self, result), console)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HilActor(ActorArguments):
+    """Act in a world or on an arm, step by step, for a learner, and let an operator take over. Asks nothing on standard
+    input unless your device is there; what it did is on its disk before it is sent, and goes on from there after a
+    kill."""
+
+    def run(self) -> dict[str, Any]:
+        import torch
+
+        from policies.storage.checkpoint import load_chunk_policy
+        from robolearn.core.device import resolve_device
+
+        self.check_world()
+        torch.set_num_threads(1)
+        base = load_chunk_policy(self.policy, resolve_device(self.device))
+        if self.robot:
+            from robolearn.cli.hil.arm import play_on_arm
+
+            return play_on_arm(self, base)
+        return self._play_in_a_world(base)
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        print_lines(actor_lines(self, result), console)
+
+    def _play_in_a_world(self, base: Any) -> dict[str, Any]:
+        from robolearn.core import bind_policy
+        from robolearn.hil.actor import Actor
+        from robolearn.hil.agent import DoubleBufferedPolicy
+        from robolearn.hil.link import opened
+        from robolearn.hil.processes import stopping
+        from sim.registry import WorldConfig
+
+        outbox, link = self.make_link(base)
+        env = None
+        try:
+            world = WorldConfig(self.task, threads=1).matching(base.interface)
+            env = world.build(1)
+            if self.teleop and world.family.has_scene:
+                env.max_episode_steps = round(self.seconds * env.interface.control_hz)
+            bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
+            with stopping() as stop, opened(link), self._people(env, stop) as (console, person):
+                config = link.open(stop)
+                if config is None:
+                    raise KeyboardInterrupt
+                if person is not None and config.pace != "realtime":
+                    raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside a person")
+                buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
+                link.start(buffered)
+                actor = Actor(
+                    env, buffered, link, outbox, config, self.name, tuple(base.interface.observation),
+                    self._operators(env) if person is None else lambda _: person, console,
+                )  # fmt: skip
+                sys.setswitchinterval(SWITCH_S)
+                played = actor.run(stop)
+                period = link.measure()
+                if stop():
+                    raise KeyboardInterrupt
+        finally:
+            outbox.close()
+            if env is not None:
+                env.close()
+        return actor_result(self, played, outbox, link, period)
+
+    @contextlib.contextmanager
+    def _people(self, env: Any, stop: Callable[[], bool]) -> Iterator[tuple[Any, Any]]:
+        """(console, person with a device), each or None."""
+        from robolearn.hil.device_operator import DeviceOperator
+        from robolearn.hil.devices import opened_page
+        from robots import ROBOTS
+
+        with opened_page(self.console, self.out, env.interface, getattr(env, "scene", None), stop) as page:
+            if not self.teleop:
+                yield page, None
+                return
+            robot = ROBOTS.get(env.interface.embodiment)
+            if robot is None:
+                raise BadInput("--teleop", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
+            with self.opened_device(env.interface, robot) as device:
+                scene = None if self.screen else getattr(env, "scene", None)
+                person = DeviceOperator(device, env.interface, robot, scene=scene, ending=stop, console=page)
+                yield person, person
+
+    def _operators(self, env: Any) -> Callable[[int], Any] | None:
+        if self.operator == "none":
+            return None
+        from sim.experts import make_operator
+
+        make_operator(self.task, env.interface, 1, 0)  # a task without a script is refused now
+        return lambda seed: make_operator(self.task, env.interface, 1, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HilCerts(Command):
+    """Make an authority, certificates for a learner and its actors, and a token.
+
+    Copy ca.pem, actor.pem, actor.key and token to the actors' machines; ca.key stays here.
+    """
+
+    out: Path
+    """The new folder."""
+    hosts: tuple[str, ...] = ()
+    """Names and addresses by which actors reach the learner, beside localhost and this machine's name."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.hil.wire.certificates import DAYS, make_certificates
+
+        paths = make_certificates(self.out, self.hosts)
+        return {"certs": str(self.out), "files": sorted(path.name for path in paths), "days": DAYS}
