@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from robolearn.core import NonFinite, Observation
 from robolearn.hil.operator_console import OperatorCommand
-from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rollout import Decision
 from robots.chunk_execution import Delayed, ExecutionHistory
+
+if TYPE_CHECKING:  # it loads pyarrow, which starts threads
+    from robolearn.rl.algorithms.off_policy import OffPolicy
 
 
 class Operator(Protocol):
