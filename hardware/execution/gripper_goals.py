@@ -26,7 +26,7 @@ class GripperGoals:
 
     Attributes:
       goal: opening of the goal under way or done last [m]; NaN before the first, and after one that failed to start.
-      busy: whether one is under way.
+      busy: one is under way.
     """
 
     def __init__(self, most: float, clock: Callable[[], float] = monotonic) -> None:
@@ -55,7 +55,7 @@ class GripperGoals:
 
     @property
     def due(self) -> bool:
-        """Whether another goal than the present one is wanted by now."""
+        """True where another goal than the present one is wanted by now."""
         now = self._clock()
         if now < self._not_before:
             return False
@@ -70,7 +70,7 @@ class GripperGoals:
         return 0.0 if self._wanted < self._from else self._most
 
     def begin(self, measured: float) -> tuple[float, bool]:
-        """Take the goal that is due: its opening [m], and whether that closes the gripper, measured at `measured`."""
+        """Take the goal that is due: its opening [m], and True where that closes a gripper at `measured` [m]."""
         before = next((width for width in (measured, self.goal) if math.isfinite(width)), self._most)
         moving = self._clock() - self._changed < STEADY_S
         self.goal = self._ahead() if moving else self._wanted

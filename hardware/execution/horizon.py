@@ -29,7 +29,7 @@ MOST_RATE = 0.02  # r_max
 
 
 class Point(NamedTuple):
-    """Where the arm is to be, and when."""
+    """A position of the arm and its time."""
 
     at: float  # by the controller's clock [s]
     positions: Array  # (n,) [rad]
@@ -55,7 +55,7 @@ class Horizon:
         self._rate = 0.0
 
     def ran_out(self, now: float) -> bool:
-        """Whether the arm has come to its last point in mid-motion, and so stands where nobody meant it to.
+        """True where the arm has come to its last point in mid-motion, and so stands where it was not meant to.
 
         Args:
           now: by the controller's clock [s]. One that is set elsewhere counts as late, or is followed slowly.
@@ -63,7 +63,7 @@ class Horizon:
         return bool(self._points) and now > self._points[-1].at and bool(np.any(self._points[-1].velocities))
 
     def points(self, positions: ArrayLike, velocities: ArrayLike, now: float) -> list[Point]:
-        """What to send when the set-point `positions`, `velocities` (n,) is made: the first is due by `now`."""
+        """Points to send when the set-point `positions`, `velocities` (n,) is made: the first is due by `now`."""
         q, v = np.array(positions, dtype=np.float64), np.array(velocities, dtype=np.float64)
         goal = now + self._seconds
         if not self._points or now > self._points[-1].at:

@@ -1,4 +1,4 @@
-"""An independent witness of what was commanded to an arm, and how close to its limits that came.
+"""An independent witness of the commands to an arm and of their distance from its limits.
 
 It stands beside the controller, behind everything that is meant to keep commands within limits, and shares no
 arithmetic with it. Commands are taken as what they are to a position controller, set-points one period Δt apart:
@@ -155,7 +155,7 @@ class LimitMonitor:
             self._state_margin = min(self._state_margin, float(margin.min()))
 
     def summary(self) -> dict[str, Any]:
-        """What was seen so far, ready for JSON.
+        """Summary so far, ready for JSON.
 
         Keys: ``commands``; ``violations`` and ``violations_by_kind``; ``non_finite``; ``peak`` with
         ``position_margin`` (smallest distance of a command to a position limit, negative beyond it) and
@@ -179,7 +179,7 @@ class LimitMonitor:
         }
 
     def _at_arm(self, q: Array) -> bool:
-        """Whether `q` is where the arm is measured."""
+        """True where `q` is where the arm is measured."""
         return self._measured is not None and bool((np.abs(q - self._measured) <= START_RAD).all())
 
     def _after_gap(

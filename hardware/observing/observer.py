@@ -1,4 +1,4 @@
-"""From messages to a policy's observation: the newest of every input, and whether it is fresh and valid.
+"""From messages to a policy's observation: the newest of every input, its freshness and validity.
 
 The age of an input is the steady time since its arrival. Its own stamps give the order of messages and show whether
 it still advances: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture*
@@ -62,7 +62,7 @@ class ContactReader:
         stamp: float,
         positions: Sequence[float] | Array = (),
     ) -> bool:
-        """Take a message in, with positions [rad] beside raw torques; whether it is whole and newer than the last."""
+        """Take a message in, with positions [rad] with raw torques; True where it is whole and newer than the last."""
         if not self.concerns(names):
             return False
         index = {name: i for i, name in enumerate(names)}
@@ -90,15 +90,15 @@ class ContactReader:
         return True
 
     def concerns(self, names: Sequence[str]) -> bool:
-        """Whether a message with these names is about the arm: joint states may be another device's, too."""
+        """True where a message with these names is about the arm: joint states may be another device's, too."""
         return self._gravity is None or any(name in names for name in self._names)
 
     def problem(self) -> str:
-        """What is wrong with the messages, or nothing."""
+        """The problem with the messages, or nothing."""
         return self.freshness.problem()
 
     def push(self) -> str:
-        """What is more than the contract permits, or nothing."""
+        """The excess over what the contract permits, or nothing."""
         if self.values is None:
             return ""
         felt = self.values.reshape(2, 3) if len(self._parts) == 2 else self.values[:, None]
@@ -136,7 +136,7 @@ class JointReader:
         self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
 
     def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
-        """Take a message in; whether it was the arm's, is whole and newer than the last."""
+        """Take a message in; True where it is the arm's, whole and newer than the last."""
         index = {name: i for i, name in enumerate(names)}
         missing = [name for name in self.contract.joints if name not in index]
         others = len(missing) == len(self.contract.joints)
@@ -170,7 +170,7 @@ class JointReader:
         return self.contract.gripper_width(list(self._gripper.values()))
 
     def problem(self) -> str:
-        """What is wrong, or nothing."""
+        """The problem, or nothing."""
         if problem := self.freshness.problem():
             return problem
         silent = [name for name, value in self._gripper.items() if not np.isfinite(value)]
@@ -224,7 +224,7 @@ class Observer:
                 self._pictures[name] = _Picture(Freshness(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
-        """Take the task's vector in; whether it is whole and newer than the last."""
+        """Take the task's vector in; True where it is whole and newer than the last."""
         freshness = self._objects
         if freshness is None:
             return False
@@ -282,7 +282,7 @@ class Observer:
         return stamps | {f"images.{name}": picture.freshness.stamp for name, picture in self._pictures.items()}
 
     def problem(self) -> str:
-        """What is wrong with the first input that is not fresh or not valid, or nothing."""
+        """The problem of the first input that is not fresh or not valid, or nothing."""
         if problem := self.joints.problem():
             return problem
         if self._objects is not None and (problem := self._objects.problem()):

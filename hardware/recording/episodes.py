@@ -34,8 +34,8 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class Do(StrEnum):
-    """What is to be done now, in this order."""
+class EpisodeCommand(StrEnum):
+    """A step to take now, in this order."""
 
     DROP = "drop"  # drop the running episode, then call `saved`
     STORE = "store"  # store it with the `verdict`, then call `saved`
@@ -47,7 +47,7 @@ class Do(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an episode ended."""
+    """The end of an episode."""
 
     success: bool
     truncated: bool = False  # by the clock
@@ -100,7 +100,7 @@ class Episodes:
 
     # --- what happens ---------------------------------------------------------------------------------------
 
-    def up(self) -> list[Do]:
+    def up(self) -> list[EpisodeCommand]:
         """Everything that a recording needs is there."""
         if self.phase is not Phase.STARTING:
             return []
@@ -108,7 +108,7 @@ class Episodes:
             return self.end("nothing left to record")
         return self._wait("press START")
 
-    def handle(self, event: EpisodeEvent) -> list[Do]:
+    def handle(self, event: EpisodeEvent) -> list[EpisodeCommand]:
         """The operator asks for something; what makes no sense now is ignored, with a `message`."""
         if self.phase is Phase.ENDED:
             return []
@@ -129,17 +129,17 @@ class Episodes:
             return self._redo()
         return self.judged(Verdict(event is EpisodeEvent.SUCCESS))
 
-    def prepared(self) -> list[Do]:
+    def prepared(self) -> list[EpisodeCommand]:
         """The arm is armed."""
         if self.phase is not Phase.PREPARING:
-            return [Do.DISARM]  # the operator has discarded it meanwhile
+            return [EpisodeCommand.DISARM]  # the operator has discarded it meanwhile
         if self.placing:
             self.phase = Phase.READY
             self.message = "put the arm in its place, then START records" if self.recording else "the arm follows you"
             return []
         return self._begin()
 
-    def put_off(self, why: str) -> list[Do]:
+    def put_off(self, why: str) -> list[EpisodeCommand]:
         """The episode that has just begun cannot be recorded yet: nothing of it is there to be dropped."""
         if self.phase is not Phase.RECORDING:
             return []
@@ -147,40 +147,45 @@ class Episodes:
         if self.placing:
             self.phase, self.message = Phase.READY, message
             return []
-        return [Do.DISARM, *self._wait(message)]
+        return [EpisodeCommand.DISARM, *self._wait(message)]
 
-    def refused(self, why: str) -> list[Do]:
+    def refused(self, why: str) -> list[EpisodeCommand]:
         """The arm cannot be armed."""
         if self.phase is not Phase.PREPARING:
             return []
-        return [Do.DISARM, *self._wait(f"{why}. START tries again"), *self._vain(why)]
+        return [EpisodeCommand.DISARM, *self._wait(f"{why}. START tries again"), *self._vain(why)]
 
-    def stopped(self, why: str) -> list[Do]:
+    def stopped(self, why: str) -> list[EpisodeCommand]:
         """The safety filter stopped the arm, or what the recording observes is not valid any more."""
         if not self.armed:
             return []
         self._start = False  # asked for before the stop: nothing arms itself again
         running = self.phase is Phase.RECORDING
         what = f"episode {self.number + 1} dropped: " if running else ""
-        dos = [Do.DROP] if running else []
+        commands = [EpisodeCommand.DROP] if running else []
         self.saving |= running
         self.dropped += running
-        return [*dos, Do.DISARM, *self._wait(f"{what}{why}. START goes on"), *(self._vain(why) if running else ())]
+        return [
+            *commands,
+            EpisodeCommand.DISARM,
+            *self._wait(f"{what}{why}. START goes on"),
+            *(self._vain(why) if running else ()),
+        ]
 
-    def judged(self, verdict: Verdict) -> list[Do]:
+    def judged(self, verdict: Verdict) -> list[EpisodeCommand]:
         """The running episode has ended: by the operator, the simulator or the clock."""
         if self.phase is not Phase.RECORDING:
             return []
         self.verdict, self.saving, self.storing = verdict, True, True
         word = "success" if verdict.success else "time is over" if verdict.truncated else "failure"
-        return [Do.STORE, *self._between(word)]
+        return [EpisodeCommand.STORE, *self._between(word)]
 
     def lost(self) -> None:
         """What was to be stored is not."""
         self.dropped += self.storing
         self.saving = self.storing = False
 
-    def saved(self) -> list[Do]:
+    def saved(self) -> list[EpisodeCommand]:
         """The episode at hand is stored, or dropped."""
         self.saving = False
         if self.storing:
@@ -194,7 +199,7 @@ class Episodes:
             return self._started()
         return []
 
-    def end(self, message: str) -> list[Do]:
+    def end(self, message: str) -> list[EpisodeCommand]:
         """Nothing more is recorded; a running episode is dropped."""
         if self.phase is Phase.ENDED:
             return []
@@ -202,54 +207,54 @@ class Episodes:
         self.saving |= running
         self.dropped += running
         self.phase, self.message = Phase.ENDED, message
-        return [*([Do.DROP] if running else []), Do.DISARM, Do.END]
+        return [*([EpisodeCommand.DROP] if running else []), EpisodeCommand.DISARM, EpisodeCommand.END]
 
     # --- ways ------------------------------------------------------------------------------------------------
 
-    def _started(self) -> list[Do]:
+    def _started(self) -> list[EpisodeCommand]:
         if self.phase in (Phase.WAITING, Phase.READY) and self.saving:
             self._start = True
         elif self.phase is Phase.WAITING:
             self.phase, self.message = Phase.PREPARING, "preparing"
-            return [Do.PREPARE]
+            return [EpisodeCommand.PREPARE]
         elif self.phase is Phase.READY and self.recording:
             return self._begin()
         elif self.phase is Phase.RECORDING:
             self.message = "recording already"
         return []
 
-    def _begin(self) -> list[Do]:
+    def _begin(self) -> list[EpisodeCommand]:
         self.phase, self.message = Phase.RECORDING, f"recording episode {self.number + 1}"
-        return [Do.BEGIN]
+        return [EpisodeCommand.BEGIN]
 
-    def _discarded(self) -> list[Do]:
+    def _discarded(self) -> list[EpisodeCommand]:
         self._start = False
         if self.phase is Phase.RECORDING:
             self.saving, self.dropped = True, self.dropped + 1
-            return [Do.DROP, Do.DISARM, *self._wait("discarded. START begins anew")]
+            return [EpisodeCommand.DROP, EpisodeCommand.DISARM, *self._wait("discarded. START begins anew")]
         if self.phase is Phase.WAITING:
             return []
-        return [Do.DISARM, *self._wait("press START")]
+        return [EpisodeCommand.DISARM, *self._wait("press START")]
 
-    def _redo(self) -> list[Do]:
+    def _redo(self) -> list[EpisodeCommand]:
         self.saving, self.dropped = True, self.dropped + 1
         if self.placing:
-            return [Do.DROP, *self._between("dropped")]
+            return [EpisodeCommand.DROP, *self._between("dropped")]
         self._start = True  # as soon as it is dropped
-        return [Do.DROP, Do.DISARM, *self._wait("once more")]
+        return [EpisodeCommand.DROP, EpisodeCommand.DISARM, *self._wait("once more")]
 
-    def _between(self, word: str) -> list[Do]:
+    def _between(self, word: str) -> list[EpisodeCommand]:
         """After an episode, as armed as the arm stays."""
         if self.placing:
             self.phase, self.message = Phase.READY, f"{word}. Put everything in its place, then START records"
             return []
-        return [Do.DISARM, *self._wait(f"{word}. START begins the next")]
+        return [EpisodeCommand.DISARM, *self._wait(f"{word}. START begins the next")]
 
-    def _wait(self, message: str) -> list[Do]:
+    def _wait(self, message: str) -> list[EpisodeCommand]:
         self.phase, self.message = Phase.WAITING, message
         return []
 
-    def _vain(self, why: str) -> list[Do]:
+    def _vain(self, why: str) -> list[EpisodeCommand]:
         self._in_vain += 1
         if self._in_vain < self._give_up:
             return []

@@ -1,4 +1,4 @@
-"""The DDS check: whether messages go between two processes on this machine; part of `robolearn doctor`.
+"""The DDS check: do messages go between two processes on this machine; part of `robolearn doctor`.
 
     python -m hardware.ros2.dds_check
 

@@ -44,7 +44,7 @@ _OLD_S = 0.1
 
 
 def parse(text: str) -> dict[str, str]:
-    """Where → what.
+    """Place → fault.
 
     Raises:
       BadInput: there is no such fault.
@@ -76,7 +76,7 @@ class VectorFault:
         self._count = 0
 
     def apply(self, what: str | None, sample: Sample) -> Sample | None:
-        """What is sent in place of `sample`; None for nothing."""
+        """The message in place of `sample`; None: none."""
         names, q, v, at = sample
         self._past.append(sample)
         while len(self._past) > 1 and at - self._past[1][3] >= _OLD_S:
@@ -109,7 +109,7 @@ class CameraFault:
         self._held: NDArray[np.uint8] | None = None
 
     def apply(self, what: str | None, picture: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """What is sent in place of `picture` (H, W, 3); None for nothing."""
+        """The picture in place of `picture` (H, W, 3); None: none."""
         if what == "stop":
             return None
         if what == "black":

@@ -1,4 +1,4 @@
-"""A node that films: at the control rate it notes what is to be seen, and a thread of its own draws and writes it.
+"""A node that films: it notes the scene at the control rate, and a thread of its own draws and writes it.
 
 It only listens, as a process of its own that yields to all others: what drives an arm does not wait for a picture. What
 is to be seen is the arm and the scene of a simulation, or the cameras of a real station. A machine that draws more
@@ -39,7 +39,7 @@ Picture = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What is to be seen at one moment.
+    """The view at one moment.
 
     Attributes:
       q: (n,) joint positions [rad].
@@ -55,7 +55,7 @@ class Seen:
 
 
 class Drawer(Protocol):
-    """Makes a picture of what was seen; made, used and closed in one thread."""
+    """Draws one view; made, used and closed in one thread."""
 
     def draw(self, seen: Seen) -> Picture: ...
 
@@ -70,7 +70,7 @@ class FilmNode(StationNode):
     """The node `film`. Parameters: `contract`, `task` (of the simulated arm), `out`.
 
     Args:
-      make_drawer: contract and task → what draws.
+      make_drawer: contract and task → the drawer.
       write: writes the film.
       station: see `StationNode`.
     """
@@ -145,7 +145,7 @@ class FilmNode(StationNode):
         self._frames.put(seen)
 
     def _look(self) -> Callable[[], Seen] | None:
-        """What makes the next picture's content, in the thread that draws; None while something was never seen."""
+        """Content of the next picture, in the thread that draws; None while a part was never seen."""
         c = self.contract
         if c.simulated:
             q, scene = self._joints.q, self._scene

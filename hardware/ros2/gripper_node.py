@@ -6,7 +6,7 @@
 With the parameter `if_needed` it ends at once where the contract has no such action: launch files cannot read one.
 
 It listens to the contract's gripper topic only while the action's servers are there: the safety node does not arm an
-arm whose gripper nobody listens for.
+arm whose gripper has no listener.
 
 A driver may die or hang at any moment: a server that was killed counts as there until its lease ends, 20 s with DDS's
 defaults, and a goal that it had taken never ends. So each question has its time, after which it is given up.
@@ -42,7 +42,7 @@ class ActionGoal:
     Args:
       client: of the action.
       goal: its message.
-      ended: called once, with whether the goal had been taken; not after `forget`.
+      ended: called once, with True where the goal had been taken; not after `forget`.
       clock: steady time [s].
     """
 
@@ -63,7 +63,7 @@ class ActionGoal:
 
     @property
     def silent(self) -> bool:
-        """Whether the server owes an answer for too long."""
+        """True where the server owes an answer for too long."""
         return self._asked is not None and self._clock() - self._asked > ANSWER_S
 
     def cancel(self) -> None:
@@ -114,7 +114,7 @@ TICK_S = 0.02
 
 
 def has_actions(contract: Contract) -> bool:
-    """Whether the gripper is reached by this node; emulators of drivers do without actions that are not installed.
+    """True where the gripper is reached by this node; emulators of drivers do without actions that are not installed.
 
     Raises:
       BadInput: those of a real arm are not installed.
@@ -191,7 +191,7 @@ class GripperNode(StationNode):
             self._stop_listening()
 
     def _stop_listening(self) -> None:
-        """The safety node does not arm an arm whose gripper nobody listens for."""
+        """The safety node does not arm an arm whose gripper has no listener."""
         self._take = None
         for subscription in [one for one in self.subscriptions if one.topic_name == self._topic]:
             self.destroy_subscription(subscription)

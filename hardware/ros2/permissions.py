@@ -1,4 +1,4 @@
-"""Who may publish, hear, ask and answer what: the permissions of our nodes, as a policy of SROS2.
+"""Permissions of our nodes to publish, subscribe, call and serve, as a policy of SROS2.
 
 With DDS Security enforced, a program without a key takes no part, and one with a key does what its enclave permits: of
 our programs only the safety node may publish to the controller, and only the operator's hold the dead-man's switch. An
@@ -38,7 +38,7 @@ class Permissions:
       publish, subscribe: topics.
       reply, request: services.
       call: actions, as their client.
-      lifecycle: whether it is a lifecycle node.
+      lifecycle: it is a lifecycle node.
     """
 
     publish: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Permissions:
 
 
 def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permissions]:
-    """Node → what it may do at the station of `contract`.
+    """Node → its permissions at the station of `contract`.
 
     Args:
       poses: the safety node takes poses, from a node `planner` of somebody else's.

@@ -191,7 +191,7 @@ class PolicyNode(StationNode):
         return chunk
 
     def _tail(self) -> int:
-        """How many actions to send beyond those of the chunk: what is executed while the next is computed."""
+        """Number of actions sent beyond those of the chunk: those executed while the next is computed."""
         if (asked := self.value("tail_steps")) >= 0:
             return asked
         steps = statistics.median(self._took) / self._period
@@ -199,7 +199,7 @@ class PolicyNode(StationNode):
         return 0 if steps < 1 else math.ceil(steps) + 1
 
     def _warm_up(self, needed: Interface) -> None:
-        """Compile and allocate now, not while the arm moves, and see how long an inference takes."""
+        """Compile and allocate now, not while the arm moves, and measure an inference."""
         blank = {key: np.zeros((1, *spec.shape), spec.dtype) for key, spec in needed.observation.items()}
         chunk = self._act(blank)
         size = len(needed.action.names) or needed.action.size

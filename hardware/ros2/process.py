@@ -31,7 +31,7 @@ ACKNOWLEDGE_S = 0.5  # a node that has done its work waits at most so long until
 
 
 def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
-    """Run one node as `host` does, and print what was wrong; the exit code of the process.
+    """Run one node as `host` does, and print errors; the exit code of the process.
 
     Returns:
       0 ended by a signal or done, 1 failed, 2 bad input.
@@ -140,7 +140,7 @@ def _wait_acknowledged(node: Node) -> None:
 
 
 class _Stop:
-    """Whether to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
+    """A request to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
 
     def __init__(self) -> None:
         self.requested = False

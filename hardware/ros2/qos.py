@@ -55,11 +55,11 @@ was held up and reads them all finds none missing: a set-point left out is a ste
 ACCEPTED = stream(lease_s=None, depth=50)
 """A recording must not miss one while it is held up."""
 CONTROLLER = stream(lease_s=None)
-"""What a controller asks for."""
+"""As controllers ask for."""
 
 
 def latched(depth: int = 1) -> QoSProfile:
-    """Reliable and kept for those who come later: states and results."""
+    """Reliable and kept for later subscribers: states and results."""
     return QoSProfile(
         history=HistoryPolicy.KEEP_LAST, depth=depth, reliability=ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL,

@@ -24,10 +24,10 @@ class RecordNode(TeleopNode):
     """Records demonstrations.
 
     Args:
-      make_session: parameters → what to record; called once, when the node is configured.
+      make_session: parameters → the session; called once, when the node is configured.
       defaults: its parameters.
       name: of the node.
-      make: what the recording is, `Recording` or a class derived from it.
+      make: of the recording, `Recording` or a class derived from it.
       station: see `StationNode`.
 
     Attributes:

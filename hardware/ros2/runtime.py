@@ -32,7 +32,7 @@ from robolearn.core.machine import own_schedule, set_schedule, threads
 
 
 def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
-    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; whether it was granted.
+    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; True where it was granted.
 
     Args:
       priority: SCHED_FIFO's.
@@ -84,8 +84,8 @@ class Node(LifecycleNode):
       overrides: parameter values from the program, below those of the command line.
 
     Attributes:
-      active: whether the node may work: configured and activated.
-      failure: what went wrong in the last transition.
+      active: configured and activated.
+      failure: of the last transition.
       done: the node has nothing left to do: set by itself, and `spin` ends it as a signal does.
       error: why it has, where something went wrong.
     """
@@ -136,13 +136,13 @@ class Node(LifecycleNode):
         """The process is to end: begin to finish what must be finished."""
 
     def stopped(self) -> bool:
-        """Whether that is finished; waited for at most `stop_limit_s`."""
+        """True where that is finished; waited for at most `stop_limit_s`."""
         return True
 
     stop_limit_s = 1.0
 
     def on_fault(self, error: Exception) -> bool:
-        """A callback raised `error`. Returns whether the node goes on; by default it ends."""
+        """A callback raised `error`. Returns True where the node goes on; by default it ends."""
         return False
 
     @property
@@ -200,7 +200,7 @@ class Node(LifecycleNode):
         return take
 
     def beat(self, period_s: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once a period: what the node is for. By `spin` itself, elsewhere by a timer. Returns what ends it.
+        """Call back once a period, by `spin` itself or elsewhere by a timer. Returns a function that ends it.
 
         rclpy's executors build what they wait for anew each time, 0.7 ms for the services, timers and events of one of
         our nodes. Woken by 200 ticks and 400 messages a second that is half a core. So streams are polled when the

@@ -164,7 +164,7 @@ class SafetyClient:
         self._must(topics.ESTOP, timeout_s)
 
     def call(self, service: str, timeout_s: float = 5.0, *, at_once: bool = False) -> tuple[bool, str]:
-        """Call any Trigger service; whether it was done, and the message.
+        """Call any Trigger service; True where it was done, and the message.
 
         Raises:
           SafetySilent: the safety node hangs.

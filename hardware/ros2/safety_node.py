@@ -214,7 +214,7 @@ class SafetyNode(StationNode):
         return self._service(self._filter.reset, "reset: ready to be armed")(request, response)
 
     def _unauthorised(self, callers: Callers) -> str:
-        """Why the caller may neither arm nor reset."""
+        """The reason for which the caller may neither arm nor reset, or nothing."""
         for take in self._inputs:
             take()
         if not self._comparable:
@@ -235,7 +235,7 @@ class SafetyNode(StationNode):
         return self._service(self.supervisor.arm, "armed")(request, response)
 
     def _against_arming(self) -> str:
-        """Why the arm must not be armed, as far as the filter does not check it."""
+        """The reason against arming, as far as the filter does not check it, or nothing."""
         if not self.active:
             return "the safety node is not active"
         if self._problems:
@@ -323,7 +323,7 @@ class SafetyNode(StationNode):
         self._state_publisher.publish(messages.safety_report(state, reason, values, self.get_clock().now().to_msg()))
 
     def _look_around(self) -> None:
-        """Whether anybody else publishes to the controller."""
+        """Look for other publishers to the controller."""
         self._others = ""
         if self._mismatch:
             self._problems = self._check_qos()

@@ -73,7 +73,7 @@ class SceneMarkers:
 
 
 def read_scene(message: MarkerArray) -> Scene | None:
-    """What a message shows; None, and a line in the log, where it makes no sense."""
+    """The scene of a message; None, and a line in the log, where it makes no sense."""
     shapes: list[Shape] = []
     poses: list[list[float]] = []
     for marker in list(message.markers)[:MOST]:

@@ -59,12 +59,12 @@ class Callers:
 
 
 def comparable() -> bool:
-    """Whether identifiers of messages, endpoints and callers can be compared: in Fast DDS they are of one kind."""
+    """True where identifiers of messages, endpoints and callers can be compared: in Fast DDS they are of one kind."""
     return get_rmw_implementation_identifier().startswith("rmw_fastrtps")
 
 
 def same_program(first: object, second: object) -> bool:
-    """Whether two identifiers belong to endpoints of one program."""
+    """True where two identifiers belong to endpoints of one program."""
     both = isinstance(first, bytes) and isinstance(second, bytes)
     return both and first[:PARTICIPANT] == second[:PARTICIPANT]  # type: ignore[index]
 

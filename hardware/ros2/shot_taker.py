@@ -31,7 +31,7 @@ class ShotTaker:
       background: where its node spins.
       contract: the station.
       camera: the camera's name there.
-      board: what it looks at.
+      board: in the pictures.
 
     Attributes:
       shots: the pictures taken.
@@ -51,7 +51,7 @@ class ShotTaker:
         node.create_subscription(kind, self._camera.topic, self._on_picture, qos.sensor(2))
 
     def look(self) -> bool:
-        """Take a picture, if one can be taken now; whether it was."""
+        """Take a picture, if one can be taken now; True where it was."""
         past, newest = list(self._past), self._picture
         if not past or time.monotonic() - past[-1][0] > REST_S:
             self.note = f"no joint states on {self._contract.joint_states.topic}"

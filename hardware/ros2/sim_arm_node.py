@@ -49,7 +49,7 @@ COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=Re
 
 
 class World(Protocol):
-    """What the node needs of a simulated world; `sim.realtime.RealtimeWorld` is one. Units: rad, m, s."""
+    """A simulated world; `sim.realtime.RealtimeWorld` is one. Units: rad, m, s."""
 
     @property
     def outcome(self) -> dict[str, Any] | None:
@@ -85,7 +85,7 @@ class World(Protocol):
         ...
 
     def scene(self) -> Scene:
-        """What stands around the arm."""
+        """The scene around the arm."""
         ...
 
     def image(self, camera: str) -> NDArray[np.uint8]:
@@ -103,7 +103,7 @@ class SimArmNode(StationNode):
     A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
 
     Args:
-      make_world: contract, task and seed → what is simulated, in its first episode.
+      make_world: contract, task and seed → the world, in its first episode.
       station: see `StationNode`.
     """
 
@@ -351,7 +351,7 @@ class SimArmNode(StationNode):
         return messages.trigger(response, True, json.dumps({"episode": self._episode, "seed": self._seed}))
 
     def _restarted(self) -> None:
-        """The arm is elsewhere: emulators of drivers forget what they were told."""
+        """The arm is elsewhere: emulators of drivers forget their commands."""
 
     def _publish_summary(self) -> None:
         self._summaries.publish(messages.text(json.dumps(self.monitor.summary())))

@@ -17,7 +17,7 @@ from robots.stations import Contract, load_contract
 
 
 class StationOptions(TypedDict, total=False):
-    """What a program that makes a node may set: the station, the rclpy context, parameter values."""
+    """Settings of a program that makes a node: the station, the rclpy context, parameter values."""
 
     contract: Contract | None
     context: Context | None

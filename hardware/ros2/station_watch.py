@@ -74,7 +74,7 @@ class StationWatch:
                 self._samples[role] = []
 
     def seen(self) -> SeenStation:
-        """What was seen until now."""
+        """Everything seen until now."""
         found = {role: self._topic(role, topic) for role, topic in self._roles.items()}
         return SeenStation(found, time.time(), self._safety)
 
@@ -133,7 +133,7 @@ def watch(contract: Contract, seconds: float, domain: int | None = None) -> Seen
 
 
 def _offered() -> QoSProfile:
-    """What the safety node offers to controllers, as the middleware reports it: defaults read differently before."""
+    """QoS that the safety node offers to controllers, as the middleware reports it."""
     given = {name: getattr(qos.COMMAND, name) for name in ("history", "depth", "reliability", "durability")}
     watched = {"liveliness": qos.COMMAND.liveliness, "liveliness_lease_duration": qos.COMMAND.liveliness_lease_duration}
     return QoSProfile(**given, **watched, deadline=Infinite, lifespan=Infinite)

@@ -162,7 +162,7 @@ class TeleopNode(StationNode):
         super().destroy_node()
 
     def on_fault(self, error: Exception) -> bool:
-        """The device, or what records, failed: the arm is not commanded any more."""
+        """The device or the recording failed: the arm is not commanded any more."""
         failure = error if isinstance(error, RobolearnError) else RobolearnError(f"{type(error).__name__}: {error}")
         if self.session is None:
             self.error, self.done = self.error or failure, True
@@ -227,7 +227,7 @@ class TeleopNode(StationNode):
         self._follow_session()
 
     def _follow_session(self) -> None:
-        """What ends the session ends the node."""
+        """End the node with its session."""
         assert self.session is not None
         self.error, self.done = self.error or self.session.error, self.done or self.session.done
 

@@ -31,7 +31,7 @@ SIM_SCENE = "sim_arm/scene"  # sim_arm → pages: what stands around the arm, fo
 
 
 def namespace_of_nodes(station: str) -> str:
-    """Where the nodes of a station live, whose own namespace is ``""`` or ``"/left"``."""
+    """Namespace of the nodes of a station whose own namespace is ``""`` or ``"/left"``."""
     return f"{station}{NAMESPACE}"
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hardware.execution.setpoints import SetPoints
 from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
-from hardware.recording.episodes import Do, Episodes, Phase
+from hardware.recording.episodes import EpisodeCommand, Episodes, Phase
 from hardware.safety.types import SafetyState
 from hardware.teleop.arm_link import ArmLink, Call, Refused, Report, Steps, call, finished, pause, until
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
@@ -240,27 +240,27 @@ class Teleoperation:
 
     # --- what is to be done ----------------------------------------------------------------------------------
 
-    def do(self, dos: list[Do]) -> None:
-        """Do, or begin to do."""
-        for what in dos:
-            if what is Do.PREPARE:
+    def do(self, commands: list[EpisodeCommand]) -> None:
+        """Execute, or begin to execute."""
+        for what in commands:
+            if what is EpisodeCommand.PREPARE:
                 self._preparing = self._prepare()
-            elif what is Do.BEGIN:
+            elif what is EpisodeCommand.BEGIN:
                 self.step_count, self._begun = 0, self.clock()
                 self.begin()
-            elif what is Do.STORE:
+            elif what is EpisodeCommand.STORE:
                 self.store()
-            elif what is Do.DROP:
+            elif what is EpisodeCommand.DROP:
                 self.drop()
-            elif what is Do.DISARM:
+            elif what is EpisodeCommand.DISARM:
                 self._preparing, self._arming = None, ""
                 self._work.append(self._disarm())
-            elif what is Do.END:
+            elif what is EpisodeCommand.END:
                 if self.episodes.gave_up:
                     self.error = self.error or RobolearnError(self.episodes.gave_up)
                 self.done = True
-        if dos:
-            log.log(logging.WARNING if Do.DROP in dos else logging.INFO, "%s", self.episodes.message)
+        if commands:
+            log.log(logging.WARNING if EpisodeCommand.DROP in commands else logging.INFO, "%s", self.episodes.message)
 
     def _go_on(self) -> None:
         """One step of everything that takes time."""

@@ -39,9 +39,9 @@ class Deploy(Command):
     rehearse: bool = False
     """On a simulated arm behind an emulator of the station's driver: its topics, stamps and habits."""
     words: str = ""
-    """What to do, in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
+    """The task in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
     goals: str = ""
-    """Where the goals of a policy that was trained with --goal come from: a data set, of whose successful
+    """Goals of a policy that was trained with --goal: a data set, of whose successful
     demonstrations one lends its end to each episode, or in simulation expert: the end of the scripted expert's own
     demonstration from the same start."""
     goal_choice: GoalChoice = "nearest"
@@ -51,13 +51,13 @@ class Deploy(Command):
     guidance: float | None = None
     """w of a policy that was trained with a goal; by default as trained."""
     episodes: int = 50
-    """How many."""
+    """Number of episodes."""
     seed: int = 1000
     """Of starts and of the policy's noise."""
     device: str = "auto"
-    """Where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:INDEX."""
+    """Device of the policy: auto (a GPU where there is one), cpu, cuda or cuda:INDEX."""
     backend: BackendName = "torch"
-    """What computes the policy's decisions: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
+    """Backend of the policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
     precision: InferencePrecision = "float32"
     """Of the decisions: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     delay_steps: int = 0
@@ -136,7 +136,7 @@ class Deploy(Command):
         return {**result, "video": film.path and str(film.path), **({"video_error": film.error} if film.error else {})}
 
     def _goals(self, contract: Contract, folder: Path) -> str:
-        """What the policy node takes as its goals; those of the expert are written into `folder`."""
+        """Goals for the policy node; those of the expert are written into `folder`."""
         from robolearn.cli.goals import EXPERT, GoalSource, check_goal_flags
 
         check_goal_flags(self.goals, self.goal_choice)
@@ -158,7 +158,7 @@ class Deploy(Command):
         return str(folder / "goals.safetensors")
 
     def _deployment(self, contract: Contract, simulation: Simulation | None, goals: str) -> Deployment:
-        """What is to be done; refused before anything is started where nobody could be asked."""
+        """The deployment; refused before anything is started where there is no terminal to ask on."""
         from robolearn.core import BadInput
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordingSetup:
-    """What is to be recorded, on which arm, and by what device.
+    """A recording: task, arm, device.
 
     Attributes:
       robot: a contract's name or file.

@@ -59,16 +59,16 @@ class Simulation:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What is to run, where, and how often.
+    """A deployment: policy, station, episodes.
 
     Attributes:
       policy: as `policies.storage.loading.open_policy` takes it.
       robot: name or file of the contract, for the nodes.
       contract: the same, read, with the components of the task's privileged vector in simulation.
-      episodes: how many.
+      episodes: number of them.
       seed: of starts and of the policy's noise.
-      words: what a policy that was trained with words is told.
-      goals, goal_choice: what a policy that was trained with a goal is told; see
+      words: prompt of a policy that was trained with words.
+      goals, goal_choice: of a policy that was trained with a goal; see
       `policies.wrappers.goals.stored_goals`. denoise_steps, guidance: of its sampler, None as it was stored.
       limit_s: longest episode of a real arm [s].
       device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.

@@ -21,7 +21,7 @@ STOPS = ("space", "escape")
 
 
 class OperatorSwitch(SafetySwitch, Protocol):
-    """What keys operate; `hardware.ros2.safety_client.SafetyClient`."""
+    """The client that keys operate; `hardware.ros2.safety_client.SafetyClient`."""
 
     def reset(self, timeout_s: float = ...) -> None: ...
 
@@ -31,7 +31,7 @@ class OperatorSwitch(SafetySwitch, Protocol):
 
 
 class Pressed(Protocol):
-    """Where keys come from; `hardware.teleop.terminal.Keys`."""
+    """The source of keys; `hardware.teleop.terminal.Keys`."""
 
     gone: bool
 
@@ -132,7 +132,7 @@ def operate(
 
 
 def _heard(switch: OperatorSwitch) -> str:
-    """What the safety node reports, in a line; a node that hangs reports nothing, whatever it said last."""
+    """The report of the safety node, in a line; a node that hangs reports nothing, whatever its last state."""
     try:
         switch.check_heard()
     except SafetySilent as error:

@@ -218,7 +218,7 @@ def check_domain(domain: int | None) -> None:
 
 
 def may_be_realtime() -> bool:
-    """Whether this process may give its children real-time priority."""
+    """True where this process may give its children real-time priority."""
     import resource
 
     return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
@@ -245,7 +245,7 @@ def gripper_program(contract: Contract, robot: str, secured: tuple[str, ...] = (
         return []
     from hardware.ros2.gripper_node import has_actions
 
-    # Nobody waits for it: it may not take a core from the filter.
+    # Without priority: it may not take a core from the filter.
     return [node_program("gripper", robot, 0, secured=secured)] if has_actions(contract) else []
 
 
@@ -282,9 +282,9 @@ def arm_programs(
     Args:
       robot: the contract's name or file.
       priority: of SCHED_FIFO, where this machine permits it.
-      enclaves: whether each is put into its enclave.
+      enclaves: each is put into its enclave.
       task, seed: of the simulated arm.
-      module: what simulates it, with its first arguments.
+      module: of its simulation, with its first arguments.
     """
     from robolearn.deploy.processes import enclave, gripper_program, node_program
 

@@ -26,7 +26,7 @@ class Operator(Protocol):
     """The person beside a real arm."""
 
     def confirm_motion(self, robot: str) -> bool:
-        """Whether the arm may move by itself; asked once, before the first motion."""
+        """True where the arm may move by itself; asked once, before the first motion."""
         ...
 
     def restore_scene(self) -> None:
@@ -34,11 +34,11 @@ class Operator(Protocol):
         ...
 
     def ended_episode(self) -> bool:
-        """Whether the person ends the episode now; the arm may be moving, so this never waits."""
+        """True where the person ends the episode now; the arm may be moving, so this never waits."""
         ...
 
     def judge_success(self) -> bool:
-        """Whether the episode succeeded."""
+        """True where the episode succeeded."""
         ...
 
 
@@ -71,11 +71,11 @@ class SimulatedArm:
         time.sleep(SETTLE_S)
 
     def over(self) -> bool:
-        """Whether the task's episode has ended."""
+        """True where the task's episode has ended."""
         return self._episode in self._ended
 
     def judge(self) -> bool:
-        """Whether the task was solved; raises `RobolearnError` if the episode has not ended."""
+        """True where the task was solved; raises `RobolearnError` if the episode has not ended."""
         if not self.over():
             raise RobolearnError(f"the simulated arm has not ended episode {self._episode}: is this machine too busy?")
         return self._ended[self._episode]
@@ -104,7 +104,7 @@ class RealArm:
         self._confirmed = True
 
     def over(self) -> bool:
-        """Whether the operator ends the episode before its time."""
+        """True where the operator ends the episode before its time."""
         return self._operator.ended_episode()
 
     def judge(self) -> bool:
@@ -147,7 +147,7 @@ class SafetyStopped(RobolearnError):
 
 
 class SafetySwitch(Protocol):
-    """What a session needs of the safety node's client; `hardware.ros2.safety_client.SafetyClient`."""
+    """The safety node's client; `hardware.ros2.safety_client.SafetyClient`."""
 
     @property
     def state(self) -> str:
@@ -174,11 +174,11 @@ class Arm(Protocol):
         ...
 
     def over(self) -> bool:
-        """Whether the episode has ended by itself; the arm may be moving, so this never waits for a person."""
+        """True where the episode has ended by itself; the arm may be moving, so this never waits for a person."""
         ...
 
     def judge(self) -> bool:
-        """Whether the episode succeeded; the arm is at rest and disarmed."""
+        """True where the episode succeeded; the arm is at rest and disarmed."""
         ...
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardware.recording import Recording
-from hardware.recording.episodes import Do, Phase, Verdict
+from hardware.recording.episodes import EpisodeCommand, Phase, Verdict
 from hardware.teleop.arm_link import Steps
 from hardware.teleop.device import EpisodeEvent, Status
 from robolearn.core import ActionChunk, Interface, Observation, Policy
@@ -185,10 +185,10 @@ class HilRecording(Recording):
             self.episodes.message = f"{SILENT}: the arm holds. START goes on when it does"
             log.warning("%s", self.episodes.message)
 
-    def do(self, dos: list[Do]) -> None:
-        if Do.BEGIN in dos and not self._link.alive:
-            dos = self.episodes.put_off(SILENT)
-        super().do(dos)
+    def do(self, commands: list[EpisodeCommand]) -> None:
+        if EpisodeCommand.BEGIN in commands and not self._link.alive:
+            commands = self.episodes.put_off(SILENT)
+        super().do(commands)
 
     def before_step(self) -> None:
         super().before_step()

@@ -243,7 +243,7 @@ MUTANTS: dict[str, Mutant] = {
         "elif False:", STATION,
     ),
     "arm-begins-without-a-learner": Mutant(
-        f"{HIL}/arm_recording.py", "if Do.BEGIN in dos and not self._link.alive:", "if False:", STATION
+        f"{HIL}/arm_recording.py", "if EpisodeCommand.BEGIN in commands and not self._link.alive:", "if False:", STATION
     ),
     "arm-moves-though-the-page-says-stop": Mutant(
         f"{HIL}/arm_recording.py", "self.do(self.episodes.stopped(STOPPED))", "pass", STATION
