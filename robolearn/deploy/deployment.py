@@ -19,9 +19,9 @@ from robolearn.core.device import resolve_device
 from robolearn.deploy.processes import (
     Processes,
     Program,
+    arm_programs,
     choose_domain,
     enclave,
-    gripper_program,
     may_be_realtime,
     node_program,
 )
@@ -77,7 +77,7 @@ class Deployment:
       dry_run: nothing is published to the controller.
       realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
       simulation: the simulated arm, or None for a real one.
-      enclaves: whether every node runs in its enclave of `robolearn permissions`.
+      enclaves: every node runs in its enclave of `robolearn permissions`.
     """
 
     policy: str
@@ -204,14 +204,18 @@ def programs(deployment: Deployment) -> list[Program]:
     found = [
         node_program("policy", robot, priority, secured=secured("policy"), **policy),
         node_program("streamer", robot, priority, secured=secured("streamer"), **grace),
-        node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(deployment.dry_run).lower()),
     ]
-    if not deployment.dry_run:
-        found += gripper_program(deployment.contract, robot, secured("gripper"))
-    if simulation is not None:
-        arm: dict[str, Any] = {"task": simulation.task, "seed": deployment.seed}
-        found.append(node_program("sim_arm", robot, priority, simulation.module, secured("sim_arm"), **arm))
-    return found
+    task, module = ("", ()) if simulation is None else (simulation.task, simulation.module)
+    return found + arm_programs(
+        deployment.contract,
+        robot,
+        priority,
+        deployment.enclaves,
+        task,
+        deployment.seed,
+        module,
+        deployment.dry_run,
+    )
 
 
 def _run(

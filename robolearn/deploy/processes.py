@@ -24,6 +24,8 @@ from typing import IO, TYPE_CHECKING, Any
 from robolearn.core import BadInput, RobolearnError
 from robots.stations import Contract
 
+log = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     from robolearn.deploy import Program
     from robots.stations import Contract
@@ -192,7 +194,7 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, old)
 
 
-log = logging.getLogger(__name__)
+# --- how nodes are started: in which ROS domain, with which priority, by which command line ------------------------
 
 LAST_DOMAIN = 232  # of DDS: each domain has UDP ports of its own
 
@@ -276,24 +278,26 @@ def arm_programs(
     task: str,
     seed: int,
     module: tuple[str, ...] = ("robolearn.bench.emulators.node",),
+    dry_run: bool = False,
 ) -> list[Program]:
-    """The nodes of a station, in the order in which they end: the arm last.
+    """The nodes of a station, in the order in which they end: safety node, gripper, the arm where it is simulated.
 
     Args:
       robot: the contract's name or file.
       priority: of SCHED_FIFO, where this machine permits it.
       enclaves: each is put into its enclave.
       task, seed: of the simulated arm.
-      module: of its simulation, with its first arguments.
+      module: of its simulation, with its first arguments; empty: it runs elsewhere.
+      dry_run: nothing is sent to the arm.
     """
-    from robolearn.deploy.processes import enclave, gripper_program, node_program
 
     def secured(node: str) -> tuple[str, ...]:
         return enclave(contract, node, enclaves)
 
-    programs = [node_program("safety", robot, priority, secured=secured("safety"))]
-    programs += gripper_program(contract, robot, secured("gripper"))
-    if contract.simulated:
+    programs = [node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(dry_run).lower())]
+    if not dry_run:
+        programs += gripper_program(contract, robot, secured("gripper"))
+    if contract.simulated and module:
         arm: dict[str, Any] = {"task": task, "seed": seed}
         programs.append(node_program("sim_arm", robot, priority, module, secured("sim_arm"), **arm))
     return programs
