@@ -19,16 +19,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from robolearn.core import BadInput, RobolearnError
 from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 
-if TYPE_CHECKING:
-    from robolearn.deploy import Program
-    from robots.stations import Contract
 
 TAIL_LINES = 6  # of a dead node's log that an error quotes
 SAID = re.compile(r"(?:robolearn: )?error: (.*)")  # the one sentence of a node, or of a command
