@@ -77,8 +77,8 @@ class BenchmarkEncoders(Command):
         import torch
 
         from robolearn.core import ArraySpec, Interface
+        from robolearn.train.distill import LabelledWindows
         from robolearn.train.imitation import ImitationTrainer
-        from robolearn.train.labelled import LabelledWindows
 
         frames = max(FRAMES, self.batch)  # a batch is never larger than the set
         names = [f"images.{i}" for i in range(self.cameras)]

@@ -260,7 +260,7 @@ class Train(Command):
             yield
 
     def task(self, state: Path) -> dict[str, Any]:
-        """What such a process is told, as JSON values: flags, settings, and where states are."""
+        """The task of such a process, as JSON values: flags, settings, and where states are."""
         from robolearn.io.json_files import plain
 
         flags = {name: plain(getattr(self, name)) for name in SAME}

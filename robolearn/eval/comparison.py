@@ -190,7 +190,7 @@ def compare(a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B")
 
 @dataclass(frozen=True)
 class Gain:
-    """What fine-tuning gained, split into the choice of the initial noise and the training after it.
+    """The gain of fine-tuning, split into the choice of the initial noise and the training after it.
 
     A flow that imitates is as varied as its demonstrations, mistakes included. Where its paths begin is chosen before
     the first update, and that choice alone can repair part of them.

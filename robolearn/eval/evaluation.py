@@ -135,7 +135,7 @@ def evaluate(
 
 
 def same_starts(a: Evaluation, b: Evaluation) -> bool:
-    """Whether the episodes of `a` and `b` can be compared pair by pair."""
+    """True where the episodes of `a` and `b` can be compared pair by pair."""
     return (
         (a.task, a.seed, a.num_envs, a.episodes) == (b.task, b.seed, b.num_envs, b.episodes)
         and np.array_equal(a.world, b.world)

@@ -52,7 +52,7 @@ class Success:
 
     @property
     def successes(self) -> int:
-        """How many episodes succeeded."""
+        """Number of episodes that succeeded."""
         return round(self.rate * self.episodes)
 
     def to_json(self) -> dict[str, float | int]:

@@ -41,7 +41,7 @@ def draw_scores(quality: Quality) -> Figure:
 
 
 def draw_losses(episodes: Sequence[Judgement]) -> Figure:
-    """What the given episodes lost points to, one bar each."""
+    """Points that the given episodes lost, by rule, one bar each."""
     with mpl.rc_context(STYLE):
         names = [name for name in RULES if any(name in j.lost for j in episodes)]
         height = 1.1 + 0.23 * max(len(episodes), 3)
@@ -63,7 +63,7 @@ def draw_losses(episodes: Sequence[Judgement]) -> Figure:
 
 
 def draw_noise(quality: Quality) -> Figure:
-    """How much the actions differ from others', against how much the commands shake."""
+    """Divergence of the actions from others', against the shaking of the commands."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Noise and disagreement", "command jerk", "action divergence", lines=3)
         axes.grid(axis="x", linewidth=0.7)
@@ -82,7 +82,7 @@ def draw_noise(quality: Quality) -> Figure:
 
 
 def draw_progress(d: Demonstrations, quality: Quality) -> Figure:
-    """Where along the episodes the demonstrators disagree, by verdict."""
+    """Disagreement of the demonstrators along the episodes, by verdict."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Disagreement along the episode", "progress [%]", "action divergence", lines=3)
         owner = d.episode[quality.frame]
@@ -195,7 +195,7 @@ def render_quality(d: Demonstrations, quality: Quality, *, title: str, commands:
 
 
 def summary(quality: Quality) -> str:
-    """What to do, in a sentence or two."""
+    """Advice in a sentence or two."""
     drops, looks = quality.of_kind("drop"), quality.of_kind("look")
     if not drops and not looks:
         return f"Keep all {len(quality.episodes)} episodes."

@@ -129,7 +129,7 @@ def _scale(outcomes: Sequence[Outcome]) -> tuple[float, float]:
 
 
 def _outcome(o: Outcome, colour: str, by_return: bool, scale: tuple[float, float]) -> dict[str, Any]:
-    """What the card and the row of an outcome show."""
+    """Values of the card and the row of an outcome."""
     if by_return or o.success is None:
         m = o.mean_return or Estimate(np.nan, np.nan, np.nan, 0)
         value, low, high = m.mean, m.low, m.high

@@ -1,4 +1,4 @@
-"""What a report shows: plain values, never run folders, so whoever has results can write one."""
+"""The content of a report: plain values, never run folders, so that any results can be shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from robolearn.eval.video import Video
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one policy reached.
+    """Result of one policy.
 
     Attributes:
       name: e.g. ``"imitation"``.

@@ -1,4 +1,4 @@
-"""What a frozen encoder makes of each frame, computed once.
+"""Features of each frame by a frozen encoder, computed once.
 
 Training asks for the same frames in every epoch, and a frozen backbone says the same of them each time. Its answers are
 kept in memory as float32; what follows the backbone, which is trained, begins from them.
@@ -70,7 +70,7 @@ class CachedFeatures:
 
     @staticmethod
     def fits(source: FrameSource, images: frozenset[str], encode: Encode, capacity: int = 0) -> bool:
-        """Whether the features of all frames fit into memory; says so in the log where they do not."""
+        """True where the features of all frames fit into memory; the log says so where they do not."""
         one = encode(_frames(source.gather(torch.zeros(1, dtype=torch.int64)), sorted(images)))
         size = 4 * max(capacity, len(source)) * sum(value.numel() for value in one.values())
         room = MEMORY_SHARE * available_memory()

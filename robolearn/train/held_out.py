@@ -26,7 +26,7 @@ def split_episodes(episodes: int, config: ImitationConfig) -> tuple[list[int], l
 
 @dataclass(frozen=True)
 class Part:
-    """What is trained on of one data set: its windows, and those held out; `weights` are of the `episodes`."""
+    """The windows of one data set that are trained on, and those held out; `weights` are of the `episodes`."""
 
     train: Windows
     held: Windows | None

@@ -359,7 +359,7 @@ class ImitationTrainer:
 
 
 def _spoken(interface: Interface) -> str:
-    """What a policy sees and does, in short: ``proprio (18,), objects (6,) → action (7,)``."""
+    """Observation and action of a policy, in short: ``proprio (18,), objects (6,) → action (7,)``."""
     sees = ", ".join(f"{name} {spec.shape}" for name, spec in interface.observation.items())
     return f"{sees} → action {interface.action.shape}"
 

@@ -215,12 +215,12 @@ def _here(meeting: Path, rank: int) -> Path:
 
 
 def followed() -> dict[str, Any]:
-    """What the leading process told this one, with its ``rank``, the ``count`` and where they meet."""
+    """The task that the leading process gave this one, with its ``rank``, the ``count`` and where they meet."""
     return json.loads(sys.stdin.read())
 
 
 def device_of(device: str, rank: int, count: int) -> str:
-    """Where process `rank` computes: cpu, or of `cuda` the GPU of its number; raises `BadInput` for too few GPUs."""
+    """Device of process `rank`: cpu, or of `cuda` the GPU of its number; raises `BadInput` for too few GPUs."""
     if device == "cpu":
         return device
     import torch

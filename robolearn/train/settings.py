@@ -18,7 +18,7 @@ VECTORS_BATCH, PICTURES_BATCH = 256, 64  # windows of a gradient step, unless so
 
 @dataclass(frozen=True)
 class ImitationConfig:
-    """How a policy is trained on demonstrations."""
+    """Settings of imitation."""
 
     policy: PolicyConfig = field(default_factory=FlowConfig)
     steps: int = 3000
@@ -91,13 +91,13 @@ class ImitationConfig:
 
     @property
     def iterations(self) -> int:
-        """How many iterations of the loop make up `steps`; the last one may be shorter."""
+        """Number of iterations that make up `steps`; the last one may be shorter."""
         return -(-self.steps // self.steps_per_iteration)
 
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """How a policy that sees is taught by one that knows the simulator's truth."""
+    """Settings of the distillation of a policy with privileged observations into one that sees by cameras."""
 
     imitation: ImitationConfig = field(
         default_factory=lambda: ImitationConfig(FlowConfig(initial_noise_std=0.0), steps=4000, batch=64)

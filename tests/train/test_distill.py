@@ -17,8 +17,7 @@ from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.eval import evaluate
 from robolearn.rollout.agents import LABEL, DaggerAgent
-from robolearn.train.distill import Distiller
-from robolearn.train.labelled import LabelledWindows
+from robolearn.train.distill import Distiller, LabelledWindows
 from robolearn.train.settings import DistillConfig, ImitationConfig
 
 OBSERVATION = {

@@ -18,9 +18,9 @@ from robolearn.core import ArraySpec, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter, Windows
 from robolearn.data.mixture import Mixture
 from robolearn.train import feature_cache
+from robolearn.train.distill import LabelledWindows
 from robolearn.train.feature_cache import BLOCK, CachedFeatures
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
-from robolearn.train.labelled import LabelledWindows
 
 pytestmark = pytest.mark.long
 
