@@ -102,6 +102,8 @@ class Sweep(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
+        from robolearn.cli.sweep_report import text_of
+
         metrics = list(dict.fromkeys(name for row in result["settings"] for name in row["metrics"]))
         table = Table(
             "setting",
@@ -110,8 +112,9 @@ class Sweep(Command):
             title="mean over the seeds, with its 95% interval",
         )
         for row in result["settings"]:
-            values = [row["metrics"].get(name) for name in metrics]
-            table.add_row(row["name"], str(len(row["runs"])), *(_span(value) for value in values))
+            values = [(name, row["metrics"].get(name)) for name in metrics]
+            cells = ("–" if value is None else text_of(name, value) for name, value in values)
+            table.add_row(row["name"], str(len(row["runs"])), *cells)
         console.print(table)
         console.print(f"report: {result['report'] or result['report_error']}")
 
@@ -181,10 +184,3 @@ def _varied(word: str) -> tuple[str, tuple[str, ...]]:
 def _folder(setting: Mapping[str, str]) -> str:
     """A name for a folder: ``lr=0.001,batch=64``."""
     return re.sub(r"[^\w=,.+-]", "_", ",".join(f"{name}={value}" for name, value in setting.items()))
-
-
-def _span(value: Mapping[str, Any] | None) -> str:
-    if value is None:
-        return "–"
-    text = f"{value['mean']:.4g}"
-    return text if value["low"] is None else f"{text} ({value['low']:.4g}–{value['high']:.4g})"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.eval.intervals import Success, over_seeds
+from robolearn.eval.intervals import over_seeds
 from robolearn.eval.plots import Curve, mean_series
 from robolearn.eval.report import write_report
 from robolearn.eval.report_data import Outcome, ReportData
@@ -98,16 +98,11 @@ def write(
 ) -> Path:
     """Write ``report.html`` into `out`; returns its path."""
 
-    pooled: dict[str, list[Mapping[str, Any]]] = {}
+    by_setting: dict[str, list[Mapping[str, Any]]] = {}
     for one, result in zip(ones, results, strict=True):
         if success := (result.get("evaluation") or {}).get("success"):
-            pooled.setdefault(name_of(one), []).append(success)
-    shown = []
-    for name, each in pooled.items():
-        episodes = sum(success["episodes"] for success in each)
-        solved = sum(round(success["rate"] * success["episodes"]) for success in each)
-        rates = ", ".join(f"{success['rate']:.1%}" for success in each)
-        shown.append(Outcome(name, Success.of(solved, episodes), note=f"episodes of all seeds together; {rates}"))
+            by_setting.setdefault(name_of(one), []).append(success)
+    shown = [_outcome(name, each) for name, each in by_setting.items()]
     seeds = len({one.seed for one in ones})
     return write_report(
         out / "report.html",
@@ -117,16 +112,11 @@ def write(
             outcomes=shown,
             curves=curves(ones),
             commands=[line],
-            settings={row["name"]: {name: _text(value) for name, value in row["metrics"].items()} for row in settings},
+            settings={
+                row["name"]: {name: text_of(name, value) for name, value in row["metrics"].items()} for row in settings
+            },
             notes=["Intervals in the table of settings are over the seeds: mean ± t s/√n."],
         ),
-    )
-
-
-def _text(value: Mapping[str, Any]) -> str:
-    text = f"{value['mean']:.4g}"
-    return (
-        text if value["low"] is None else f"{text} ({value['low']:.4g} to {value['high']:.4g}, {value['count']} seeds)"
     )
 
 
@@ -147,3 +137,28 @@ class SweepRun:
     path: Path
     command: Any
     line: tuple[str, ...] = ()
+
+
+def _outcome(name: str, each: Sequence[Mapping[str, Any]]) -> Any:
+    """The successes of a setting's seeds: of several the mean with its interval over the seeds."""
+
+    if len(each) == 1:
+        return Outcome(name, Success(**each[0]), note="one seed: an interval over its episodes")
+    found = over_seeds([success["rate"] for success in each], rates=True)
+    rates = ", ".join(f"{success['rate']:.1%}" for success in each)
+    episodes = sum(success["episodes"] for success in each)
+    note = f"mean and interval over {found.count} seeds: {rates}"
+    return Outcome(name, Success(found.mean, found.low, found.high, episodes), note=note)
+
+
+def text_of(metric: str, value: Mapping[str, Any]) -> str:
+    """A metric over the seeds for people: ``96.5% (94.8–98.1, 8 seeds)``."""
+
+    def number(x: float) -> str:
+        return f"{100 * x:.1f}" if metric in RATES else f"{x:.4g}"
+
+    unit = "%" if metric in RATES else ""
+    text = f"{number(value['mean'])}{unit}"
+    if value["low"] is None:
+        return text
+    return f"{text} ({number(value['low'])}–{number(value['high'])}, {value['count']} seeds)"

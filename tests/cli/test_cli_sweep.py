@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import yaml
 from robolearn.cli.config_file import flags_of
 from robolearn.cli.main import main, parse
 from robolearn.cli.registry import ENTRIES
-from robolearn.eval import over_seeds
 from robolearn.presets import NAMED, PRESETS
 
 WEIGHTS = Path("policy") / "model.safetensors"
@@ -199,12 +197,3 @@ def test_what_cannot_be_swept(demos: Path, tmp_path: Path, capsys: pytest.Captur
         assert run("sweep", "--out", out, *args) == 2
         assert says in capsys.readouterr().err
         assert not out.exists()
-
-
-def test_the_interval_over_seeds_is_students():
-    values = [0.9, 0.7, 0.8]
-    found = over_seeds(values)
-    half = 4.302652729911275 * 0.1 / math.sqrt(3)  # t₀.₉₇₅(2), s = 0.1
-    assert found["mean"] == pytest.approx(0.8) and found["low"] == pytest.approx(0.8 - half)
-    assert found["high"] == pytest.approx(0.8 + half) and found["count"] == 3
-    assert over_seeds([0.5]) == {"mean": 0.5, "low": None, "high": None, "count": 1}
