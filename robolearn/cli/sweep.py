@@ -102,7 +102,7 @@ class Sweep(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
-        from robolearn.cli.sweep_report import text_of
+        from robolearn.eval.sweep_report import text_of
 
         metrics = list(dict.fromkeys(name for row in result["settings"] for name in row["metrics"]))
         table = Table(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.eval.intervals import over_seeds
+from robolearn.eval.intervals import Success, over_seeds
 from robolearn.eval.plots import Curve, mean_series
 from robolearn.eval.report import write_report
 from robolearn.eval.report_data import Outcome, ReportData
@@ -122,7 +122,7 @@ def write(
 
 @dataclass(frozen=True)
 class SweepRun:
-    """SweepRun training of a sweep.
+    """One training of a sweep.
 
     Attributes:
       setting: flag → value, of what varies.
@@ -139,7 +139,7 @@ class SweepRun:
     line: tuple[str, ...] = ()
 
 
-def _outcome(name: str, each: Sequence[Mapping[str, Any]]) -> Any:
+def _outcome(name: str, each: Sequence[Mapping[str, Any]]) -> Outcome:
     """The successes of a setting's seeds: of several the mean with its interval over the seeds."""
 
     if len(each) == 1:
