@@ -136,22 +136,21 @@ def test_crossq_normalises_what_was_done_and_what_comes_next_together() -> None:
 def test_batch_renorm_has_the_values_of_the_running_statistics_and_the_gradients_of_the_batch() -> None:
     """r and d of Ioffe (2017) cancel the batch's statistics, as far as their bounds go."""
     net = EnsembleMlp(2, 4, 1, width=8, depth=1, batch_norm=True)
+    net.weights[0].data = torch.eye(4, 8).expand(2, 4, 8).clone()  # hidden units are the inputs as normalised
+    nn.init.normal_(net.weights[1])
     x = torch.randn(64, 4, generator=generator(1)) * 2 + 1
-    inside, outside = net(x, renorm=False), net(x, over_batch=False)
-    assert torch.equal(inside, outside)
-    running = {name: buffer.clone() for name, buffer in net.named_buffers()}
-    found = net(x, over_batch=True, renorm=True)
-    torch.testing.assert_close(found, outside, atol=1e-4, rtol=1e-3)
-    assert not torch.allclose(found, net(x, over_batch=True), atol=1e-2)
-    # Far away r and d are cut: by hand for the inputs, of mean 40 and deviation 20 against 0 and 1.
+    running = {name: buffer.clone() for name, buffer in net.named_buffers()}  # means 0, variances 1
+    outside = net(x)
+    torch.testing.assert_close(net(x, over_batch=True, renorm=True), outside, atol=1e-4, rtol=1e-3)
+    assert not torch.allclose(net(x, over_batch=True), outside, atol=0.1)
+    # Far away r and d are cut: inputs of mean 40 and deviation 20 become 3 z + 5, as the next statistics show.
     for name, buffer in running.items():
         net.get_buffer(name).copy_(buffer)
     far = torch.randn(4096, 4, generator=generator(2)) * 20 + 40
-    normal = (far - far.mean(0)) / far.std(0, correction=0)
-    net.weights[0].data = torch.eye(4, 8).expand(2, 4, 8).clone()
-    net.forward(far, over_batch=True, renorm=True)
-    hidden = 3.0 * normal + 5.0  # what goes into the first product, whose running mean then is a hundredth of it
-    torch.testing.assert_close(net.get_buffer("mean_0")[0, 0, :4], 0.01 * hidden.mean(0), atol=1e-3, rtol=1e-2)
+    net(far, over_batch=True, renorm=True)
+    mean, variance = (net.get_buffer(f"{name}_0")[0, 0, :4] for name in ("mean", "variance"))
+    torch.testing.assert_close(mean, torch.full((4,), MOMENTUM * 5.0), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(variance, torch.full((4,), 1 - MOMENTUM + MOMENTUM * 9.0), atol=1e-4, rtol=1e-3)
 
 
 def test_crossq_renormalises_after_its_warm_up() -> None:
