@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,33 @@ def test_bad_steps_are_refused_and_named(tmp_path, interface, episode):
             w.write(loud)
     dataset = Dataset.open(tmp_path / "set")
     assert dataset.lengths.tolist() == [2] and dataset.action.max() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("int64", np.nan, r"got nan, expected a finite number"),
+        ("int64", np.inf, r"got inf, expected a finite number"),
+        ("int64", 1.7, r"got 1\.7, expected a whole number \(int64\)"),
+        ("int64", 1e30, r"got 1e\+30, expected a whole number \(int64\)"),
+        ("bool", 0.4, r"got 0\.4, expected 0 or 1"),
+        ("bool", np.nan, r"got nan, expected a finite number"),
+        ("bool", 2, r"got 2, expected 0 or 1"),
+    ],
+)
+def test_numbers_that_a_cast_would_change_are_refused(tmp_path, dtype, value, message):
+    interface = Interface({"mode": ArraySpec((2,), dtype, ("a", "b"))}, ArraySpec((1,)), 20.0)
+    with EpisodeWriter(tmp_path / "set", interface) as w:
+        w.add({"mode": [0, 1.0]}, [0.0])
+        with pytest.raises(BadInput, match=rf"'mode' at step 1, component 1 \(b\): {message}"):
+            w.add({"mode": [0, value]}, [0.0])
+        w.end(success=True)
+        bad = Episode({"mode": np.array([[0, 1], [1, value]])}, np.zeros((2, 1), np.float32), np.zeros(2), True, True,
+                      False, "x")  # fmt: skip
+        with pytest.raises(BadInput, match=rf"'mode' at step 1, component 1 \(b\): {message}"):
+            w.write(bad)
+        w.write(replace(bad, observation={"mode": np.array([[0, 1], [1.0, 0]])}))
+    assert Dataset.open(tmp_path / "set").observation["mode"].tolist() == [[0, 1], [0, 1], [1, 0]]
 
 
 def test_existing_folders_are_left_alone(tmp_path, interface, episode):

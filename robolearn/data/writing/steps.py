@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data.lerobot.features import is_image, stored_dtype
@@ -45,6 +45,26 @@ def checked(array: NDArray, spec: ArraySpec, lead: tuple[int, ...], what: str, s
         value = array[(*([step] if lead else []), *where)]
         raise BadInput(f"{what} at step {step}{component}", got=value, expected="a finite number")
     return array
+
+
+def vector(value: ArrayLike, spec: ArraySpec, lead: tuple[int, ...], what: str, step: int) -> NDArray:
+    """`value` as (*lead, *spec.shape) of the dtype in which it is stored, finite; messages as of `checked`.
+
+    Whole numbers and truth values are checked before the cast, which would round 1.7 and make any number of NaN.
+    """
+    kind = np.dtype(stored_dtype(spec.dtype))
+    if kind.kind == "f":
+        return checked(np.asarray(value, kind), spec, lead, what, step)
+    given = checked(np.asarray(value), spec, lead, what, step)
+    with np.errstate(invalid="ignore"):
+        kept = given.astype(kind)
+    changed = np.argwhere(kept != given) if given.dtype != kind else ()
+    if len(changed):
+        at, where = (step + int(changed[0][0]), changed[0][1:]) if lead else (step, changed[0])
+        component = f", component {_component(spec, where)}" if len(where) else ""
+        expected = "0 or 1" if kind.kind == "b" else f"a whole number ({kind})"
+        raise BadInput(f"{what} at step {at}{component}", got=given[tuple(changed[0])], expected=expected)
+    return kept
 
 
 def picture(array: NDArray, spec: ArraySpec, lead: tuple[int, ...], what: str, at: str = "") -> NDArray[np.uint8]:

@@ -27,10 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.features import INTERVENTION, camera_name, column, image_keys, is_image, stored_dtype
+from robolearn.data.lerobot.features import INTERVENTION, camera_name, column, image_keys, is_image
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
-from robolearn.data.writing.steps import Step, StepJournal, bounded, checked, episode_of, picture, present
+from robolearn.data.writing.steps import Step, StepJournal, bounded, checked, episode_of, picture, present, vector
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +128,7 @@ class EpisodeWriter:
             if is_image(spec):
                 images[key] = picture(np.asarray(value), spec, (), f"observation {key!r}", f" at step {number}")
             else:
-                kept = np.asarray(value, stored_dtype(spec.dtype))
-                row[key] = checked(kept, spec, (), f"observation {key!r}", number)
+                row[key] = vector(value, spec, (), f"observation {key!r}", number)
         executed = checked(np.asarray(action, np.float32), self.interface.action, (), "action", number)
         value = float(reward)
         if not np.isfinite(value):
@@ -285,8 +284,7 @@ class EpisodeWriter:
             if is_image(spec):
                 observation[key] = picture(np.asarray(value), spec, length, f"observation {key!r}")
             else:
-                kept = np.asarray(value, stored_dtype(spec.dtype))
-                observation[key] = checked(kept, spec, length, f"observation {key!r}", 0)
+                observation[key] = vector(value, spec, length, f"observation {key!r}", 0)
         action = checked(np.asarray(episode.action, np.float32), self.interface.action, length, "action", 0)
         reward = checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
         if len(episode.frame_tasks) not in (0, *length):
