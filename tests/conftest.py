@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.data.video.encoder_priority import ordinary_priority
+from robolearn.core.machine import ordinary_priority
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -81,7 +81,7 @@ def no_default_device() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def ordinary_threads() -> Iterator[None]:
-    """A test that encodes by a library alone leaves no thread of the highest priority behind (see `encoder_priority`).
+    """A test that encodes by a library alone leaves no thread of the highest priority behind (see `ordinary_priority`).
 
     Nodes that later tests start in this process would inherit it, and nothing else would run.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.core.device import resolve_device
+from robolearn.core.machine import resolve_device
 from robolearn.core.switches import available
 
 if TYPE_CHECKING:

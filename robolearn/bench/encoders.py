@@ -45,8 +45,7 @@ class BenchmarkEncoders(Command):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from robolearn.core.device import resolve_device
-        from robolearn.core.machine import keep_freed_memory
+        from robolearn.core.machine import keep_freed_memory, resolve_device
 
         at_least(1, cameras=self.cameras, batch=self.batch, steps=self.steps, threads=self.threads)
         at_least(8, image_size=self.image_size)

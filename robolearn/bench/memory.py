@@ -117,7 +117,7 @@ def main(root: Path, limit: int, batch: int) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    from robolearn.core.device import resolve_device
+    from robolearn.core.machine import resolve_device
     from robolearn.data import Dataset
     from robolearn.data.reading.cache import OnDemand
     from robolearn.train.imitation import ImitationTrainer

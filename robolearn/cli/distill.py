@@ -60,8 +60,7 @@ class Distill(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.core.device import resolve_device
-        from robolearn.core.machine import keep_freed_memory
+        from robolearn.core.machine import keep_freed_memory, resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run

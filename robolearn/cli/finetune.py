@@ -69,7 +69,7 @@ class Finetune(Command):
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.evaluator import Evaluator
         from robolearn.cli.view import check_watched, noting, watched
-        from robolearn.core.device import resolve_device
+        from robolearn.core.machine import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.rl.actors import check_tunable

@@ -111,7 +111,7 @@ class Quickstart(Command):
         from robolearn.cli.collect import Collect
         from robolearn.cli.finetune import Finetune
         from robolearn.cli.train import Train
-        from robolearn.core.device import resolve_device
+        from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
         from robolearn.runs.kept import KeepConfig
         from robolearn.runs.run import is_run
@@ -272,7 +272,7 @@ class Quickstart(Command):
     def _evaluate(self, name: str, initial: float | None = None) -> Any:
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.evaluate import evaluate_policy
-        from robolearn.core.device import resolve_device
+        from robolearn.core.machine import resolve_device
 
         policy = load_chunk_policy(self.out / name, resolve_device(self.device))
         env = self.world.matching(policy.interface).build(self.eval_worlds)

@@ -204,7 +204,7 @@ class Train(Command):
             console.print(f"next        robolearn evaluate --policy {result['run']} --task … : how often it succeeds")
 
     def _device(self, rank: int) -> str:
-        from robolearn.core.device import resolve_device
+        from robolearn.core.machine import resolve_device
 
         device = resolve_device(self.device)
         if self.processes == 1:

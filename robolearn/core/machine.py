@@ -1,11 +1,13 @@
-"""The machine under a process: its CPUs and memory, freed blocks, Python's garbage collection, real-time priority."""
+"""The machine under a process: CPUs, memory, device of tensors, garbage collection, real-time priority of threads."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import math
 import os
+import re
 import resource
 import sys
 import threading
@@ -13,9 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from robolearn.core.errors import BadInput
+
 
 def available_cpus() -> int:
-    """How many CPUs this process may run on, which containers and ``taskset`` make fewer than there are."""
+    """Number of CPUs that this process may run on, within the limits of containers and ``taskset``."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -35,7 +39,7 @@ def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/c
 
 
 def _of_process(proc: Path) -> list[int]:
-    """What the limits of this process (``ulimit -v`` and ``-d``) leave [bytes]."""
+    """Bytes that the limits of this process (``ulimit -v`` and ``-d``) leave."""
     try:
         lines = (proc / "self/status").read_text().splitlines()
         kb = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmSize:", "VmData:"))}
@@ -64,7 +68,7 @@ def _folders(proc: Path, cgroups: Path) -> list[Path]:
 
 
 def _of_container(folder: Path) -> float:
-    """What the control group `folder` has left [bytes], what it could drop of its files included."""
+    """Bytes that the control group `folder` has left, droppable pages of files included."""
     for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         try:
             most, used = (folder / limit).read_text().strip(), int((folder / usage).read_text())
@@ -83,7 +87,11 @@ NEVER = 2**31 - 1  # [bytes] free at the top of the heap
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep what it frees, for what it takes next; whether its C library can. Results stay the same."""
+    """Let this process keep freed memory for its next blocks; true where its C library can. Results stay the same.
+
+    glibc returns large blocks to the kernel when they are freed, and the kernel fills the next ones with zeros, page by
+    page: a third to a half of the time of a gradient step on pictures.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # no glibc
@@ -93,9 +101,11 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def searched_before() -> Iterator[None]:
-    """Search now; whatever lives by now is left alone until the end.
+    """Search for dead cycles now; whatever lives by now is left alone until the end.
 
-    Not longer: the interpreter cannot take down what is frozen, and native modules complain of leaks.
+    A search through all that a program has loaded holds the interpreter for half a second: longer than a leader arm may
+    be silent, or the safety filter lets a joint state be old. Frozen no longer than this: the interpreter cannot take
+    down what is frozen, and native modules complain of leaks.
     """
     gc.collect()
     gc.freeze()
@@ -115,12 +125,15 @@ def threads() -> list[int]:
 
 
 def own_schedule() -> Schedule | None:
-    """What the calling thread has; None where threads have no such priority."""
+    """Schedule of the calling thread; None where threads have no such priority."""
     return (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority) if sys.platform == "linux" else None
 
 
 def set_schedule(thread: int, schedule: Schedule) -> None:
-    """Give a thread of this process another policy and priority.
+    """Give a thread of this process another policy and priority: SCHED_FIFO has 1 to 99, where Linux permits it.
+
+    The calling thread's is set through the C library, which remembers it; `sched_setscheduler` does not reach that
+    memory. Threads inherit it, and Fast DDS, whose threads set their own priority again, then runs at what it says.
 
     Raises:
       OSError: it is not permitted, or the thread has ended.
@@ -141,3 +154,41 @@ def make_ordinary(at_least: int = 1) -> None:
         with suppress(OSError):  # it has ended meanwhile
             if os.sched_getscheduler(thread) == os.SCHED_FIFO and os.sched_getparam(thread).sched_priority >= at_least:
                 set_schedule(thread, (os.SCHED_OTHER, 0))
+
+
+@contextlib.contextmanager
+def ordinary_priority() -> Iterator[None]:
+    """For opening an encoder: no thread has the highest priority afterwards, and this one keeps what it had.
+
+    SVT-AV1 gives each of its threads, dozens for one camera, and its caller the highest real-time priority (SCHED_FIFO
+    99) where the process may, as root may: a video would come before the nodes that move and stop the arm. Nodes that
+    ask for real-time priority ask for less, and keep it: with none, a thread that holds the interpreter's lock may not
+    run, and then the thread that moves the arm does not either.
+    """
+    own = own_schedule()
+    try:
+        yield
+    finally:
+        make_ordinary(HIGHEST)
+        if own is not None:
+            with contextlib.suppress(OSError):
+                set_schedule(threading.get_native_id(), own)
+
+
+def resolve_device(text: str) -> str:
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:<i>`` → a name that torch takes; auto is a GPU where there is one.
+
+    Raises:
+      BadInput: another word, or a GPU that is not there.
+    """
+    if text == "cpu":
+        return text
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if text == "auto":
+        return "cuda" if gpus else "cpu"
+    available = ["auto", "cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
+    if not re.fullmatch(r"cuda(:\d+)?", text) or text not in available:
+        raise BadInput("--device", got=text, available=available)
+    return text

@@ -135,7 +135,7 @@ class Teleoperator(Protocol):
 
 @runtime_checkable
 class RewardModel(Protocol):
-    """Scores what was done. May take its time: rewards are filled in before anybody learns from them."""
+    """Scores what was done. May take its time: rewards are filled in before they are learned from."""
 
     def score(self, steps: Window, task: str) -> Score:
         """The T steps of `steps`, reset to end; `task` in words.

@@ -1,7 +1,4 @@
-"""What stands in a world, for whoever shows it: shapes with their colours, and where each of them is.
-
-For people's eyes alone. A simulation makes it, a page draws it; no observation has it.
-"""
+"""Shapes of a world, with colours and poses, for displays: made by a simulation, drawn by a page, in no observation."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class Shape:
     faces: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 3), np.uint32))
 
     def same(self, other: Shape) -> bool:
-        """Whether the two look the same."""
+        """True where the two look the same."""
         mine, theirs = (self.name, self.kind, self.size, self.rgba), (other.name, other.kind, other.size, other.rgba)
         return mine == theirs and all(
             a is b or np.array_equal(a, b) for a, b in ((self.vertices, other.vertices), (self.faces, other.faces))

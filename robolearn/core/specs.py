@@ -44,17 +44,17 @@ class ArraySpec:
 
 
 def is_image(spec: ArraySpec) -> bool:
-    """Whether a feature is an HWC picture rather than a vector."""
+    """True for an HWC picture, false for a vector."""
     return spec.dtype == "uint8" and len(spec.shape) == 3
 
 
 def is_goal(key: str) -> bool:
-    """Whether the feature `key` is a goal."""
+    """True where the feature `key` is a goal."""
     return key.startswith(GOAL)
 
 
 def is_instruction(key: str) -> bool:
-    """Whether a policy is told the feature `key`, instead of seeing it in the world: words and goals."""
+    """True where the feature `key` is given to a policy instead of observed: words and goals."""
     return key == PROMPT or is_goal(key)
 
 
@@ -65,7 +65,7 @@ def of_goal(key: str) -> str:
 
 @dataclass(frozen=True)
 class Interface:
-    """What passes between a world (or an arm) and a policy.
+    """Observations and actions between a world (or an arm) and a policy.
 
     Attributes:
       observation: feature name → spec. ``proprio`` is the robot's own vector, ``objects`` the task's
@@ -113,11 +113,11 @@ class Interface:
     def aiming(self, goals: Sequence[str], *, what: str) -> Interface:
         """This interface with a goal for each feature in `goals`; ``images`` stands for all cameras.
 
-        A goal is told, not seen, so it is nothing privileged. Raises as `seeing`.
+        A goal is given, not observed, so it is not privileged. Raises as `seeing`.
         """
         specs = self.seeing(goals, what=what).observation if goals else {}
-        told = {GOAL + key: replace(spec, privileged=False) for key, spec in specs.items()}
-        return replace(self, observation={**self.observation, **told})
+        given = {GOAL + key: replace(spec, privileged=False) for key, spec in specs.items()}
+        return replace(self, observation={**self.observation, **given})
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict for ``config.json`` files."""

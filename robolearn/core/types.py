@@ -28,7 +28,7 @@ class Episode:
       terminated: the world ended the episode (success or failure), as opposed to the clock.
       truncated: the clock ended the episode.
       task: the task in words.
-      intervention: (T,) true where a teleoperator overrode the policy; None where nobody could.
+      intervention: (T,) true where a teleoperator overrode the policy; None where none was attached.
       stamps: name → (T,) when the source measured or sent it [s, on the source's clock], e.g. ``"proprio"``,
         ``"images.front"``, ``"action"``.
       frame_tasks: (T,) the task of each step in words, where it changes on the way; `task` is the first then. Empty
@@ -69,7 +69,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What a reward model says of T steps.
+    """Scores of T steps by a reward model.
 
     Attributes:
       reward: (T,) of each step.

@@ -7,14 +7,14 @@ from robolearn.data.video.encoder import VideoConfig
 from robolearn.data.writing.writer import EpisodeWriter
 
 if TYPE_CHECKING:
-    from robolearn.data.windows import Batch, Windows
+    from robolearn.data.windows import TrainingBatch, Windows
 
-__all__ = ["Batch", "Dataset", "EpisodeWriter", "VideoConfig", "Windows"]
+__all__ = ["Dataset", "EpisodeWriter", "TrainingBatch", "VideoConfig", "Windows"]
 
 
 def __getattr__(name: str) -> Any:
     # Windows are tensors: recording and reading episodes does not import torch.
-    if name in ("Batch", "Windows"):
+    if name in ("TrainingBatch", "Windows"):
         from robolearn.data import windows
 
         return getattr(windows, name)

@@ -16,7 +16,7 @@ from robolearn.core import BadInput
 from robolearn.core.specs import check_compatible
 from robolearn.data.lerobot.statistics import Stats, aggregate
 from robolearn.data.reading.reader import Dataset
-from robolearn.data.windows import Batch, Windows
+from robolearn.data.windows import TrainingBatch, Windows
 
 
 def shares_of(mix: Sequence[float] | None, datasets: Sequence[Dataset]) -> list[float]:
@@ -95,7 +95,7 @@ class Mixture:
             found[owner == s] = self._parts[s].remaining(own).cpu()
         return found
 
-    def gather(self, index: Tensor, *, pictures: bool = True) -> Batch:
+    def gather(self, index: Tensor, *, pictures: bool = True) -> TrainingBatch:
         """The windows `index` (B,) int64, on request without their pictures."""
         owner = np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1
         batches = [
@@ -110,7 +110,7 @@ class Mixture:
         def together(arrays: list[Tensor]) -> Tensor:
             return torch.cat(arrays)[back]
 
-        return Batch(
+        return TrainingBatch(
             observation={
                 key: together([batch.observation[key] for batch in batches])
                 for key in self._keys

@@ -6,19 +6,28 @@
 Every frame t of the chosen episodes is one window. All vectors lie in memory as torch tensors, and images as
 long as memory has room for them, so a batch is one vectorised gather per feature, at the same cost per window however
 large the set is.
+
+Goals in hindsight are later observations of the same episode (Andrychowicz et al. 2017):
+
+    g = o_T                          "end": the last stored observation of the episode
+    g = o_k,  k ~ U{t + 1 … T}       "later": one of those that follow
+
+The draws depend on (seed, epoch, window) alone, so that a batch may be divided, and a run goes on after a kill.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from robolearn.core import BadInput
+from robolearn.core.specs import of_goal
 from robolearn.data.reading.cache import OnDemand
 from robolearn.data.reading.loading import check_weights
 from robolearn.data.reading.reader import Dataset
@@ -29,7 +38,7 @@ COARSE = 1e-3  # of what a component changes by
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """B windows.
 
     Attributes:
@@ -110,7 +119,7 @@ class Windows:
         index = index.to(self._frame.device)
         return self._last[index] - self._frame[index]
 
-    def gather(self, index: Tensor, *, pictures: bool = True) -> Batch:
+    def gather(self, index: Tensor, *, pictures: bool = True) -> TrainingBatch:
         """The windows `index` (B,) int64, on request without their pictures."""
         index = index.to(self._frame.device)
         frame, first, last = self._frame[index, None], self._first[index, None], self._last[index, None]
@@ -122,7 +131,7 @@ class Windows:
         if self._images and pictures:
             wanted = seen_rows.cpu()
             observation |= {key: _frames(array, wanted).to(frame.device) for key, array in self._images.items()}
-        return Batch(
+        return TrainingBatch(
             observation=observation,
             observation_is_pad=seen < first,
             action=_rows(self._action, done_rows),
@@ -143,14 +152,14 @@ class Windows:
         drawn = np.searchsorted(self._cumulative, rng.random(len(self)), side="right")
         return torch.from_numpy(np.minimum(drawn, len(self) - 1))
 
-    def batches(self, batch_size: int, seed: int, epoch: int, *, start: int = 0) -> Iterator[Batch]:
+    def batches(self, batch_size: int, seed: int, epoch: int, *, start: int = 0) -> Iterator[TrainingBatch]:
         """The batches of `epoch` from batch `start` on."""
         count = self.batches_per_epoch(batch_size)
         order = self.order(seed, epoch)
         for batch in range(start, count):
             yield self.gather(order[batch * batch_size : (batch + 1) * batch_size])
 
-    def stream(self, batch_size: int, seed: int, *, start: int = 0) -> Iterator[Batch]:
+    def stream(self, batch_size: int, seed: int, *, start: int = 0) -> Iterator[TrainingBatch]:
         """Batches without end, epoch after epoch. `start` batches are passed over, at no cost: the way to resume."""
         epoch, batch = divmod(start, self.batches_per_epoch(batch_size))
         while True:
@@ -185,3 +194,78 @@ def _cumulative(weights: Sequence[float], lengths: np.ndarray) -> np.ndarray:
     weight = np.asarray(check_weights(list(weights), len(lengths), what="weights"))
     cumulative = np.cumsum(np.repeat(weight, lengths))
     return cumulative / cumulative[-1]
+
+
+Hindsight = Literal["end", "later"]
+STREAM = 0x60A1  # of the draws, beside the orders of the same seed
+
+
+class EpisodeWindows(Protocol):
+    """Windows of which those of an episode follow each other; see `robolearn.data.windows.Windows`."""
+
+    def __len__(self) -> int: ...
+
+    def order(self, seed: int, epoch: int) -> Tensor: ...
+
+    def gather(self, index: Tensor, *, pictures: bool = True) -> Any: ...
+
+    def remaining(self, index: Tensor) -> Tensor:
+        """(B,) how many windows of the same episode follow the windows `index`."""
+        ...
+
+
+class HindsightWindows:
+    """The windows of `source` with a goal each.
+
+    Args:
+      goals: keys of goals; ``goal.objects`` is taken from ``objects``, and ``goal.images.front/stored`` from what an
+        encoder made of the pictures, where `source` gives that in their place.
+      hindsight: which observation is the goal.
+      looks: whether pictures are observed beside the goals.
+      shows: whether a goal is a picture.
+    """
+
+    def __init__(
+        self,
+        source: EpisodeWindows,
+        goals: tuple[str, ...],
+        hindsight: Hindsight,
+        *,
+        looks: bool = True,
+        shows: bool = True,
+    ) -> None:
+        if hindsight not in get_args(Hindsight):
+            raise BadInput("--hindsight", got=hindsight, available=get_args(Hindsight))
+        self._source, self._goals, self._hindsight = source, goals, hindsight
+        self._looks, self._shows = looks, shows
+        self._share = torch.zeros(len(source))  # in [0, 1), of the way from the first later step to the last
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """As of the source; the goals that `gather` gives from now on are those of this epoch."""
+        share = np.random.default_rng([seed, epoch, STREAM]).random(len(self._source), np.float32)
+        self._share = torch.from_numpy(share)
+        return self._source.order(seed, epoch)
+
+    def later(self, index: Tensor) -> Tensor:
+        """(B,) the windows whose newest observations are the goals of the windows `index`."""
+        left = self._source.remaining(index).to(index.device)
+        if self._hindsight == "end":
+            return index + left
+        # k − t = 1 + ⌊u (T − t)⌋, and 0 at the end
+        share = self._share.to(index.device)[index]
+        return index + torch.minimum(1 + (share * left).long(), left)
+
+    def gather(self, index: Tensor) -> Any:
+        """The windows `index` (B,) as `source` gives them, and their goals as (B, 1, …)."""
+        batch = self._source.gather(index, pictures=self._looks)
+        goal = self._source.gather(self.later(index), pictures=self._shows)
+        wanted = {of_goal(key): key for key in self._goals}
+        given = {}
+        for key, value in goal.observation.items():
+            name, slash, stored = key.partition("/")
+            if name in wanted:
+                given[f"{wanted[name]}{slash}{stored}"] = value[:, -1:]
+        return replace(batch, observation={**batch.observation, **given})

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import RobolearnError
-from robolearn.core.device import resolve_device
+from robolearn.core.machine import resolve_device
 from robolearn.deploy.processes import (
     Processes,
     Program,

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from robolearn.data.quality import RULES, Demonstrations, Judgement, Quality
+from robolearn.data.quality import RULES, Demonstrations, EpisodeScore, QualityReport
 from robolearn.data.quality.score import LEAST, LOOK
 from robolearn.eval.plots import COLOURS, MUTED, STYLE, canvas, legend
 from robolearn.eval.report import picture, render_page
@@ -21,7 +21,7 @@ _BINS = 20
 _CELLS = 26
 
 
-def draw_scores(quality: Quality) -> Figure:
+def draw_scores(quality: QualityReport) -> Figure:
     """The scores in the order of the ranking, coloured by verdict."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Score by rank", "rank", "score", lines=3)
@@ -40,7 +40,7 @@ def draw_scores(quality: Quality) -> Figure:
     return figure
 
 
-def draw_losses(episodes: Sequence[Judgement]) -> Figure:
+def draw_losses(episodes: Sequence[EpisodeScore]) -> Figure:
     """Points that the given episodes lost, by rule, one bar each."""
     with mpl.rc_context(STYLE):
         names = [name for name in RULES if any(name in j.lost for j in episodes)]
@@ -62,7 +62,7 @@ def draw_losses(episodes: Sequence[Judgement]) -> Figure:
     return figure
 
 
-def draw_noise(quality: Quality) -> Figure:
+def draw_noise(quality: QualityReport) -> Figure:
     """Divergence of the actions from others', against the shaking of the commands."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Noise and disagreement", "command jerk", "action divergence", lines=3)
@@ -81,7 +81,7 @@ def draw_noise(quality: Quality) -> Figure:
     return figure
 
 
-def draw_progress(d: Demonstrations, quality: Quality) -> Figure:
+def draw_progress(d: Demonstrations, quality: QualityReport) -> Figure:
     """Disagreement of the demonstrators along the episodes, by verdict."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Disagreement along the episode", "progress [%]", "action divergence", lines=3)
@@ -102,7 +102,7 @@ def draw_progress(d: Demonstrations, quality: Quality) -> Figure:
     return figure
 
 
-def draw_places(quality: Quality) -> Figure:
+def draw_places(quality: QualityReport) -> Figure:
     """The states that were visited; the darker, the less the demonstrators agree there."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Where they disagree", "first principal component of the state", "second")
@@ -142,7 +142,7 @@ _COLOURS = {"keep": "--c3", "look": "--c7", "drop": "--c5"}
 
 
 def write_quality_report(
-    path: Path, d: Demonstrations, quality: Quality, *, title: str, commands: Sequence[str] = ()
+    path: Path, d: Demonstrations, quality: QualityReport, *, title: str, commands: Sequence[str] = ()
 ) -> Path:
     """Write the report at `path`, which appears only when it is whole; returns `path`."""
     path = Path(path)
@@ -151,7 +151,7 @@ def write_quality_report(
     return path
 
 
-def render_quality(d: Demonstrations, quality: Quality, *, title: str, commands: Sequence[str] = ()) -> str:
+def render_quality(d: Demonstrations, quality: QualityReport, *, title: str, commands: Sequence[str] = ()) -> str:
     """The HTML of the report."""
     # What failed or was stored twice needs no picture.
     worst = [j for j in reversed(quality.episodes) if j.lost and not j.lost.keys() & {"failed", "duplicate"}]
@@ -194,7 +194,7 @@ def render_quality(d: Demonstrations, quality: Quality, *, title: str, commands:
     )
 
 
-def summary(quality: Quality) -> str:
+def summary(quality: QualityReport) -> str:
     """Advice in a sentence or two."""
     drops, looks = quality.of_kind("drop"), quality.of_kind("look")
     if not drops and not looks:
@@ -210,11 +210,11 @@ def summary(quality: Quality) -> str:
     return " ".join(parts)
 
 
-def _episodes(found: Sequence[Judgement]) -> str:
+def _episodes(found: Sequence[EpisodeScore]) -> str:
     return f"{len(found)} episode{'s' if len(found) > 1 else ''}"
 
 
-def listed(found: Sequence[Judgement]) -> str:
+def listed(found: Sequence[EpisodeScore]) -> str:
     """Their numbers as `dataset edit drop --episodes` reads them, such as 3,7,10-19."""
     numbers = sorted(j.episode for j in found)
     parts: list[list[int]] = []
@@ -226,7 +226,7 @@ def listed(found: Sequence[Judgement]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
-def _facts(quality: Quality) -> list[tuple[str, str, str]]:
+def _facts(quality: QualityReport) -> list[tuple[str, str, str]]:
     return [
         ("success", _text(quality.success, "{:.1%}"), "of the episodes"),
         ("TQ", _text(quality.tq, "{:.2f}"), "trajectory quality: mean return, 1 = every episode like the best"),
@@ -244,7 +244,7 @@ def _facts(quality: Quality) -> list[tuple[str, str, str]]:
     ]
 
 
-def _mean(quality: Quality, measure: str) -> float | None:
+def _mean(quality: QualityReport, measure: str) -> float | None:
     known = [value for j in quality.episodes if (value := j.measures[measure]) is not None]
     return sum(known) / len(known) if known else None
 
@@ -253,7 +253,7 @@ def _text(value: float | None, form: str, missing: str = "not recorded") -> str:
     return missing if value is None else form.format(value)
 
 
-def _reasons(found: Sequence[Judgement]) -> list[tuple[str, str, str]]:
+def _reasons(found: Sequence[EpisodeScore]) -> list[tuple[str, str, str]]:
     return [
         (str(j.episode), f"{j.score:.0f}", "; ".join(j.reasons) or "its score is low")
         for j in sorted(found, key=lambda j: -j.rank)

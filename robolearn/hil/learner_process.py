@@ -15,7 +15,7 @@ import torch
 from policies.storage.checkpoint import load_chunk_policy
 from policies.storage.loading import needed_by
 from robolearn.core import check_compatible
-from robolearn.core.device import resolve_device
+from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
 from robolearn.data.replay import PlayedEpisode, RecordSchema
 from robolearn.hil.learner import Learner, result_of

@@ -35,7 +35,7 @@ class AppendOnlyFile:
             view = view[os.write(self._descriptor, view) :]
 
     def sync(self) -> None:
-        """What was appended survives a power cut from here on."""
+        """Make appended pieces survive a power cut."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Journal:
         self._file.append(_HEAD.pack(len(record), zlib.crc32(record)) + record)
 
     def sync(self) -> None:
-        """Records that were appended survive a power cut from here on."""
+        """Make appended records survive a power cut."""
         self._file.sync()
 
     def close(self) -> None:

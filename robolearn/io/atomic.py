@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def is_leftover(path: Path, name: str) -> bool:
-    """Whether `path` is what a kill leaves of writing the file `name`."""
+    """True where `path` is what a kill leaves of writing the file `name`."""
     return path.name.startswith(f".{name}.") and path.name.endswith(".tmp")
 
 

@@ -51,7 +51,7 @@ class Commit:
             raise RobolearnError(f"{self._what}: {name} cannot be written ({error.strerror})") from error
 
     def adopt(self, name: str, source: Path) -> None:
-        """Stage the finished file `source`, which stays where it is; nobody may write to it any more.
+        """Stage the finished file `source`, which stays where it is; it must not be written to any more.
 
         Raises as `stage` does.
         """
@@ -77,7 +77,7 @@ class Commit:
         undoes, it is the whole commit.
 
         Args:
-          durable: false where nobody needs the files of a process that dies: nothing is synced then.
+          durable: false where the files of a process that dies are worthless: nothing is synced then.
         """
         try:
             # Side by side, because syncs that overlap share one commit of the file system's journal.

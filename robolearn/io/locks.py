@@ -64,7 +64,7 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lock."""
+        """True where this process holds the lock."""
         return self._lock.is_locked
 
     def release(self) -> None:
@@ -79,7 +79,7 @@ class Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a live process holds the lock file `path`; false where there is no such file."""
+    """True where a live process holds the lock file `path`; false where there is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

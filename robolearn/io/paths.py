@@ -46,13 +46,13 @@ def check_writable(path: Path, what: str) -> None:
 
 
 def spoken(error: OSError) -> str:
-    """An error of the machine as a person says it: ``no space left on device``, without number and path."""
+    """An error of the machine in lower case: ``no space left on device``, without number and path."""
     text = error.strerror or type(error).__name__
     return text[:1].lower() + text[1:]
 
 
 def no_such_folder(path: Path) -> str:
-    """That there is none, and the one beside it that has nearly its name."""
+    """A message that the folder is missing, with one beside it that has nearly its name."""
     said, parent = "there is no such folder", path.parent
     beside = [one.name for one in parent.iterdir() if one.is_dir()] if parent.is_dir() else []
     near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6)

@@ -1,7 +1,7 @@
 """Run folders: configuration, metrics, exact training state, the shared training loop. Imports only `io` and `core`.
 
 Light names are here; what needs torch is imported from its file: `robolearn.runs.checkpoint` (training state),
-`robolearn.runs.optimizer_state` (the optimiser as tensors), `robolearn.runs.loop` (the loop).
+`robolearn.runs.checkpoint` (the optimiser as tensors), `robolearn.runs.loop` (the loop).
 """
 
 from robolearn.runs.progress import Progress

@@ -2,7 +2,7 @@
 
 A state is a folder ``state-00000007`` with ``tensors.safetensors`` and ``meta.json``. It is written under another
 name, synced and renamed, and only then the one before it is deleted: whenever the process is killed, at least one
-whole state is there, and a folder with the right name is always whole.
+whole state is there, and a folder with the right name is always whole. An optimiser is stored as tensors and JSON too.
 """
 
 from __future__ import annotations
@@ -113,3 +113,71 @@ def unprefixed(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, Te
     """The inverse of `prefixed`: the tensors under ``prefix/``, with their own names."""
     start = f"{prefix}/"
     return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """(tensors, JSON values) of ``optimizer.state_dict()``.
+
+    Tensors are named ``<parameter>/<entry>``, e.g. ``0/exp_avg``, and ``group/<group>/<entry>``.
+    """
+    state = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for index, entries in state["state"].items():
+        values[str(index)] = _split(entries, f"{index}/", tensors)
+    groups = [_split(group, f"group/{i}/", tensors) for i, group in enumerate(state["param_groups"])]
+    return tensors, {"state": values, "groups": groups}
+
+
+def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Put what `pack_optimizer` returned back into an `optimizer` over the same parameters.
+
+    Raises:
+      BadInput: it belongs to an optimiser over other parameters.
+    """
+    present = optimizer.state_dict()["param_groups"]
+    if len(meta["groups"]) != len(present):
+        raise BadInput("optimiser state", got=f"{len(meta['groups'])} groups", expected=f"{len(present)}")
+    groups = [_like(new, old) for new, old in zip(meta["groups"], present, strict=True)]
+    state: dict[int, dict[str, Any]] = {int(index): dict(entries) for index, entries in meta["state"].items()}
+    for name, tensor in tensors.items():
+        owner, key = name.rsplit("/", 1)
+        if owner.startswith("group/"):
+            groups[int(owner.removeprefix("group/"))][key] = tensor
+        else:
+            state.setdefault(int(owner), {})[key] = tensor
+    _check_shapes(optimizer, groups, state)
+    try:
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+    except (ValueError, KeyError) as error:
+        raise BadInput("optimiser state", got=str(error), expected="one over the same parameters") from error
+
+
+def _split(entries: Mapping[str, Any], prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in entries.items():
+        if isinstance(value, Tensor):
+            tensors[prefix + key] = value
+        else:
+            values[key] = value
+    return values
+
+
+def _like(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    # JSON has no tuples, and torch distinguishes (0.9, 0.999) from [0.9, 0.999].
+    return {k: tuple(v) if isinstance(v, list) and isinstance(old.get(k), tuple) else v for k, v in new.items()}
+
+
+def _check_shapes(
+    optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]], state: Mapping[int, Mapping[str, Any]]
+) -> None:
+    # torch itself only compares the number of parameters, and would fail in the middle of a later step.
+    for group, packed in zip(optimizer.param_groups, groups, strict=True):
+        for parameter, index in zip(group["params"], packed["params"], strict=False):
+            for key, value in state.get(index, {}).items():
+                if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
+                    raise BadInput(
+                        f"optimiser state {key!r} of parameter {index}",
+                        got=f"shape {tuple(value.shape)}",
+                        expected=f"{tuple(parameter.shape)}",
+                    )

@@ -1,4 +1,4 @@
-"""What is kept of a training on its way: the best policy by evaluation, every k-th checkpoint, and when to stop early.
+"""Policies kept on the way of a training: the best policy by evaluation, every k-th checkpoint; early stopping.
 
 policy/              the last policy, as without this
 best/                the policy of the best evaluation so far
@@ -36,7 +36,7 @@ BEST, CHECKPOINTS = "best", "checkpoints"
 
 @dataclass(frozen=True)
 class KeepConfig:
-    """How often a training is evaluated, and what is kept of it."""
+    """Evaluations of a training on its way, and the policies kept of it."""
 
     every: Annotated[int, tyro.conf.arg(name="eval-every")] = 0
     """Iterations between two evaluations on the way, the best of which is kept in best/; 0: none."""
@@ -60,7 +60,7 @@ class KeepConfig:
 
 @dataclass(frozen=True)
 class PolicyScore:
-    """How good a policy is, with its interval.
+    """Performance of a policy, with its interval.
 
     Attributes:
       metric: ``"success"``, or ``"return"`` in worlds that report none.

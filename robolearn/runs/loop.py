@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class Trainer(Protocol):
-    """What the loop drives."""
+    """The work of the loop."""
 
     @property
     def iterations(self) -> int:
-        """How many iterations there are in all; where a budget decides, as far as is known by now."""
+        """Number of iterations in all; an estimate where a budget decides."""
         ...
 
     def iterate(self, i: int) -> Mapping[str, float]:

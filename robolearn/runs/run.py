@@ -101,12 +101,12 @@ class Run:
 
     @property
     def state_dir(self) -> Path:
-        """Where `robolearn.runs.checkpoint` keeps the training state."""
+        """Folder of the training state of `robolearn.runs.checkpoint`."""
         return self.path / "state"
 
     @property
     def policy_dir(self) -> Path:
-        """Where the policy folder is."""
+        """The policy folder."""
         return self.path / "policy"
 
     def track(self, name: str) -> None:
@@ -170,7 +170,7 @@ class Run:
 
 
 def axis(row: Mapping[str, Any]) -> tuple[int, str]:
-    """How far a row of the metrics is, and what that counts: control steps, gradient steps or iterations."""
+    """Position of a row of the metrics, and its unit: control steps, gradient steps or iterations."""
     for name, unit in AXES.items():
         if isinstance(row.get(name), int | float):
             return int(row[name]), unit
@@ -204,7 +204,7 @@ Status = Literal["in use", "finished", "resumable"]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What one sees of a run from outside.
+    """A run as seen from outside.
 
     Attributes:
       path: the run folder.
@@ -226,7 +226,7 @@ class RunInfo:
 
 
 def is_run(path: Path) -> bool:
-    """Whether `path` is a run folder. (A policy folder has a ``config.json`` too, but neither of the others.)"""
+    """True where `path` is a run folder. (A policy folder has a ``config.json`` too, but neither of the others.)"""
     return (path / CONFIG).is_file() and ((path / LOCK).exists() or (path / METRICS).exists())
 
 
@@ -324,7 +324,7 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
 
 
 def _is_longer(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any], name: str) -> bool:
-    """Whether the run in `path` is finished, and more is asked for now than it had."""
+    """True where the run in `path` is finished, and more is asked for now than it had."""
     if not (path / RESULT).exists():
         return False
     had, asked = _flatten(stored).get(name), _flatten(wanted).get(name)

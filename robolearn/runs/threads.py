@@ -1,4 +1,4 @@
-"""How many threads torch uses, for as long as it pays."""
+"""Number of threads of torch within a block."""
 
 from __future__ import annotations
 

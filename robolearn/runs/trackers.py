@@ -1,4 +1,4 @@
-"""Other people's places for metrics, where they are installed: Weights & Biases, Trackio, MLflow.
+"""External trackers of metrics, where they are installed: Weights & Biases, Trackio, MLflow.
 
 They get what ``metrics.jsonl`` and TensorBoard get, row by row. The run folder stays the record: a tracker that fails
 on its way is let go with a warning, and the training goes on.

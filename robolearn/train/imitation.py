@@ -24,9 +24,9 @@ from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.core.specs import is_goal, is_image, of_goal
 from robolearn.data import Dataset
-from robolearn.data.hindsight import HindsightWindows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
-from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
+from robolearn.data.windows import HindsightWindows
+from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.feature_cache import CachedFeatures
 from robolearn.train.held_out import Part

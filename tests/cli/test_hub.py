@@ -137,7 +137,7 @@ def test_nothing_that_is_unpickled_is_brought(hub: Hub, bc: Path, tmp_path: Path
     # What is none of ours, or is damaged, gets no name.
     (there / "config.json").write_text('{"format": "somebody\'s"}')
     refused = hub("pull", "me/lift", "--out", tmp_path / "other")
-    assert refused.returncode == 2 and "what is there is none of ours" in refused.stderr
+    assert refused.returncode == 2 and "no policy or data set of robolearn" in refused.stderr
     assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".other*"))
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from robolearn.core import BadInput
-from robolearn.core.device import resolve_device
+from robolearn.core.machine import resolve_device
 
 
 @pytest.fixture

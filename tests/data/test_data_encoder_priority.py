@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from robolearn.core import ArraySpec
-from robolearn.core.machine import HIGHEST, make_ordinary
+from robolearn.core.machine import HIGHEST, make_ordinary, ordinary_priority
 from robolearn.data.video.encoder import VideoConfig, VideoEncoder
-from robolearn.data.video.encoder_priority import ordinary_priority
 
 
 def priorities() -> list[int]:

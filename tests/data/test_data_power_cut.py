@@ -19,7 +19,7 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter, VideoConfig
 from robolearn.data.lerobot import layout
-from robolearn.data.validate import Limits, validate
+from robolearn.data.validate import Tolerances, validate
 from robolearn.data.writing import locked_dataset
 from robolearn.data.writing.repair import repair
 
@@ -193,7 +193,7 @@ def test_a_set_opens_after_a_power_cut_at_any_moment_with_every_finished_episode
             continue
         try:
             episodes = repair(root).episodes
-            faults += [(number, finding) for finding in validate(root, Limits(decode=False))] if episodes else []
+            faults += [(number, finding) for finding in validate(root, Tolerances(decode=False))] if episodes else []
             if episodes:
                 dataset = Dataset.open(root, cache=False)
                 for e in range(dataset.episodes):

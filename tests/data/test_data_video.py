@@ -17,9 +17,8 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter, VideoConfig
-from robolearn.data.lerobot.statistics import describe
+from robolearn.data.lerobot.statistics import PixelStatistics, describe, describe_frames
 from robolearn.data.video import encoder
-from robolearn.data.video.pixels import PixelStatistics, describe_frames
 from robolearn.data.writing.repair import repair
 from robolearn.io.append_only import records
 

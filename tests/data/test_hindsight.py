@@ -11,8 +11,8 @@ import torch
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter, Windows
-from robolearn.data.hindsight import HindsightWindows
 from robolearn.data.mixture import Mixture
+from robolearn.data.windows import HindsightWindows
 
 INTERFACE = Interface({"proprio": ArraySpec((2,)), "objects": ArraySpec((1,))}, ArraySpec((1,)), control_hz=20.0)
 LENGTHS = (5, 1, 8)

@@ -25,7 +25,7 @@ from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.formats import ReadOptions, reader, writer
 from robolearn.data.convert.source import write_dataset
 from robolearn.data.validate import validate
-from robolearn.data.validate.opened import Limits
+from robolearn.data.validate.opened import Tolerances
 from robolearn.data.writing.repair import repair
 
 LOSSY = 4.0  # mean error of a picture, of 255, by encoding it once more; neighbours differ by 11
@@ -208,7 +208,7 @@ def test_every_way_of_reading(theirs: tuple[Path, Frames], tmp_path: Path) -> No
     for camera, shown in wanted.pictures.items():
         seen = batch.observation[f"images.{camera}"].numpy()
         assert np.abs(seen.reshape(len(shown), -1).mean(1) - [picture.mean() for picture in shown]).max() < 1.5
-    assert [f for f in validate(root, Limits()) if f.severity == "error"] == []
+    assert [f for f in validate(root, Tolerances()) if f.severity == "error"] == []
 
 
 def open_videos(root: Path, folder: Path) -> Dataset:

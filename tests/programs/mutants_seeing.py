@@ -285,19 +285,19 @@ MUTANTS: dict[str, Mutant] = {
         "policies/kinds/denoising.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
     ),
     "hindsight-of-the-next-episode": Mutant(
-        "robolearn/data/hindsight.py",
+        "robolearn/data/windows.py",
         "return index + left",
         "return (index + left + 1).clamp(max=len(self) - 1)",
         HINDSIGHT,
     ),
     "hindsight-is-now": Mutant(
-        "robolearn/data/hindsight.py", "1 + (share * left).long()", "(share * left).long()", HINDSIGHT
+        "robolearn/data/windows.py", "1 + (share * left).long()", "(share * left).long()", HINDSIGHT
     ),
     "hindsight-is-drawn-once": Mutant(
-        "robolearn/data/hindsight.py", "[seed, epoch, STREAM]", "[seed, STREAM]", HINDSIGHT
+        "robolearn/data/windows.py", "[seed, epoch, STREAM]", "[seed, STREAM]", HINDSIGHT
     ),
     "hindsight-draws-from-elsewhere": Mutant(
-        "robolearn/data/hindsight.py", "default_rng([seed, epoch, STREAM])", "default_rng()", (*HINDSIGHT, *GOALS)
+        "robolearn/data/windows.py", "default_rng([seed, epoch, STREAM])", "default_rng()", (*HINDSIGHT, *GOALS)
     ),
     "goal-of-the-episode-before": Mutant(
         "policies/wrappers/prompted.py", "            self._goals.begin(worlds)\n", "            pass\n", GOALS

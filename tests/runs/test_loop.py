@@ -16,9 +16,8 @@ import torch
 
 from robolearn.core import BadInput
 from robolearn.runs import Progress, Run, inspect_run
-from robolearn.runs.checkpoint import load_latest_state, prefixed, unprefixed
+from robolearn.runs.checkpoint import load_latest_state, pack_optimizer, prefixed, unpack_optimizer, unprefixed
 from robolearn.runs.loop import run_loop
-from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
 from robolearn.runs.run import read_metrics
 
 

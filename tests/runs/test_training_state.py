@@ -13,8 +13,14 @@ import pytest
 import torch
 
 from robolearn.core import BadInput
-from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, unprefixed
-from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
+from robolearn.runs.checkpoint import (
+    load_latest_state,
+    pack_optimizer,
+    prefixed,
+    save_state,
+    unpack_optimizer,
+    unprefixed,
+)
 
 
 def through_disk(folder: Path, tensors: dict, meta: dict) -> tuple[dict, dict]:

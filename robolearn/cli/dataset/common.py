@@ -128,7 +128,7 @@ def show_stored(result: Mapping[str, Any], console: Console) -> None:
 
 
 def megabytes(size: int) -> str:
-    """A size in bytes for people."""
+    """A size in bytes as text."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
@@ -136,7 +136,7 @@ def megabytes(size: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration for people."""
+    """A duration as text."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -38,7 +38,7 @@ class DatasetValidate(Command):
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""
         from robolearn.data.lerobot import layout
-        from robolearn.data.validate import Limits, validate
+        from robolearn.data.validate import Tolerances, validate
         from robolearn.io.paths import no_such_folder
         from robolearn.runs import Progress
 
@@ -47,7 +47,7 @@ class DatasetValidate(Command):
         for flag, value in (("--frozen-s", self.frozen_s), ("--gap-s", self.gap_s)):
             if not value > 0:
                 raise BadInput(flag, got=value, expected="a positive number")
-        limits = Limits(decode=self.video, frozen_s=self.frozen_s, gap_s=self.gap_s)
+        limits = Tolerances(decode=self.video, frozen_s=self.frozen_s, gap_s=self.gap_s)
         total = sum(1 for _ in self.data.glob("videos/*/*/*.mp4"))
         with Progress("checking", total=total, unit="videos", quiet=self.json or not total) as progress:
             count = itertools.count(1)

@@ -104,7 +104,7 @@ class DatasetInfo(Command):
             f"{result['episodes']}, of {length['min']} to {length['max']} steps (median {length['median']:g})",
         )
         known = f"{result['successes']} of {result['episodes']}"
-        row("successes", "nobody said" if result["successes"] is None else known)
+        row("successes", "not recorded" if result["successes"] is None else known)
         row("frames", f"{result['frames']}, {duration(result['duration_s'])}")
         if result["interventions"]["frames"]:
             row(

@@ -150,7 +150,7 @@ class HilActor(ActorArguments):
         import torch
 
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.core.device import resolve_device
+        from robolearn.core.machine import resolve_device
 
         self.check_world()
         torch.set_num_threads(1)

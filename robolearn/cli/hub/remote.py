@@ -45,7 +45,7 @@ class Content:
 
 
 def content_of(path: Path) -> Content:
-    """What is at `path`: a run folder, a checkpoint folder, or a data set.
+    """The content of `path`: a run folder, a checkpoint folder, or a data set.
 
     Raises:
       BadInput: none of them, or a damaged one.
@@ -123,8 +123,8 @@ def spoken(hub: Any, repo: str) -> Iterator[None]:
         if status is None and not isinstance(error, JSONDecodeError):
             text = f"it cannot be reached: {text}"
         text = text.replace(get_token() or "\0", "…")[:300]
-        told = BadInput if isinstance(error, HfHubHTTPError) and status in (401, 403, 404) else RobolearnError
-        raise told(f"hub {hub.endpoint}, {repo}: {text}") from None
+        kind = BadInput if isinstance(error, HfHubHTTPError) and status in (401, 403, 404) else RobolearnError
+        raise kind(f"hub {hub.endpoint}, {repo}: {text}") from None
 
 
 def push(hub: Any, repo: str, content: Content, card: str, *, private: bool, message: str) -> str:
@@ -160,7 +160,7 @@ def _tag(hub: Any, repo: str) -> None:
 
 
 def kind_of(hub: Any, repo: str) -> str:
-    """Whether `repo` is a ``"model"`` or a ``"dataset"``; raises `BadInput` where it is neither, or both."""
+    """``"model"`` or ``"dataset"``, the kind of `repo`; raises `BadInput` where it is neither, or both."""
     with spoken(hub, repo):
         found = [kind for kind in KINDS if hub.repo_exists(repo, repo_type=kind)]
     if len(found) != 1:

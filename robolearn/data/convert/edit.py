@@ -87,7 +87,7 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:
-    """What is of task `old` (None: of every task), whole episodes or single frames, is of task `new`."""
+    """Episodes and single frames of task `old` (None: of every task) get the task `new`."""
     if not new.strip():
         raise BadInput("--to", got=repr(new), expected="the task in words")
     if old is not None and old not in dataset.tasks:

@@ -18,9 +18,9 @@ from pathlib import Path
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import image_keys
+from robolearn.data.lerobot.statistics import describe_frames
 from robolearn.data.video.container import facts, size_of
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
-from robolearn.data.video.pixels import describe_frames
 from robolearn.data.video.segments import Images, VideoSegment, copy_stream, frames
 from robolearn.data.writing.leftovers import INNER, note_together, part_of
 from robolearn.data.writing.steps import picture
@@ -71,7 +71,7 @@ class EpisodeSource:
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_dataset` wrote."""
+    """Counts of what `write_dataset` wrote."""
 
     episodes: int
     frames: int
@@ -146,7 +146,7 @@ def _write(
 
 
 def video_config(pictures: Iterable[Images]) -> VideoConfig:
-    """How images are encoded that cannot be copied: as those that can are.
+    """Encoding of images that cannot be copied: that of those that can.
 
     Args:
       pictures: of one episode, those of each camera.
@@ -196,7 +196,7 @@ def new_folder(out: str | Path, together: Sequence[Path] = ()) -> Iterator[Path]
         part.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out {out}", got=error.strerror, expected="a place for a new folder") from None
-    guard = layout.lock(part)  # held by nobody where a killed process left the folder behind
+    guard = layout.lock(part)  # free where a killed process left the folder behind
     kept = False
     try:
         for child in part.iterdir():

@@ -187,7 +187,7 @@ def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
 
 
 def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
-    """What an observation and an action of the set with this ``meta/info.json`` are, whoever wrote it.
+    """The interface of the set with this ``meta/info.json``, of any maker.
 
     Its observations are those of `observed`. The rest is what stands in it of our interface, also after an edit by
     LeRobot's own tools; where nothing does, `action_kind` is ``"native"``.
@@ -217,7 +217,7 @@ Column = tuple[str, ArraySpec]
 
 
 def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """Which features of a set are observations: the one answer for opening, editing, importing and exporting it.
+    """The features of a set that are observations: the one answer for opening, editing, importing and exporting it.
 
     Returns:
       Our feature → (LeRobot's name, what it is): colour pictures, and all numbers under ``observation.``, each in the

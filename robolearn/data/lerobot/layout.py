@@ -1,4 +1,4 @@
-"""Where the files of a LeRobotDataset v3.0 lie, how they are read and replaced, and checks of ``meta/info.json``.
+"""The files of a LeRobotDataset v3.0: their places, reading and replacing them, and checks of ``meta/info.json``.
 
     meta/info.json  meta/stats.json  meta/tasks.parquet
     meta/episodes/chunk-000/file-000.parquet        one row per episode
@@ -142,7 +142,7 @@ def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None =
 
 
 def less(column: pa.ChunkedArray, bound: int, what: str) -> pa.ChunkedArray:
-    """Where `column` of file `what` is below `bound`; raises `BadInput` where it holds no numbers."""
+    """True where `column` of file `what` is below `bound`; raises `BadInput` where it holds no numbers."""
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise BadInput(f"{what}, episode_index", got=f"a column of type {column.type}", expected="whole numbers")
     return pc.call_function("less", [column, pa.scalar(bound, pa.int64())])

@@ -114,7 +114,7 @@ CONNECT_S, SILENCE_S = 10, 30  # until a server counts as gone
 
 
 def is_remote(path: object) -> bool:
-    """Whether `path` is an address rather than a folder."""
+    """True where `path` is an address rather than a folder."""
     return isinstance(path, RemotePath) or str(path).startswith(("http://", "https://"))
 
 
@@ -285,7 +285,7 @@ def _file_system() -> Any:
 
 
 def _cache_type() -> str:
-    """The name under which fsspec knows the cache that keeps blocks in a folder."""
+    """The name, in fsspec's registry, of the cache that keeps blocks in a folder."""
     from fsspec import caching
 
     name = "robolearn-blocks"

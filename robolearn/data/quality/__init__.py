@@ -4,6 +4,6 @@
 """
 
 from robolearn.data.quality.demonstrations import Demonstrations
-from robolearn.data.quality.score import RULES, Judgement, Quality, assess
+from robolearn.data.quality.score import RULES, EpisodeScore, QualityReport, assess
 
-__all__ = ["RULES", "Demonstrations", "Judgement", "Quality", "assess"]
+__all__ = ["RULES", "Demonstrations", "EpisodeScore", "QualityReport", "assess"]

@@ -271,7 +271,7 @@ def duplicates(demonstrations: Demonstrations) -> NDArray[np.int64]:
 
 
 def _copies(a: Array, b: Array) -> bool:
-    """Whether (T, D) `a` and (T', D) `b` are one episode."""
+    """True where (T, D) `a` and (T', D) `b` are one episode."""
     for shift in sorted(range(-SHIFT, SHIFT + 1), key=abs):
         left, right = a[max(shift, 0) :], b[max(-shift, 0) :]
         n = min(len(left), len(right))

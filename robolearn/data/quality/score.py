@@ -50,7 +50,7 @@ LEAST = 0.05  # weight of what is kept
 
 @dataclass(frozen=True)
 class Rule:
-    """What one measure costs.
+    """Cost of one measure.
 
     Attributes:
       points: at full severity.
@@ -75,12 +75,12 @@ RULES: dict[str, Rule] = {
     "stale": Rule(25.0, "share", 0.2),
     "low_return": Rule(60.0, "share", 1.0),
 }
-"""Measure → what it costs."""
+"""Measure → its cost."""
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What is thought of one episode.
+class EpisodeScore:
+    """Score and verdict of one episode.
 
     Attributes:
       episode: its index.
@@ -146,12 +146,12 @@ def verdict_of(score: float, faulty: bool) -> str:
     return "look" if score < LOOK else "keep"
 
 
-TOLD = 2.0  # points; smaller losses are counted, but not worth a word
+REPORTED = 2.0  # points; smaller losses are counted, but give no reason
 
 
 @dataclass(frozen=True, eq=False)
-class Quality:
-    """What was found out about a set.
+class QualityReport:
+    """Measures and ranking of a set.
 
     Attributes:
       episodes: judgements, the best first.
@@ -163,7 +163,7 @@ class Quality:
       place: (Q, 2) where they lie among all states: the first two principal components.
     """
 
-    episodes: tuple[Judgement, ...]
+    episodes: tuple[EpisodeScore, ...]
     saco: float
     tq: float | None
     success: float | None
@@ -171,7 +171,7 @@ class Quality:
     divergence: Array = field(repr=False)
     place: Array = field(repr=False)
 
-    def of_kind(self, verdict: str) -> tuple[Judgement, ...]:
+    def of_kind(self, verdict: str) -> tuple[EpisodeScore, ...]:
         """The episodes of one verdict, the worst last."""
         return tuple(found for found in self.episodes if found.verdict == verdict)
 
@@ -186,7 +186,7 @@ class Quality:
         return [found.weight for found in sorted(self.episodes, key=lambda found: found.episode)]
 
 
-def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
+def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> QualityReport:
     """Measure, score and rank the episodes of `d`; `joints` names the joints that have limits."""
     copy_of = duplicates(d)
     original = np.where(copy_of >= 0, copy_of, np.arange(d.episodes))
@@ -231,7 +231,7 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
             "source": stale_source[e],
         }
         judgements.append(
-            Judgement(
+            EpisodeScore(
                 episode=e,
                 rank=rank,
                 score=round(float(score[e]), 1),
@@ -241,14 +241,14 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> Quality:
                     *(
                         _in_words(name, float(measures[name][e]), good[name], facts)
                         for name, cost in costs.items()
-                        if cost >= TOLD
+                        if cost >= REPORTED
                     ),
-                    *((f"coverage: nobody else was there in {own[e]:.0%} of it (costs nothing)",) * bool(rare[e])),
+                    *((f"coverage: no other episode was near in {own[e]:.0%} of it (costs nothing)",) * bool(rare[e])),
                 ),
                 measures={name: float(values[e]) if np.isfinite(values[e]) else None for name, values in given.items()},
             )
         )
-    return Quality(
+    return QualityReport(
         episodes=tuple(judgements),
         saco=saco,
         tq=float(np.mean(tq)) if np.isfinite(tq).all() else None,

@@ -52,7 +52,7 @@ Progress = Callable[[int, int], None]
 
 
 def cache_folder(root: Path | RemotePath, choice: str | Path | bool | None = None) -> Path | None:
-    """Where the frames of the data set `root` go, or None for nowhere; ``beside`` a server's is the usual folder.
+    """The folder for the frames of the data set `root`, or None for none; ``beside`` a server's is the usual folder.
 
     Args:
       choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
@@ -67,7 +67,7 @@ def cache_folder(root: Path | RemotePath, choice: str | Path | bool | None = Non
 
 
 def usual_folder() -> Path:
-    """Where a cache goes unless something else is said."""
+    """The default folder of a cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "robolearn"
 
 
@@ -238,7 +238,7 @@ def write_episode(path: Path, pictures: Iterable[bytes], length: int) -> int:
 
 
 def is_whole(path: Path, length: int) -> bool:
-    """Whether `path` holds `length` pictures, by its head and its size."""
+    """True where `path` holds `length` pictures, by its head and its size."""
     try:
         with open(path, "rb") as file:
             head = file.read(_COUNT.size + 8 * (length + 1))
@@ -276,7 +276,7 @@ NEAR = 8  # frames between two that are wanted are decoded, too, rather than loo
 
 
 class Decodes(Protocol):
-    """What `OnDemand` needs of a `FrameReader`."""
+    """The part of a `FrameReader` that `OnDemand` uses."""
 
     @property
     def shape(self) -> tuple[int, int, int]: ...

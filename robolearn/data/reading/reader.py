@@ -125,17 +125,17 @@ class Dataset:
         """This set as `seeing` makes it of `features`, and with `goals`: features whose later values are goals.
 
         What goals are of is there too, though the interface may not have it; goals themselves are taken from it when
-        windows are gathered (`robolearn.data.hindsight`).
+        windows are gathered (`robolearn.data.windows`).
 
         Raises:
           BadInput: a feature that it has not.
         """
         seen, aimed = self.seeing(features), self.interface.aiming(goals, what=f"data set {self.path}").observation
         needed = {of_goal(key) for key in aimed if is_goal(key)} | seen.interface.observation.keys()
-        told = {key: spec for key, spec in aimed.items() if is_goal(key)}
+        goal = {key: spec for key, spec in aimed.items() if is_goal(key)}
         return replace(
             self,
-            interface=replace(seen.interface, observation={**seen.interface.observation, **told}),
+            interface=replace(seen.interface, observation={**seen.interface.observation, **goal}),
             observation={key: array for key, array in self.observation.items() if key in needed},
             readers={key: reader for key, reader in self.readers.items() if key in needed},
         )
@@ -168,7 +168,7 @@ class Dataset:
 
     @property
     def outcomes(self) -> bool:
-        """Whether the set records which episodes succeeded."""
+        """True where the set records which episodes succeeded."""
         return SUCCESS in self.features
 
     @property

@@ -1,4 +1,4 @@
-"""What off-policy learning learns from: steps as they come, on disk at once, in memory as windows.
+"""Steps for off-policy learning: on disk as they come, in memory as windows.
 
 `records` one step or the end of an episode, as bytes; `log` the append-only file of them; `assembly` steps → episodes;
 `buffer` episodes → windows of transitions. Imports nothing of RL.

@@ -190,7 +190,7 @@ class TransitionLog:
         self._journal.append(content)
 
     def sync(self) -> None:
-        """What was appended survives a power cut from here on."""
+        """Make appended records survive a power cut."""
         self._journal.sync()
 
     def read(self) -> Iterator[Record]:

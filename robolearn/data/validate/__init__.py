@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from robolearn.data.validate import tables, videos
-from robolearn.data.validate.opened import Finding, Limits, opened
+from robolearn.data.validate.opened import Defect, Tolerances, opened
 
 __all__ = ["CHECKS", "Finding", "Limits", "validate"]
 
@@ -28,8 +28,8 @@ CHECKS = (
 
 
 def validate(
-    root: str | Path, limits: Limits | None = None, seen: Callable[[str], None] | None = None
-) -> Iterator[Finding]:
+    root: str | Path, limits: Tolerances | None = None, seen: Callable[[str], None] | None = None
+) -> Iterator[Defect]:
     """All faults of the data set in the folder `root`; `seen` is called with every video that has been checked.
 
     Raises:
@@ -38,4 +38,4 @@ def validate(
     data = opened(Path(root), seen)
     yield from data.findings
     for check in CHECKS:
-        yield from check(data, limits or Limits())
+        yield from check(data, limits or Tolerances())

@@ -22,7 +22,7 @@ from robolearn.io.locks import is_locked
 
 
 @dataclass(frozen=True)
-class Finding:
+class Defect:
     """A fault.
 
     Attributes:
@@ -47,8 +47,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What still passes.
+class Tolerances:
+    """Tolerances of the checks.
 
     Attributes:
       decode: whether videos are decoded, every frame of them.
@@ -99,7 +99,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Opened:
-    """What could be read.
+    """The readable part of a set.
 
     Attributes:
       root: the folder.
@@ -124,12 +124,12 @@ class Opened:
     lost_rows: bool = False
     uncommitted: int = 0
     live: bool = False
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Defect] = field(default_factory=list)
     seen: Callable[[str], None] = lambda name: None
 
     @property
     def ours(self) -> bool:
-        """Whether robolearn wrote it, and so can repair it."""
+        """True where robolearn wrote it, and so can repair it."""
         return INTERFACE_KEY in self.info
 
     @property
@@ -150,7 +150,7 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     """
     info = layout.read_info(root)
     check_version(info, f"data set {root}")
-    findings: list[Finding] = []
+    findings: list[Defect] = []
     count = int(info["total_episodes"])
     rows = _rows(root, count, INTERFACE_KEY in info, findings)
     lost = bool(findings)
@@ -162,11 +162,11 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     try:
         tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=layout.TASKS_PATH)
     except BadInput as error:
-        findings.append(Finding("tasks", _short(error, root), layout.TASKS_PATH))
+        findings.append(Defect("tasks", _short(error, root), layout.TASKS_PATH))
     try:
         stats = layout.read_json(root, layout.STATS_PATH)
     except BadInput as error:
-        findings.append(Finding("stats", _short(error, root), layout.STATS_PATH))
+        findings.append(Defect("stats", _short(error, root), layout.STATS_PATH))
     episodes = dict(_tables(root, info, rows, findings))
     uncommitted = 0 if live else uncommitted
     return Opened(
@@ -174,7 +174,7 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
     )
 
 
-def _rows(root: Path, count: int, ours: bool, findings: list[Finding]) -> list[dict[str, Any]]:
+def _rows(root: Path, count: int, ours: bool, findings: list[Defect]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for path in sorted(root.glob("meta/episodes/*/*.parquet")):
         name = str(path.relative_to(root))
@@ -182,24 +182,24 @@ def _rows(root: Path, count: int, ours: bool, findings: list[Finding]) -> list[d
             table = layout.read_parquet(root, name)
         except BadInput as error:
             hint = "; robolearn dataset repair makes its rows again from the frames and the videos" if ours else ""
-            findings.append(Finding("corrupt file", _short(error, root) + hint, name))
+            findings.append(Defect("corrupt file", _short(error, root) + hint, name))
             continue
         needed = ("episode_index", "length", "data/chunk_index", "data/file_index")
         lacking = [key for key in needed if key not in table.column_names]
         if lacking:
-            findings.append(Finding("episodes", f"no column {lacking[0]!r}", name))
+            findings.append(Defect("episodes", f"no column {lacking[0]!r}", name))
             continue
         for row in table.to_pylist():
             strange = [key for key in needed if not _whole(row[key])]
             if strange:
                 what = f"{strange[0]} is {row[strange[0]]!r}, no whole number"
                 findings.append(
-                    Finding("episodes", what, name, row["episode_index"] if _whole(row["episode_index"]) else None)
+                    Defect("episodes", what, name, row["episode_index"] if _whole(row["episode_index"]) else None)
                 )
                 continue
             rows.append({**row, **{key: int(row[key]) for key in needed}, "file": name})
     if not rows and not findings and count:
-        findings.append(Finding("episodes", f"no rows in meta/episodes, expected {count}"))
+        findings.append(Defect("episodes", f"no rows in meta/episodes, expected {count}"))
     return sorted(rows, key=lambda row: row["episode_index"])
 
 
@@ -208,7 +208,7 @@ def _whole(value: Any) -> bool:
 
 
 def _tables(
-    root: Path, info: dict[str, Any], rows: list[dict[str, Any]], findings: list[Finding]
+    root: Path, info: dict[str, Any], rows: list[dict[str, Any]], findings: list[Defect]
 ) -> Iterator[tuple[int, Rows]]:
     files: dict[str, list[int]] = {}
     pattern = str(info.get("data_path") or layout.DATA_PATH)
@@ -220,19 +220,19 @@ def _tables(
         try:
             table = layout.read_parquet(root, name)
         except BadInput as error:
-            findings.append(Finding("corrupt file", f"{_short(error, root)}; {span} cannot be read", name, indices[0]))
+            findings.append(Defect("corrupt file", f"{_short(error, root)}; {span} cannot be read", name, indices[0]))
             continue
         if "episode_index" not in table.column_names:
-            findings.append(Finding("corrupt file", f"no column 'episode_index'; {span} cannot be read", name))
+            findings.append(Defect("corrupt file", f"no column 'episode_index'; {span} cannot be read", name))
             continue
         if not kinds.is_integer(table["episode_index"].type) and not kinds.is_floating(table["episode_index"].type):
             what = f"episode_index is of type {table['episode_index'].type}; {span} cannot be read"
-            findings.append(Finding("corrupt file", what, name))
+            findings.append(Defect("corrupt file", what, name))
             continue
         columns = {key: values for key in table.column_names if (values := _numbers(table[key])) is not None}
         for key in info["features"]:
             if info["features"][key].get("dtype") in NUMBERS and key not in columns:
-                findings.append(Finding("features", f"no column {key!r} of numbers, which info.json has", name))
+                findings.append(Defect("features", f"no column {key!r} of numbers, which info.json has", name))
         for index in indices:
             mine = columns["episode_index"] == index
             yield index, Rows(index, name, {key: values[mine] for key, values in columns.items()})

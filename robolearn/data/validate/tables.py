@@ -13,58 +13,58 @@ from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_name
 from robolearn.data.lerobot.statistics import describe
 from robolearn.data.reading.loading import read_weights
-from robolearn.data.validate.opened import Finding, Limits, Opened, Rows, frames_text, runs
+from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text, runs
 from robolearn.data.writing.steps import ACTION_TOLERANCE, unfinished_steps
 from robolearn.io.hashes import sha256
 
 INFO = "meta/info.json"
 
 
-def counts(data: Opened, limits: Limits) -> Iterator[Finding]:
+def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Totals of info.json against meta/episodes against the tables."""
     total, frames = int(data.info["total_episodes"]), int(data.info["total_frames"])
     indices = [row["episode_index"] for row in data.rows]
     if not total:
-        yield Finding("counts", "no episodes", INFO)
+        yield Defect("counts", "no episodes", INFO)
     if data.uncommitted:
         hint = "; robolearn dataset repair counts those that are whole" if data.ours else ""
-        yield Finding("counts", f"{data.uncommitted} rows beyond total_episodes, which is {total}{hint}", INFO)
+        yield Defect("counts", f"{data.uncommitted} rows beyond total_episodes, which is {total}{hint}", INFO)
     lacking = np.ones(total, bool)
     lacking[[index for index in indices if 0 <= index < total]] = False
     hint = "; robolearn dataset repair makes it again from the frames and the videos" if data.ours else ""
     for first, last in runs(lacking):
         if not data.lost_rows:  # a finding of its own
             until = "" if first == last else f" (until episode {last})"
-            yield Finding("counts", f"no row in meta/episodes{until}{hint}", "", first)
+            yield Defect("counts", f"no row in meta/episodes{until}{hint}", "", first)
     for index in sorted({i for i in indices if indices.count(i) > 1} if len(set(indices)) < len(indices) else ()):
-        yield Finding("counts", "two rows in meta/episodes", "", index)
+        yield Defect("counts", "two rows in meta/episodes", "", index)
     sums = sum(row["length"] for row in data.rows)
     if len(data.rows) == total and sums != frames:
-        yield Finding("counts", f"the episodes of meta/episodes have {sums} frames, total_frames is {frames}", INFO)
+        yield Defect("counts", f"the episodes of meta/episodes have {sums} frames, total_frames is {frames}", INFO)
     if data.tasks is not None and len(data.tasks) < int(data.info["total_tasks"]):
         what = f"{len(data.tasks)} tasks, total_tasks is {data.info['total_tasks']}"
-        yield Finding("counts", what, "meta/tasks.parquet")
+        yield Defect("counts", what, "meta/tasks.parquet")
     known = int(data.info["total_tasks"])
     start = 0
     for row in data.rows:
         index, length = row["episode_index"], row["length"]
         if length < 1:
-            yield Finding("empty episode", f"length {length}", row["file"], index)
+            yield Defect("empty episode", f"length {length}", row["file"], index)
         if lacking.any():
             start = row.get("dataset_from_index", start)
         for key, expected in (("dataset_from_index", start), ("dataset_to_index", start + length)):
             if row.get(key) != expected:
-                yield Finding("counts", f"{key} is {row.get(key)}, expected {expected}", row["file"], index)
+                yield Defect("counts", f"{key} is {row.get(key)}, expected {expected}", row["file"], index)
         start += length
         rows = data.episodes.get(index)
         if rows is not None and rows.length != length:
-            yield Finding("counts", f"{rows.length} frames, meta/episodes says {length}", rows.file, index)
+            yield Defect("counts", f"{rows.length} frames, meta/episodes says {length}", rows.file, index)
         spoken = None if rows is None else rows.columns.get("task_index")
         if spoken is not None and len(spoken) and known <= spoken.max() < len(data.tasks or ()):
-            yield Finding("counts", f"task_index is {spoken.max()}, total_tasks is {known}", INFO, index)
+            yield Defect("counts", f"task_index is {spoken.max()}, total_tasks is {known}", INFO, index)
 
 
-def order(data: Opened, limits: Limits) -> Iterator[Finding]:
+def order(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """frame_index counts from 0 in every episode, index through the set."""
     start = 0
     lost = len(data.rows) < int(data.info["total_episodes"])
@@ -80,11 +80,11 @@ def order(data: Opened, limits: Limits) -> Iterator[Finding]:
                 if len(wrong):
                     at = int(wrong[0])
                     what = f"{key} is {values[at]}, expected {first + at} ({len(wrong)} frames are wrong)"
-                    yield Finding("order", what, rows.file, rows.index, at)
+                    yield Defect("order", what, rows.file, rows.index, at)
         start += row["length"]
 
 
-def tasks(data: Opened, limits: Limits) -> Iterator[Finding]:
+def tasks(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Every frame has a task that exists, in words."""
     if data.tasks is None:
         return
@@ -95,12 +95,12 @@ def tasks(data: Opened, limits: Limits) -> Iterator[Finding]:
         wrong = np.flatnonzero(~((values >= 0) & (values < len(data.tasks)) & (values % 1 == 0)))  # NaN is a null
         if len(wrong):
             what = f"task_index is {values[wrong[0]]}, there are {len(data.tasks)} tasks"
-            yield Finding("tasks", what, rows.file, rows.index, int(wrong[0]))
+            yield Defect("tasks", what, rows.file, rows.index, int(wrong[0]))
         elif not all(data.tasks[int(task)].strip() for task in np.unique(values)):
-            yield Finding("tasks", "the task has no words", rows.file, rows.index)
+            yield Defect("tasks", "the task has no words", rows.file, rows.index)
 
 
-def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
+def unfinished(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """No episode that a killed recording left half done."""
     if data.live:
         return
@@ -110,18 +110,18 @@ def unfinished(data: Opened, limits: Limits) -> Iterator[Finding]:
     for folder, episodes in ((running, int(data.info["total_episodes"])), *((folder, 0) for folder in aside)):
         if steps := unfinished_steps(folder, episodes):
             what = f"an episode of {steps} steps was being recorded; robolearn dataset repair can save it"
-            yield Finding("unfinished episode", what, str(folder.relative_to(data.root)))
+            yield Defect("unfinished episode", what, str(folder.relative_to(data.root)))
 
 
-def weights(data: Opened, limits: Limits) -> Iterator[Finding]:
+def weights(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Sampling weights, where there are any, are one per episode."""
     try:
         read_weights(data.root, int(data.info["total_episodes"]))
     except BadInput as error:
-        yield Finding("weights", str(error).split(f"{layout.WEIGHTS_PATH}: ")[-1], layout.WEIGHTS_PATH)
+        yield Defect("weights", str(error).split(f"{layout.WEIGHTS_PATH}: ")[-1], layout.WEIGHTS_PATH)
 
 
-def duplicates(data: Opened, limits: Limits) -> Iterator[Finding]:
+def duplicates(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """No two episodes with the same actions and observations, to the bit."""
     seen: dict[str, int] = {}
     for rows in data.episodes.values():
@@ -131,10 +131,10 @@ def duplicates(data: Opened, limits: Limits) -> Iterator[Finding]:
         first = seen.setdefault(sha256(*(rows.columns[key] for key in compared)), rows.index)
         if first != rows.index:
             what = f"the same observations and actions as episode {first}"
-            yield Finding("duplicate episode", what, rows.file, rows.index)
+            yield Defect("duplicate episode", what, rows.file, rows.index)
 
 
-def finite(data: Opened, limits: Limits) -> Iterator[Finding]:
+def finite(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """No NaN and no infinity, anywhere."""
     for rows in data.episodes.values():
         for key, values in rows.columns.items():
@@ -145,10 +145,10 @@ def finite(data: Opened, limits: Limits) -> Iterator[Finding]:
                 component = int(np.flatnonzero(~np.isfinite(matrix[first]))[0])
                 name = f"component {component} " if matrix.shape[1] > 1 else ""
                 what = f"{key}: {name}is {matrix[first, component]}{frames_text(first, last)}"
-                yield Finding("not finite", what, rows.file, rows.index, first)
+                yield Defect("not finite", what, rows.file, rows.index, first)
 
 
-def bounded(data: Opened, limits: Limits) -> Iterator[Finding]:
+def bounded(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Actions of sets that robolearn wrote lie in [-1, 1]; what others' mean is theirs."""
     if INTERFACE_KEY not in data.info:
         return
@@ -161,13 +161,13 @@ def bounded(data: Opened, limits: Limits) -> Iterator[Finding]:
             component = int(size[first].argmax())
             value = values.reshape(len(values), -1)[first, component]
             what = f"component {component} is {value:.6g}, expected [-1, 1]{frames_text(first, last)}"
-            yield Finding("action range", what, rows.file, rows.index, first)
+            yield Defect("action range", what, rows.file, rows.index, first)
 
 
 PERIODS = 3  # a stamp may stand still or jump by this many control periods, if that is more than `gap_s`
 
 
-def grid(data: Opened, limits: Limits) -> Iterator[Finding]:
+def grid(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """timestamp = frame_index / fps, always forwards."""
     for rows in data.episodes.values():
         stamps = rows.columns.get("timestamp")
@@ -177,16 +177,16 @@ def grid(data: Opened, limits: Limits) -> Iterator[Finding]:
         back = np.diff(stamps, prepend=-np.inf) <= 0
         for first, last in runs(back):
             what = f"timestamp {stamps[first]:.4f} s after {stamps[first - 1]:.4f} s{frames_text(first, last)}"
-            yield Finding("time goes back", what, rows.file, rows.index, first)
+            yield Defect("time goes back", what, rows.file, rows.index, first)
         expected = np.arange(len(stamps)) / data.fps
         # float32 itself is coarser than the tolerance after some minutes.
         allowed = limits.grid_s + np.spacing(expected.astype(np.float32))
         for first, last in runs((np.abs(stamps - expected) > allowed) & ~back):
             what = f"timestamp {stamps[first]:.4f} s, expected {expected[first]:.4f} s{frames_text(first, last)}"
-            yield Finding("off the grid", what, rows.file, rows.index, first)
+            yield Defect("off the grid", what, rows.file, rows.index, first)
 
 
-def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
+def sources(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Raw timestamps go forwards, but for what two clocks may differ by that were read one after the other; those of
     what is observed neither stand still nor jump.
 
@@ -201,7 +201,7 @@ def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
                     then, now = values[first], values[first + 1]
                     what = f"{key} {now:.4f} s after {then:.4f} s, {then - now:.3g} s less"
                     what += frames_text(first + 1, last + 1)
-                    yield Finding("time goes back", what, rows.file, rows.index, first + 1)
+                    yield Defect("time goes back", what, rows.file, rows.index, first + 1)
                 if stamp_name(key) in steady:
                     # 0 stands for no message yet; but a clock may begin at 0, too.
                     since = int((values != 0).argmax()) if len(values) else 0
@@ -209,7 +209,7 @@ def sources(data: Opened, limits: Limits) -> Iterator[Finding]:
                     yield from _source(rows, key, values, begin, allowed)
 
 
-def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float) -> Iterator[Finding]:
+def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float) -> Iterator[Defect]:
     """One source from frame `begin` on, whose own steps give its usual rate."""
     stamps = values[begin:]
     step = np.diff(stamps)
@@ -224,18 +224,18 @@ def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float
         stood = max(jump, usual * count)
         if stood > allowed or (usual == 0.0 and count >= PERIODS):
             what = f"{key} stays at {stamps[first]:.4f} s until frame {begin + last + 1}"
-            yield Finding("frozen clock", what, rows.file, rows.index, begin + first + 1)
+            yield Defect("frozen clock", what, rows.file, rows.index, begin + first + 1)
             still[first : last + 2] = True
     for first, _ in runs((step > allowed) & ~still[:-1]):
         what = f"{key} jumps by {step[first]:.3f} s, expected at most {allowed:.3f} s"
-        yield Finding("gap", what, rows.file, rows.index, begin + first + 1)
+        yield Defect("gap", what, rows.file, rows.index, begin + first + 1)
 
 
 FILE = "meta/stats.json"
 EXACT = ("min", "max", "mean", "std")  # quantiles of a whole set are an approximation by convention
 
 
-def whole(data: Opened, limits: Limits) -> Iterator[Finding]:
+def whole(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """``meta/stats.json``, when all tables can be read."""
     known = int(data.info["total_episodes"])
     if data.stats is None or not data.episodes or len(data.episodes) < max(known, len(data.rows)) or data.live:
@@ -246,7 +246,7 @@ def whole(data: Opened, limits: Limits) -> Iterator[Finding]:
         part = data.stats.get(name)
         if not isinstance(part, Mapping):
             if name == "action" or name.startswith("observation."):
-                yield Finding("stats", f"nothing about {name}", FILE)
+                yield Defect("stats", f"nothing about {name}", FILE)
             continue
         if feature.get("dtype") in ("video", "image"):
             yield from _pixels(name, part)
@@ -259,7 +259,7 @@ def whole(data: Opened, limits: Limits) -> Iterator[Finding]:
         yield from _compare(name, part, np.concatenate(frames), FILE, None, hint)
 
 
-def by_episode(data: Opened, limits: Limits) -> Iterator[Finding]:
+def by_episode(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """``stats/…`` in the rows of ``meta/episodes``: the features that policies are normalised by."""
     for row in data.rows:
         rows = data.episodes.get(row["episode_index"])
@@ -275,13 +275,13 @@ def by_episode(data: Opened, limits: Limits) -> Iterator[Finding]:
 
 def _compare(
     name: str, part: Mapping[str, Any], values: NDArray, file: str, episode: int | None, hint: str = ""
-) -> Iterator[Finding]:
+) -> Iterator[Defect]:
     matrix = values.reshape(len(values), -1).astype(np.float64)
     if not np.isfinite(matrix).all():
         return  # a finding of its own
     count = np.ravel(part.get("count", ())).tolist()
     if count != [len(matrix)]:
-        yield Finding("stats", f"{name}: of {count} frames, there are {len(matrix)}{hint}", file, episode)
+        yield Defect("stats", f"{name}: of {count} frames, there are {len(matrix)}{hint}", file, episode)
         return
     exact = describe(matrix)
     scale = np.maximum(exact["max"] - exact["min"], np.abs(exact["mean"])) + 1e-6
@@ -289,26 +289,26 @@ def _compare(
         try:
             stored = np.asarray(part[key], np.float64).reshape(-1)
         except (KeyError, TypeError, ValueError):
-            yield Finding("stats", f"{name}: no {key}", file, episode)
+            yield Defect("stats", f"{name}: no {key}", file, episode)
             continue
         if stored.shape != exact[key].shape:
             what = f"{name}: {key} has {len(stored)} components, expected {len(exact[key])}"
-            yield Finding("stats", what, file, episode)
+            yield Defect("stats", what, file, episode)
         elif (np.abs(stored - exact[key]) > 1e-3 * scale).any() or not np.isfinite(stored).all():
             at = int((np.abs(stored - exact[key]) / scale).argmax())
             what = f"{name}: {key} of component {at} is {stored[at]:.6g}, of the frames it is {exact[key][at]:.6g}"
-            yield Finding("stats", what, file, episode)
+            yield Defect("stats", what, file, episode)
 
 
-def _pixels(name: str, part: Mapping[str, Any]) -> Iterator[Finding]:
+def _pixels(name: str, part: Mapping[str, Any]) -> Iterator[Defect]:
     """Of images: the shape (3, 1, 1), and values in [0, 1]."""
     for key in EXACT:
         try:
             stored = np.asarray(part[key], np.float64)
         except (KeyError, TypeError, ValueError):
-            yield Finding("stats", f"{name}: no {key}", FILE)
+            yield Defect("stats", f"{name}: no {key}", FILE)
             continue
         if stored.ndim != 3 or stored.shape[1:] != (1, 1):
-            yield Finding("stats", f"{name}: {key} has the shape {stored.shape}, expected (3, 1, 1)", FILE)
+            yield Defect("stats", f"{name}: {key} has the shape {stored.shape}, expected (3, 1, 1)", FILE)
         elif not (np.isfinite(stored).all() and stored.min() >= 0 and stored.max() <= 1 + 1e-6):
-            yield Finding("stats", f"{name}: {key} is not in [0, 1]", FILE)
+            yield Defect("stats", f"{name}: {key} is not in [0, 1]", FILE)

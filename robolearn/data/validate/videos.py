@@ -12,7 +12,7 @@ from av.error import FFmpegError
 from numpy.typing import NDArray
 
 from robolearn.data.lerobot import layout
-from robolearn.data.validate.opened import Finding, Limits, Opened, Rows
+from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances
 from robolearn.data.video.container import first_line, misplaced, nearest, video_stream
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
@@ -21,7 +21,7 @@ SAME = 2  # of 255; two encodings of one picture differ by no more
 MOVES = 0.05  # of a component's range in the set, at least, is a motion
 
 
-def videos(data: Opened, limits: Limits) -> Iterator[Finding]:
+def videos(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """All of it, file by file; each is decoded once."""
     ranges = _ranges(data)
     for feature in data.videos:
@@ -29,7 +29,7 @@ def videos(data: Opened, limits: Limits) -> Iterator[Finding]:
         for row in data.rows:
             where = [row.get(f"videos/{feature}/{key}") for key in ("chunk_index", "file_index", "from_timestamp")]
             if None in where:
-                yield Finding("video", f"{feature}: no place in meta/episodes", row["file"], row["episode_index"])
+                yield Defect("video", f"{feature}: no place in meta/episodes", row["file"], row["episode_index"])
                 continue
             pattern = str(data.info.get("video_path") or layout.VIDEO_PATH)
             name = pattern.format(video_key=feature, chunk_index=where[0], file_index=where[1])
@@ -40,27 +40,27 @@ def videos(data: Opened, limits: Limits) -> Iterator[Finding]:
 
 
 def _file(
-    data: Opened, feature: str, name: str, rows: list[dict[str, Any]], ranges: NDArray | None, limits: Limits
-) -> Iterator[Finding]:
+    data: Opened, feature: str, name: str, rows: list[dict[str, Any]], ranges: NDArray | None, limits: Tolerances
+) -> Iterator[Defect]:
     first = rows[0]["episode_index"]
     if not (data.root / name).is_file():
         for row in rows:
-            yield Finding("missing video", "the file is not there", name, row["episode_index"])
+            yield Defect("missing video", "the file is not there", name, row["episode_index"])
         return
     try:
         times, signatures, size, broken = _read(data.root / name, limits.decode)
     except (FFmpegError, OSError, IndexError, ValueError) as error:
-        yield Finding("video", f"it does not open ({first_line(error)})", name, first)
+        yield Defect("video", f"it does not open ({first_line(error)})", name, first)
         return
     shape = [int(extent) for extent in data.info["features"][feature]["shape"]]
     if sorted(shape) != sorted([*size, 3]):
-        yield Finding("video", f"{size[1]} × {size[0]} pixels, info.json says {shape}", name, first)
+        yield Defect("video", f"{size[1]} × {size[0]} pixels, info.json says {shape}", name, first)
     rows = sorted(rows, key=lambda row: row[f"videos/{feature}/from_timestamp"])
     fps = data.fps
     for position, row in enumerate(rows):
         start, length, index = float(row[f"videos/{feature}/from_timestamp"]), row["length"], row["episode_index"]
         if not len(times):
-            yield Finding("video", f"it does not decode from here on ({broken or 'no picture in it'})", name, index, 0)
+            yield Defect("video", f"it does not decode from here on ({broken or 'no picture in it'})", name, index, 0)
             continue
         mine, late = nearest(times, start, fps, np.arange(length))
         end = start + (length - 0.5) / fps
@@ -69,19 +69,19 @@ def _file(
         if len(lacking):
             at = int(lacking[0])
             if broken and times[-1] < start + (at - 0.5) / fps:
-                yield Finding("video", f"it does not decode from here on ({broken})", name, index, at)
+                yield Defect("video", f"it does not decode from here on ({broken})", name, index, at)
             elif times[-1] < start + (at - 0.5) / fps:
                 what = f"{at} frames, shorter than its table of {length}"
-                yield Finding("video length", what, name, index, at)
+                yield Defect("video length", what, name, index, at)
             else:
                 what = f"shown at {times[mine[at]] - start:.4f} s, expected {at / fps:.4f} s"
-                yield Finding("video time", what, name, index, at)
+                yield Defect("video time", what, name, index, at)
         elif there > length:
-            yield Finding("video length", f"{there} frames, longer than its table of {length}", name, index)
+            yield Defect("video length", f"{there} frames, longer than its table of {length}", name, index)
         last = position == len(rows) - 1
         if last and not broken and (beyond := int((times >= end).sum())):
             what = f"{length + beyond} frames, longer than its table of {length}"
-            yield Finding("video length", what, name, index, length)
+            yield Defect("video length", what, name, index, length)
         episode = data.episodes.get(index)
         if limits.decode and episode is not None and ranges is not None:
             yield from _frozen(feature, name, episode, signatures[mine], ranges, fps, limits)
@@ -121,8 +121,8 @@ def _blocks(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _frozen(
-    feature: str, name: str, rows: Rows, signatures: NDArray[np.uint8], ranges: NDArray, fps: float, limits: Limits
-) -> Iterator[Finding]:
+    feature: str, name: str, rows: Rows, signatures: NDArray[np.uint8], ranges: NDArray, fps: float, limits: Tolerances
+) -> Iterator[Defect]:
     """Stretches in which all pictures are like the first while the arm moves."""
     state = _state(rows)
     if state is None or len(state) < len(signatures):
@@ -137,7 +137,7 @@ def _frozen(
             if (moved > np.maximum(MOVES * ranges, 1e-4)).any():
                 seconds = (length - 1) / fps
                 what = f"{feature} shows one picture for {seconds:.1f} s (until frame {last}) while the arm moves"
-                yield Finding("frozen camera", what, name, rows.index, first)
+                yield Defect("frozen camera", what, name, rows.index, first)
         first += max(1, length)
 
 

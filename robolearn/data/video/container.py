@@ -1,6 +1,6 @@
 """Video files: their facts, when each picture is shown, which of them is frame t of an episode, and decoding.
 
-Frame t is the picture shown nearest to ``start + t / fps``. Pictures are never counted: a video may lack some, have
+Frame t is the picture shown nearest to ``start + t / fps``. PictureIndex are never counted: a video may lack some, have
 some twice, or be of another rate than its set. A picture further away than the tolerance is refused, as by LeRobot.
 """
 
@@ -99,17 +99,17 @@ def nearest(
 
 
 def misplaced(late: NDArray[np.float64], tolerance_s: float = TOLERANCE_S) -> NDArray[np.int64]:
-    """Which of the frames of `nearest` have no picture, given how late the nearest ones are [s]."""
+    """The frames of `nearest` that have no picture, given how late the nearest ones are [s]."""
     return np.flatnonzero(~(np.abs(late) < tolerance_s))
 
 
 UNREADABLE = (FFmpegError, OSError, IndexError, ValueError)
-"""What is raised for files that cannot be read."""
+"""Errors of files that cannot be read."""
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """What a video file holds.
+class PictureIndex:
+    """Pictures of a video file.
 
     Attributes:
       ticks: (F,) when each picture is shown, ascending [ticks of the file].
@@ -124,8 +124,8 @@ class Pictures:
     size: tuple[int, int]
 
 
-def pictures_of(path: Path | RemotePath) -> Pictures:
-    """What the video `path` holds, by its packets; kept for as long as the file stays as it is.
+def pictures_of(path: Path | RemotePath) -> PictureIndex:
+    """The pictures of the video `path`, by its packets; kept for as long as the file stays as it is.
 
     Raises:
       OSError, ValueError, IndexError, FFmpegError: it cannot be read, or there is no picture in it.
@@ -137,7 +137,7 @@ def pictures_of(path: Path | RemotePath) -> Pictures:
 
 
 @lru_cache(maxsize=1024)
-def _pictures(path: Path | RemotePath, *_: int | str) -> Pictures:
+def _pictures(path: Path | RemotePath, *_: int | str) -> PictureIndex:
     shown: list[int] = []
     keys: list[tuple[int, int]] = []
     with opened(path) as (container, stream):
@@ -152,7 +152,7 @@ def _pictures(path: Path | RemotePath, *_: int | str) -> Pictures:
         ticks = np.array(sorted(shown), np.int64)
         base = stream.time_base
         seconds = ticks * base.numerator / base.denominator
-        return Pictures(ticks, seconds, np.array(keys, np.int64).reshape(-1, 2), (stream.height, stream.width))
+        return PictureIndex(ticks, seconds, np.array(keys, np.int64).reshape(-1, 2), (stream.height, stream.width))
 
 
 def decoded(path: Path | RemotePath, ticks: Sequence[int], threads: int = 0) -> Iterator[av.VideoFrame]:

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, RobolearnError
-from robolearn.data.lerobot.statistics import Stats
-from robolearn.data.video.encoder_priority import ordinary_priority
-from robolearn.data.video.pixels import PixelStatistics
+from robolearn.core.machine import ordinary_priority
+from robolearn.data.lerobot.statistics import PixelStatistics, Stats
 from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ _PACKET = struct.Struct("<qQII")  # frame, offset in the file, size, crc32 of th
 
 @dataclass(frozen=True)
 class VideoConfig:
-    """How images are stored.
+    """Encoding of images.
 
     Attributes:
       codec: FFmpeg's name of the encoder, or ``"auto"``: libsvtav1 where there is one, else libx264.
@@ -150,7 +149,7 @@ class VideoEncoder:
 
     Frames are encoded in a thread. What goes wrong there, a full disk above all, is raised by the next `put` or by
     `finish`, as one `RobolearnError`; `stop` and `abort` are always possible. So is an encoder that takes no frame and
-    gives no packet for `PATIENCE_S`: nobody waits for it any more, and its thread ends with the process.
+    gives no packet for `PATIENCE_S`: it is no longer waited for, and its thread ends with the process.
     """
 
     def __init__(

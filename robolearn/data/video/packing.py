@@ -26,7 +26,7 @@ _ONE_THREAD = {"threads": 1} if int(av.__version__.split(".")[0]) >= 18 else {}
 
 
 class _Tools(threading.local):
-    """What threads must not share."""
+    """Tools of one thread."""
 
     def __init__(self) -> None:
         self.codec = pa.Codec("zstd", LEVEL)

@@ -113,7 +113,7 @@ class FrameReader(Protocol):
         ...
 
     def identity(self, episode: int) -> str:
-        """What the frames of `episode` are decoded from: the same content has the same identity, wherever it lies."""
+        """Identity of the source of the frames of `episode`: equal for the same content, wherever it lies."""
         ...
 
 
@@ -134,7 +134,7 @@ class VideoReader:
     memo: Path | None = None
 
     def segment(self, episode: int) -> VideoSegment:
-        """Where the frames of `episode` are."""
+        """The place of the frames of `episode`."""
         name = f"episode {episode}, {self.key}"
         begin, length = float(self.begins[episode]), int(self.lengths[episode])
         return VideoSegment(self.root / self.paths[episode], length, self.hz, begin, name=name)

@@ -65,7 +65,7 @@ class VideoSegment:
 
     @property
     def whole(self) -> bool:
-        """Whether all frames of the episode are wanted."""
+        """True where all frames of the episode are wanted."""
         return self.rows is None or self.rows == range(self.length)
 
     def __getitem__(self, chosen: slice) -> VideoSegment:
@@ -177,7 +177,7 @@ def _copied(segment: VideoSegment, ticks: NDArray[np.int64], out: Path) -> bool:
                 shutil.copyfile(file, out)
             return alone
         # An encoder that might have stored them out of order lets each be decoded a frame or two early. It did not, and
-        # then nobody needs that: LeRobot cannot put a film with it behind one without.
+        # then it is not needed: LeRobot cannot put a film with it behind one without.
         with av.open(str(out), "w", format="mp4") as target:
             copy = target.add_stream_from_template(stream)
             for packet in chosen:

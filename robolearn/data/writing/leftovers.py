@@ -1,4 +1,4 @@
-"""What killed edits, imports, exports and repairs leave behind: hidden copies that nothing refers to.
+"""Leftovers of killed edits, imports, exports and repairs: hidden copies that nothing refers to.
 
     .<name>.part/           beside what was to become <name>; its set is in set/, and whole where only the last rename
                             is lacking; together.json names the other parts of a split
@@ -31,7 +31,7 @@ class Leftover:
     Attributes:
       path: of the hidden file or folder.
       size: of its files [bytes].
-      what: in words, for people.
+      what: in words.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Leftover:
 
 
 def part_of(place: Path) -> Path:
-    """Where what is to become `place` is written.
+    """The place at which the future `place` is written.
 
     Raises:
       BadInput: a link lies there: what it leads to would be emptied.
@@ -57,7 +57,7 @@ def note_together(part: Path, places: Sequence[Path]) -> None:
 
 
 def leftovers(folder: Path) -> Iterator[Leftover]:
-    """What is left in `folder`, which holds data sets, and in each of these sets."""
+    """The leftovers in `folder`, which holds data sets, and in each of these sets."""
     for path in sorted(folder.glob(f".*{PART}")):
         if not path.is_symlink() and not is_locked(path / layout.LOCK_PATH):
             place = folder / path.name.removeprefix(".").removesuffix(PART)

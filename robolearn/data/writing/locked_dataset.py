@@ -73,7 +73,7 @@ class LockedDataset:
 
     Args:
       adopt: whether such episodes are counted again; otherwise a set that has some is refused.
-      durable: false for a set that nobody needs if this process dies: what is committed need not be on the disk then.
+      durable: false for a set that is worthless if this process dies: what is committed need not be on the disk then.
     """
 
     def __init__(

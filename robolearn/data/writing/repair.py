@@ -35,11 +35,10 @@ from robolearn.data.lerobot.features import (
     schema_of,
     stamp_name,
 )
-from robolearn.data.lerobot.statistics import describe, split
+from robolearn.data.lerobot.statistics import describe, describe_frames, split
 from robolearn.data.lerobot.tables import array_of, conformed, episode_row, episodes_schema, tasks_of
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, remux
-from robolearn.data.video.pixels import describe_frames
 from robolearn.data.video.readers import VideoReader
 from robolearn.data.writing import locked_dataset
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
@@ -52,7 +51,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a data set has after a repair.
+    """Content of a data set after a repair.
 
     Attributes:
       episodes, frames: in all.
@@ -147,7 +146,7 @@ def _save(locked: LockedDataset, folder: Path, journal: RecoveredEpisode | None)
 
 
 def _stored(locked: LockedDataset, index: int, journal: RecoveredEpisode) -> bool:
-    """Whether a repair that was killed before it removed the folder had committed it as episode `index`."""
+    """True where a repair that was killed before it removed the folder had committed it as episode `index`."""
     if index >= locked.episodes:
         return False
     action = Dataset.open(locked.root, images=False).episode(index).action

@@ -58,12 +58,12 @@ def vector(value: ArrayLike, spec: ArraySpec, lead: tuple[int, ...], what: str, 
     given = checked(np.asarray(value), spec, lead, what, step)
     with np.errstate(invalid="ignore"):
         kept = given.astype(kind)
-    changed = np.argwhere(kept != given) if given.dtype != kind else ()
-    if len(changed):
-        at, where = (step + int(changed[0][0]), changed[0][1:]) if lead else (step, changed[0])
+    if (changed := kept != given).any():
+        first = np.argwhere(changed)[0]
+        at, where = (step + int(first[0]), first[1:]) if lead else (step, first)
         component = f", component {_component(spec, where)}" if len(where) else ""
         expected = "0 or 1" if kind.kind == "b" else f"a whole number ({kind})"
-        raise BadInput(f"{what} at step {at}{component}", got=given[tuple(changed[0])], expected=expected)
+        raise BadInput(f"{what} at step {at}{component}", got=given[tuple(first)], expected=expected)
     return kept
 
 
@@ -95,7 +95,7 @@ ROWS_JOURNAL = "rows.journal"  # in layout.RUNNING_PATH
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordedStep:
     """One step, checked; images are with their encoders."""
 
     row: Mapping[str, NDArray]
@@ -106,7 +106,7 @@ class Step:
 
 
 def episode_of(
-    steps: Sequence[Step], interface: Interface, *, success: bool, terminated: bool, truncated: bool, task: str
+    steps: Sequence[RecordedStep], interface: Interface, *, success: bool, terminated: bool, truncated: bool, task: str
 ) -> Episode:
     """The episode that `steps` make; its observation has no images."""
     return Episode(
@@ -143,7 +143,7 @@ class StepJournal:
             header["dtypes"] = others
         self._journal.append(json.dumps(header).encode())
 
-    def append(self, step: Step) -> None:
+    def append(self, step: RecordedStep) -> None:
         """Raises `OSError` where the disk is full."""
         record = np.zeros((), self._record)
         for key, values in step.row.items():
@@ -158,14 +158,14 @@ class StepJournal:
 
 @dataclass(frozen=True)
 class RecoveredEpisode:
-    """What the journal of a killed recording holds."""
+    """Content of the journal of a killed recording."""
 
     episode: int
     task: str
     interface: Interface
     stamps: list[str]
     video: VideoConfig
-    steps: list[Step]
+    steps: list[RecordedStep]
 
 
 def read_journal(folder: Path) -> RecoveredEpisode | None:
@@ -183,12 +183,12 @@ def read_journal(folder: Path) -> RecoveredEpisode | None:
         found = np.frombuffer(record, layout)[0]
         row = {key: found["row"][key] for key in kinds}
         times = dict(zip(stamps, found["stamps"], strict=True))
-        steps.append(Step(row, found["action"], float(found["reward"]), bool(found["intervention"]), times))
+        steps.append(RecordedStep(row, found["action"], float(found["reward"]), bool(found["intervention"]), times))
     return RecoveredEpisode(header["episode"], header["task"], interface, stamps, VideoConfig(**header["video"]), steps)
 
 
 def unfinished_steps(folder: Path, episodes: int) -> int:
-    """How many steps of an episode that is not among the set's `episodes` a `layout.RUNNING_PATH` folder holds."""
+    """Number of steps in a `layout.RUNNING_PATH` folder of an episode that is not among the set's `episodes`."""
     journal = records(folder / ROWS_JOURNAL)
     header = next(journal, None)
     if header is None or json.loads(header)["episode"] < episodes:

@@ -28,7 +28,7 @@ _COLUMNS = ["episode_index", "length", "dataset_from_index", "data/chunk_index",
 
 @dataclass(frozen=True)
 class Uncommitted:
-    """What a set of ours holds that its ``meta/info.json`` does not count.
+    """Content of a set of ours beyond the counts of its ``meta/info.json``.
 
     Attributes:
       torn: it is the rest of a commit that was killed.
@@ -68,7 +68,7 @@ def find_uncommitted(root: Path, info: Mapping[str, Any]) -> Uncommitted:
 
 
 def is_torn(root: Path, count: int, newest: int) -> bool:
-    """Whether episodes `count` to `newest` are the rest of a commit that was killed."""
+    """True where episodes `count` to `newest` are the rest of a commit that was killed."""
     try:
         total = json.loads((root / layout.INFO_TMP_PATH).read_bytes())["total_episodes"]
     except (OSError, ValueError, KeyError, TypeError):

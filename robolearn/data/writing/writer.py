@@ -30,7 +30,16 @@ from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INTERVENTION, camera_name, column, image_keys, is_image
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
-from robolearn.data.writing.steps import Step, StepJournal, bounded, checked, episode_of, picture, present, vector
+from robolearn.data.writing.steps import (
+    RecordedStep,
+    StepJournal,
+    bounded,
+    checked,
+    episode_of,
+    picture,
+    present,
+    vector,
+)
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +59,7 @@ class EpisodeWriter:
       video: how images are stored.
       task: the task in words where `end` is not given it, and of an episode that `repair` saves.
       outcomes: False where success is not recorded: the set has no column for it then.
-      durable: False for a set that nobody needs if this process dies, because it is renamed when it is whole: nothing
+      durable: False for a set that is worthless if this process dies, as one that is renamed when it is whole: nothing
         is synced then.
 
     Raises:
@@ -78,7 +87,7 @@ class EpisodeWriter:
         self._locked = LockedDataset(
             self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, durable=durable
         )
-        self._steps: list[Step] = []
+        self._steps: list[RecordedStep] = []
         self._journal: StepJournal | None = None
         self._encoders: dict[str, VideoEncoder] = {}
         self._videos: dict[str, EpisodeVideo] = {}  # of an episode whose encoders have finished
@@ -134,10 +143,10 @@ class EpisodeWriter:
         if not np.isfinite(value):
             raise BadInput(f"reward at step {number}", got=value, expected="a finite number")
         times = self._stamps_of(stamps or {}, (), number)
-        step = Step(row, bounded(executed, number), value, self._intervention(intervention), times)
+        step = RecordedStep(row, bounded(executed, number), value, self._intervention(intervention), times)
         self._record(step, images)
 
-    def _record(self, step: Step, images: Mapping[str, NDArray[np.uint8]]) -> None:
+    def _record(self, step: RecordedStep, images: Mapping[str, NDArray[np.uint8]]) -> None:
         try:
             if self._journal is None:
                 self._begin()

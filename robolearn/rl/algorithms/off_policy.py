@@ -28,8 +28,7 @@ from robolearn.core.specs import is_image
 from robolearn.data.replay import PlayedEpisode, WindowBatch
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import OffPolicyConfig, SoftConfig
-from robolearn.runs.checkpoint import prefixed, unprefixed
-from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
+from robolearn.runs.checkpoint import pack_optimizer, prefixed, unpack_optimizer, unprefixed
 from robots.chunk_execution import Delayed
 
 

@@ -31,8 +31,7 @@ from robolearn.rl.returns import RewardScale
 from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
 from robolearn.rl.shards import Means, Shards, rows
 from robolearn.rollout import Decision, Decisions, Engine
-from robolearn.runs.checkpoint import prefixed, unprefixed
-from robolearn.runs.optimizer_state import pack_optimizer, unpack_optimizer
+from robolearn.runs.checkpoint import pack_optimizer, prefixed, unpack_optimizer, unprefixed
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.formats import ReadOptions, reader, writer
 from robolearn.data.convert.source import write_dataset
 from robolearn.data.validate import validate
-from robolearn.data.validate.opened import Limits
+from robolearn.data.validate.opened import Tolerances
 from robots.stations import Contract, load_contract
 
 pytestmark = pytest.mark.long
@@ -387,7 +387,7 @@ def test_validate_finds_the_frame_without_a_picture(damage, how, layout: str) ->
     root = damage(how, layout)
     lacking = [(e, own.index(None)) for e, own in enumerate(judged(root)) if None in own]
     for decode in (True, False):
-        found = [f for f in validate(root, Limits(decode=decode)) if f.check.startswith("video")]
+        found = [f for f in validate(root, Tolerances(decode=decode)) if f.check.startswith("video")]
         assert [(f.episode, f.frame) for f in found if f.frame is not None and f.frame < LENGTHS[f.episode or 0]] == (
             lacking
         )

@@ -151,7 +151,7 @@ def test_the_commands(silent: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run("dataset", "info", tmp_path / "set", "--json") == 0
     assert json.loads(capsys.readouterr().out)["successes"] is None
     assert run("dataset", "info", tmp_path / "set") == 0
-    assert "nobody said" in capsys.readouterr().out
+    assert "not recorded" in capsys.readouterr().out
     assert run("dataset", "quality", tmp_path / "set", "--json") == 0
     assert json.loads(capsys.readouterr().out)["success"] is None
     assert run("dataset", "import", silent, "--outcome", "success", "--out", tmp_path / "said") == 0

@@ -17,7 +17,7 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert.formats import ReadOptions, guess, reader
-from robolearn.data.validate import Finding, Limits, validate
+from robolearn.data.validate import Defect, Tolerances, validate
 from robolearn.data.writing.repair import repair
 
 DATA = "data/chunk-000/file-000.parquet"
@@ -33,7 +33,7 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def found(root: Path, limits: Limits | None = None) -> list[tuple[str, int | None, int | None]]:
+def found(root: Path, limits: Tolerances | None = None) -> list[tuple[str, int | None, int | None]]:
     return [(finding.check, finding.episode, finding.frame) for finding in validate(root, limits)]
 
 
@@ -61,7 +61,7 @@ def edit_json(root: Path, name: str, change: Callable[[dict[str, Any]], None]) -
 
 def test_a_sound_set_has_no_faults(filmed: Path, plain: Path) -> None:
     assert list(validate(filmed)) == [] and list(validate(plain)) == []
-    assert list(validate(filmed, Limits(decode=False))) == []
+    assert list(validate(filmed, Tolerances(decode=False))) == []
 
 
 def test_what_is_no_set_is_bad_input(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_video_that_does_not_fit_its_table(
 ) -> None:
     root = copy(filmed)
     film(root / VIDEO, pictures(length), rate)
-    assert found(root, Limits(decode=False)) == expected
+    assert found(root, Tolerances(decode=False)) == expected
     assert found(root) == expected
 
 
@@ -247,7 +247,7 @@ def test_a_video_of_another_size(filmed: Path, copy: Copy) -> None:
     root = copy(filmed)
     film(root / VIDEO, pictures(9, 96))
     (finding,) = validate(root)
-    assert finding == Finding("video", "96 × 96 pixels, info.json says [64, 64, 3]", VIDEO, 1)
+    assert finding == Defect("video", "96 × 96 pixels, info.json says [64, 64, 3]", VIDEO, 1)
 
 
 def test_a_video_that_stops_in_the_middle_or_is_none(filmed: Path, copy: Copy) -> None:

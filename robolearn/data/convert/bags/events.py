@@ -1,4 +1,4 @@
-"""Where the episodes of a bag begin and end, by the messages on the topic of episode events."""
+"""Begin and end of the episodes of a bag, by the messages on the topic of episode events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KNOWN = ("start", *ENDS, *DROPS, "quit")
 
 @dataclass(frozen=True)
 class Ending:
-    """What an exported end of an episode holds besides success or failure.
+    """Fields of an exported end of an episode besides success or failure.
 
     Attributes:
       frames_ns: when its frames were [ns since the start], rising; empty where they are on the regular grid.
@@ -42,7 +42,7 @@ class Ending:
     known: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """What goes into the event; `ending_of` reads it."""
+        """Fields of the event; `ending_of` reads them."""
         fields: dict[str, Any] = {"terminated": self.terminated, "truncated": self.truncated}
         if self.frames_ns:
             fields["frames_ns"] = self.frames_ns

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
 from robolearn.data.convert.bags.events import EPISODE_EVENTS, Span, spans_of
-from robolearn.data.convert.bags.recording import Recording
+from robolearn.data.convert.bags.recording import Bag
 from robolearn.data.convert.bags.series import (
-    Series,
     Times,
     TopicData,
+    TopicSeries,
     check_age,
     grid,
     newest,
@@ -47,7 +47,7 @@ def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bo
       BadInput: a missing topic or one of another type, a gap longer than its `max_age_s`, a malformed message, a
         damaged file, or no episode; the topic, the episode and the frame are named.
     """
-    recording = Recording(path)
+    recording = Bag(path)
     topics = read_topics(station, recording)
     notes: list[str] = []
     spans = _spans(topics, recording, notes)
@@ -88,7 +88,7 @@ class _Part:
     chosen: dict[str, NDArray[np.int64]]
 
 
-def _spans(topics: TopicData, recording: Recording, notes: list[str]) -> list[Span]:
+def _spans(topics: TopicData, recording: Bag, notes: list[str]) -> list[Span]:
     where = f"bag {recording.path}: {EPISODE_EVENTS}"
     if topics.events is None:
         end = min(int(series.stamps[-1]) for role, series in topics.series.items() if role != "gripper")
@@ -101,7 +101,7 @@ def _spans(topics: TopicData, recording: Recording, notes: list[str]) -> list[Sp
     return spans
 
 
-def _frames(number: int, span: Span, topics: TopicData, station: Contract, recording: Recording) -> _Part | None:
+def _frames(number: int, span: Span, topics: TopicData, station: Contract, recording: Bag) -> _Part | None:
     hz = station.interface.control_hz
     seen = {role: series for role, series in topics.series.items() if role not in ("command", "gripper")}
     begin = span.begin_ns
@@ -180,7 +180,7 @@ def _draft(
     action: NDArray[np.float32],
     topics: TopicData,
     station: Contract,
-    recording: Recording,
+    recording: Bag,
     task: str,
     success: bool | None,
 ) -> EpisodeDraft:
@@ -238,7 +238,7 @@ class BagImages:
     """The images of one camera in one episode, decoded one after the other while they are asked for."""
 
     def __init__(
-        self, recording: Recording, station: Contract, key: str, series: Series, chosen: NDArray[np.int64]
+        self, recording: Bag, station: Contract, key: str, series: TopicSeries, chosen: NDArray[np.int64]
     ) -> None:
         self._recording = recording
         self._channel = station.topics[key]

@@ -34,7 +34,7 @@ class Message:
         return 0 if header is None else header.stamp.sec * 1_000_000_000 + header.stamp.nanosec
 
 
-class Recording:
+class Bag:
     """The bag at `path`: a rosbag2 folder, or a single .mcap or .db3 file.
 
     Attributes:
@@ -89,7 +89,7 @@ class Recording:
 
 
 def is_bag(path: Path) -> bool:
-    """Whether `path` looks like a bag."""
+    """True where `path` looks like a bag."""
     return (path / "metadata.yaml").is_file() or (path.is_file() and path.suffix in SUFFIXES)
 
 

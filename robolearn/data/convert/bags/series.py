@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
 from robolearn.data.convert.bags.events import EPISODE_EVENTS, Event, read_event
-from robolearn.data.convert.bags.recording import Message, Recording
+from robolearn.data.convert.bags.recording import Bag, Message
 from robolearn.data.lerobot.features import IMAGES
 from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract, Topic
 
@@ -79,7 +79,7 @@ class _Growing:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class TopicSeries:
     """The messages of one role, in the order of their stamps.
 
     Attributes:
@@ -101,7 +101,7 @@ class TopicData:
     `left_out` names what else is in the bag, in sentences.
     """
 
-    series: dict[str, Series]
+    series: dict[str, TopicSeries]
     events: list[Event] | None
     left_out: tuple[str, ...] = ()
 
@@ -113,7 +113,7 @@ def refuse_raw_torques(station: Contract) -> None:
         raise BadInput(f"bags of contract {station.name}", got="contact.gravity", expected=expected)
 
 
-def check_topics(station: Contract, recording: Recording) -> None:
+def check_topics(station: Contract, recording: Bag) -> None:
     """Raise `BadInput` where the bag lacks a topic of the station, or has it in another type."""
     refuse_raw_torques(station)
     wanted = dict(station.topics)
@@ -130,7 +130,7 @@ def check_topics(station: Contract, recording: Recording) -> None:
             raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
 
 
-def read_topics(station: Contract, recording: Recording) -> TopicData:
+def read_topics(station: Contract, recording: Bag) -> TopicData:
     """Go through the bag once; images are passed over, but for their stamps.
 
     Raises:
@@ -176,7 +176,7 @@ def read_topics(station: Contract, recording: Recording) -> TopicData:
     return TopicData(series, events if has_events else None, tuple(left_out))
 
 
-def _series(grown: _Growing, where: str) -> Series:
+def _series(grown: _Growing, where: str) -> TopicSeries:
     if not grown.stamps:
         raise BadInput(where, got="no message that can be used", expected="some")
     stamps, logged = np.array(grown.stamps, np.int64), np.array(grown.logged, np.int64)
@@ -185,7 +185,7 @@ def _series(grown: _Growing, where: str) -> Series:
         raise BadInput(where, got=f"stamps {apart:.1f} s away from the time of recording", expected="one clock for all")
     # A repeated stamp is a repeated measurement: of equal ones the first stays.
     unique, first = np.unique(stamps, return_index=True)
-    return Series(unique, logged[first], np.array(grown.values, np.float64)[first])
+    return TopicSeries(unique, logged[first], np.array(grown.values, np.float64)[first])
 
 
 def _value(role: str, message: Message, station: Contract, fingers: dict[str, float], where: str) -> Any:

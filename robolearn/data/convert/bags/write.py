@@ -217,7 +217,7 @@ class _EpisodeMessages:
 
 
 def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known: bool) -> Ending:
-    """What the event at the end of `episode` holds, whose frames were `since_ns` (T,) its start."""
+    """The event at the end of `episode`, whose frames were `since_ns` (T,) its start."""
     interventions = () if episode.intervention is None else tuple(np.flatnonzero(episode.intervention).tolist())
     rewards = tuple((int(t), float(episode.reward[t])) for t in np.flatnonzero(episode.reward))
     usual = rewards == (((len(episode) - 1, 1.0),) if episode.success else ())
@@ -234,7 +234,7 @@ def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known:
 
 
 def _sources(station: Contract) -> list[str]:
-    """What stamps are taken from."""
+    """Sources of the stamps."""
     commanded = ["gripper"] if station.gripper is not None else []
     measured = ["gripper_states"] if station.gripper_states is not None else []  # stamped as the arm is: one `proprio`
     return [*station.interface.observation, *measured, "action", *commanded]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from robolearn.core import BadInput
 from robolearn.data.convert.formats import bag, lerobot_v21, lerobot_v30, npz, robomimic
-from robolearn.data.convert.formats.config import FormatConfig, Reader, ReadOptions, Writer
+from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter, ReadOptions
 
 __all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
@@ -23,7 +23,7 @@ def guess(path: Path) -> str | None:
     return next((name for name, form in FORMATS.items() if form.here(path)), None)
 
 
-def reader(name: str) -> Reader:
+def reader(name: str) -> FormatReader:
     """The reader of format `name`; raises `BadInput` where there is none."""
     form = FORMATS.get(name)
     if form is None or form.read is None:
@@ -31,7 +31,7 @@ def reader(name: str) -> Reader:
     return form.read
 
 
-def writer(name: str) -> Writer:
+def writer(name: str) -> FormatWriter:
     """The writer of format `name`; raises `BadInput` where there is none."""
     form = FORMATS.get(name)
     if form is None or form.write is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from robolearn.core import BadInput
 from robolearn.data.convert.bags import is_bag, read_bag, write_bag
-from robolearn.data.convert.bags.recording import Recording
+from robolearn.data.convert.bags.recording import Bag
 from robolearn.data.convert.dataset_source import interface_with_images
 from robolearn.data.convert.formats.config import FormatConfig, ReadOptions
 from robolearn.data.convert.source import EpisodeSource, Progress
@@ -21,7 +21,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     if contract.objects is not None:
         # Only a simulation sends them; the names are in its messages.
         topic = contract.objects.topic
-        recording = Recording(path)
+        recording = Bag(path)
         if topic in recording.topics:
             first = next(recording.messages([topic]), None)
             contract = contract.with_objects(getattr(first.content, "name", ()) if first is not None else ())

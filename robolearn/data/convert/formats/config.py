@@ -65,11 +65,11 @@ class ReadOptions:
         )
 
 
-Reader = Callable[[Path, ReadOptions], EpisodeSource]
+FormatReader = Callable[[Path, ReadOptions], EpisodeSource]
 """A path → its episodes."""
 
 
-class Writer(Protocol):
+class FormatWriter(Protocol):
     """Writes a data set as a new file or folder, whole or not at all; `robot` as in `ReadOptions`."""
 
     def __call__(self, dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None: ...
@@ -81,7 +81,7 @@ class FormatConfig:
 
     Attributes:
       name: the word for ``--format``.
-      summary: half a line for people.
+      summary: half a line of description.
       here: true where a path looks like it.
       read, write: None where the format is not read or not written.
       needs_extra: the extra of this distribution that brings its library, or nothing.
@@ -90,8 +90,8 @@ class FormatConfig:
     name: str
     summary: str
     here: Callable[[Path], bool]
-    read: Reader | None = None
-    write: Writer | None = None
+    read: FormatReader | None = None
+    write: FormatWriter | None = None
     needs_extra: str = ""
 
     @property

@@ -26,11 +26,10 @@ from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress,
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, names_of, stamp_column
 from robolearn.data.lerobot.layout import V2, check_patterns
-from robolearn.data.lerobot.statistics import describe
+from robolearn.data.lerobot.statistics import describe, describe_frames
 from robolearn.data.lerobot.tables import array_of
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import facts
-from robolearn.data.video.pixels import describe_frames
 from robolearn.data.video.segments import Images, VideoSegment, frames
 
 CHUNK = 1000  # episodes per chunk folder

@@ -30,8 +30,8 @@ from robolearn.data.video.segments import Images
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How the columns of a set become the features of an episode.
+class ColumnMap:
+    """Mapping of the columns of a set to the features of an episode.
 
     Attributes:
       interface: with cameras; actions as in the file.
@@ -49,7 +49,7 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
+def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
     """The plan for a set with this ``meta/info.json``.
 
     Raises:
@@ -63,7 +63,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
             if kinds[key] not in ("video", "image") and len(info["features"][name]["shape"]) > 1]  # fmt: skip
     if (kind := str(info["features"]["action"]["dtype"])) not in ("float16", "float32"):
         lost.append(f"the actions, which are {kind}, are stored as float32")
-    return Plan(
+    return ColumnMap(
         interface,
         {key: name for key, name in columns.items() if kinds[key] not in ("video", "image")},
         {key: name for key, name in columns.items() if kinds[key] == "video"},
@@ -74,7 +74,12 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> Plan:
 
 
 def draft(
-    plan: Plan, table: pa.Table, tasks: Mapping[int, str], videos: Mapping[str, Images], options: ReadOptions, what: str
+    plan: ColumnMap,
+    table: pa.Table,
+    tasks: Mapping[int, str],
+    videos: Mapping[str, Images],
+    options: ReadOptions,
+    what: str,
 ) -> EpisodeDraft:
     """The episode whose frames are the rows of `table`, in their order.
 
@@ -129,7 +134,7 @@ def draft(
 
 
 def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:
-    """Whether the set, or else the user, names the episodes that succeeded."""
+    """True where the set, or else the user, names the episodes that succeeded."""
     return SUCCESS in info["features"] or options.success is not None
 
 
